@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SPINDLE_H
+#define SPINDLE_H
+
+#include <spindle/alloc.h>
+#include <spindle/clock.h>
+#include <spindle/cpu.h>
+#include <spindle/latch.h>
+#include <spindle/log.h>
+#include <spindle/park.h>
+#include <spindle/semaphore.h>
+#include <spindle/status.h>
+#include <spindle/thread.h>
+#include <spindle/time.h>
+#include <spindle/version.h>
+
+#endif /* SPINDLE_H */

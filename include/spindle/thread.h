@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SPN_THREAD_H
+#define SPN_THREAD_H
+
+#include <signal.h>
+#include <spindle/status.h>
+#include <spindle/time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Threads, and the interrupt flag every thread has.
+ *
+ * Lifecycle   create -> join, and unref the handle; a handle dropped without
+ *             join lets the thread go on by itself (detached).
+ * Foreign     a thread the library did not make may use every call; it gets
+ *             its record at its first call and loses it when it exits.
+ * Ownership   a handle is reference counted.  Whoever got one drops it; a
+ *             handle stays valid, and harmless to use, after its thread ended.
+ * Fork        only the thread that called fork is in the child, with the
+ *             signal mask the process had before the library blocked anything;
+ *             the child may use the library's calls that do not wait for
+ *             threads it no longer has, exec or _exit.
+ */
+typedef struct spn_thread spn_thread;
+
+/* What a thread runs.  The value is what join reports: 0, or a failure. */
+typedef int (*spn_thread_fn)(void *arg);
+
+typedef enum spn_thread_signals {
+    SPN_SIGNALS_BLOCKED = 0, /* all blocked: handlers run on your own threads */
+    SPN_SIGNALS_INHERIT = 1  /* the creator's mask                            */
+} spn_thread_signals;
+
+typedef enum spn_thread_sched {
+    SPN_SCHED_INHERIT = 0, /* as the creator; priority must be 0          */
+    SPN_SCHED_OTHER = 1,   /* time sharing; priority is nice, -20 .. 19   */
+    SPN_SCHED_BATCH = 2,   /* as OTHER, for work nobody waits for         */
+    SPN_SCHED_IDLE = 3,    /* only when nothing else runs; priority 0     */
+    SPN_SCHED_FIFO = 4,    /* real time, 1 .. 99; needs privilege         */
+    SPN_SCHED_RR = 5       /* real time with time slices, 1 .. 99         */
+} spn_thread_sched;
+
+/* Zero means default.  Append only. */
+typedef struct spn_thread_opts {
+    size_t size;            /* sizeof(spn_thread_opts), set by _INIT            */
+    const char *name;       /* copied, kept whole; NULL: "spindle"              */
+    size_t stack_size;      /* bytes, rounded up to pages; 0: system default    */
+    const uint32_t *cpus;   /* CPU numbers it may run on, borrowed; NULL: as creator */
+    size_t cpu_count;       /* entries in cpus                                  */
+    uint32_t sched;         /* spn_thread_sched                                 */
+    int32_t priority;       /* see spn_thread_sched                             */
+    uint32_t signals;       /* spn_thread_signals                               */
+    uint32_t reserved;      /* 0                                                */
+    void (*on_start)(void *hook_arg); /* on the new thread, before fn           */
+    void (*on_stop)(void *hook_arg);  /* on it after fn, also after pthread_exit */
+    void *hook_arg;
+} spn_thread_opts;
+
+#define SPN_THREAD_OPTS_INIT                                                   \
+    {                                                                          \
+        sizeof(spn_thread_opts), NULL, 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL \
+    }
+
+/* A name longer than this is refused; the kernel shows at most 15 bytes of it,
+ * and of "prefix-17" keeps the number rather than the prefix's end. */
+#define SPN_THREAD_NAME_MAX 255
+
+/*
+ * Starts a thread that runs fn(arg) and stores a handle in *out; on failure
+ * *out is NULL and no thread was started.  opts may be NULL for all defaults.
+ * Does not wait for the thread to run, except when `sched` asks for a nice
+ * value: then until it is known to be granted.
+ *
+ * Returns  SPN_OK; SPN_EINVAL (NULL out or fn, bad opts, a CPU that is not
+ *          there, a stack too small); SPN_ENOMEM; SPN_EAGAIN (the system has
+ *          no thread to give); SPN_EPERM (priority not allowed).
+ * Orders   what precedes create happens-before fn(arg).
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_thread_create(spn_thread **out, const spn_thread_opts *opts,
+                      spn_thread_fn fn, void *arg);
+
+/*
+ * Waits until the thread and its hooks have ended and stores what fn returned
+ * in *result (may be NULL); a thread that left through pthread_exit reports
+ * SPN_ECANCELED.  May be called by several threads and again; each gets the
+ * same answer.  Does not drop the handle.  Blocks up to timeout_ns;
+ * interruptible.
+ *
+ * Returns  SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_EINVAL (NULL, or a thread
+ *          the library did not create), SPN_EDEADLK (own thread), SPN_ENOMEM
+ *          (no memory for the caller's own record).
+ * Orders   all the thread did happens-before join returns SPN_OK.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_thread_join(spn_thread *thread, int64_t timeout_ns, int *result);
+
+/*
+ * The calling thread's own handle, borrowed: valid while the thread lives.
+ * Take a reference to keep it or give it away.  NULL when there is no memory
+ * for the record of a thread the library did not make.
+ * Since    0.1
+ */
+SPN_API spn_thread *spn_thread_current(void);
+
+/* Adds a reference and returns its argument; drops one.  NULL is a no-op.
+ * Never blocks.  Since 0.1 */
+SPN_API spn_thread *spn_thread_ref(spn_thread *thread);
+SPN_API void spn_thread_unref(spn_thread *thread);
+
+/*
+ * Copies the thread's whole name and a final NUL into buf; a name that does not
+ * fit is cut.  A foreign thread has the name the kernel knows.
+ *
+ * Returns  the length of the whole name without the NUL, or SPN_EINVAL.
+ * Since    0.1
+ */
+SPN_API int spn_thread_name(const spn_thread *thread, char *buf, size_t capacity);
+
+/*
+ * Sets the interrupt flag of a thread and releases the interruptible wait it
+ * is in, if any.  The flag is sticky: a later interruptible wait that would
+ * have to block returns SPN_EINTR at once, and clears it.  On an ended thread
+ * it does nothing.  Never blocks.
+ *
+ * Returns  SPN_OK, SPN_EINVAL (NULL).
+ * Orders   what precedes interrupt happens-before the SPN_EINTR it causes.
+ * Since    0.1
+ */
+SPN_API int spn_thread_interrupt(spn_thread *thread);
+
+/*
+ * interrupted: reads and clears the calling thread's flag.
+ * is_interrupted: reads the flag of any thread and changes nothing.
+ *
+ * Returns  1 or 0; is_interrupted also SPN_EINVAL (NULL).
+ * Since    0.1
+ */
+SPN_API int spn_thread_interrupted(void);
+SPN_API int spn_thread_is_interrupted(const spn_thread *thread);
+
+/*
+ * The signal mask a program started from the calling thread should have: what
+ * the creator of the thread had before the library blocked signals (for a
+ * foreign thread, its present mask).  After fork it is in force already; give
+ * it to posix_spawnattr_setsigmask, which no library can do for you.
+ *
+ * Returns  SPN_OK, SPN_EINVAL (NULL).
+ * Since    0.1
+ */
+SPN_API int spn_thread_exec_sigmask(sigset_t *mask);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SPN_THREAD_H */

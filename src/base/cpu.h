@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* cpu.h - the CPU limits as read from a file tree, for tests with fake ones. */
+#ifndef SPN__CPU_H
+#define SPN__CPU_H
+
+#include <spindle/cpu.h>
+
+/*
+ * Fills *limits from root/proc/self/{cgroup,mountinfo} and the cgroup files
+ * under root, given what the kernel said of online CPUs and affinity.  root is
+ * "" for the real system.
+ */
+void spn__cpu_limits_read(spn_cpu_limits *limits, const char *root, uint32_t online,
+                          uint32_t affinity);
+
+#endif /* SPN__CPU_H */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * log.h - how the library's own code speaks.
+ *
+ *     spn__log(SPN_LOG_WARN, "pool %s: %d threads refused", name, n);
+ *     spn__log_limited(SPN_LOG_WARN, SPN_SEC(10), "...", ...);
+ *
+ * The limited form writes at most one message per interval from that place in
+ * the code, and says how many it swallowed.  Never call either with a lock
+ * held: the hook is user code.
+ */
+#ifndef SPN__LOG_H
+#define SPN__LOG_H
+
+#include <spindle/log.h>
+
+#include "sync/seam.h"
+
+/* One per call site of spn__log_limited. */
+struct spn__log_limit {
+    SPN__ATOMIC(int64_t) next_ns;    /* no message before this time; 0 at first */
+    SPN__ATOMIC(uint32_t) swallowed; /* since the last message */
+};
+
+__attribute__((format(printf, 2, 3))) void spn__log(spn_log_level level,
+                                                    const char *format, ...);
+
+__attribute__((format(printf, 5, 6))) void
+spn__log_limit(struct spn__log_limit *limit, int64_t now_ns, int64_t interval_ns,
+               spn_log_level level, const char *format, ...);
+
+#define spn__log_limited(level, interval_ns, ...)                              \
+    do {                                                                       \
+        static struct spn__log_limit spn__limit_here;                          \
+        spn__log_limit(&spn__limit_here, spn__now(), (interval_ns), (level),   \
+                       __VA_ARGS__);                                           \
+    } while (0)
+
+#endif /* SPN__LOG_H */

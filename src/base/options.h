@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * options.h - options structs that can grow.
+ *
+ * The first field is the caller's sizeof, so a program and a library of
+ * different age understand each other:
+ *   older caller (smaller struct)   the fields it lacks read as 0, the default
+ *   newer caller (larger struct)    fine while the fields we lack are 0
+ */
+#ifndef SPN__OPTIONS_H
+#define SPN__OPTIONS_H
+
+#include <string.h>
+
+#include <spindle/status.h>
+
+/* Larger than any options struct will be: a size beyond it was never set. */
+#define SPN__OPTIONS_MAX 4096
+
+/* Copies caller options into a struct of this build's size, once, so that the
+ * rest of the code never asks whether a field is present. */
+static inline int spn__options_copy(void *to, size_t size, const void *from)
+{
+    size_t user_size;
+
+    memcpy(&user_size, from, sizeof user_size);
+    if (user_size < sizeof user_size || user_size > SPN__OPTIONS_MAX)
+        return SPN_EINVAL; /* .size was never set */
+    for (size_t i = size; i < user_size; i++)
+        if (((const unsigned char *)from)[i] != 0)
+            return SPN_EINVAL; /* asks for what we do not have */
+    memset(to, 0, size);
+    memcpy(to, from, user_size < size ? user_size : size);
+    return SPN_OK;
+}
+
+#endif /* SPN__OPTIONS_H */

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * seam.c - what the seam does with more than an inline: threads, thread-local
+ * destructors, membarrier, memory and randomness, on Linux with fallbacks to
+ * POSIX.  Simulation builds leave this file out.
+ *
+ * ORDERING   [asym] see spn__fence_heavy.
+ */
+#include "sync/seam.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+
+#ifdef __linux__
+#include <linux/futex.h>
+#endif
+#if defined(__linux__) && !defined(SPN_NO_MEMBARRIER)
+#include <linux/membarrier.h>
+#endif
+
+#include <spindle/thread.h>
+
+/* ---- fences ------------------------------------------------------------ */
+
+#if SPN__TSAN
+
+_Atomic(uint32_t) spn__fence_word;
+
+bool spn__fence_is_asymmetric(void)
+{
+    return false;
+}
+
+#else
+
+_Atomic(uint32_t) spn__membarrier_state;
+
+static uint32_t probe_membarrier(void)
+{
+#if defined(__linux__) && !defined(SPN_NO_MEMBARRIER)
+    const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+
+    if (commands > 0 && (commands & MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 &&
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0)
+        return SPN__MEMBARRIER_WORKS;
+#endif
+    return SPN__MEMBARRIER_MISSING;
+}
+
+/*
+ * [asym] The state is decided before the first heavy fence has any effect: a
+ * light fence that ran earlier saw UNKNOWN and was a full fence, which pairs
+ * with membarrier too.  Two threads may probe at once; the answer is the same.
+ */
+static uint32_t membarrier_state(void)
+{
+    /* relaxed: the word carries nothing but itself. */
+    uint32_t state = atomic_load_explicit(&spn__membarrier_state, memory_order_relaxed);
+
+    if (state == SPN__MEMBARRIER_UNKNOWN) {
+        state = probe_membarrier();
+        atomic_store_explicit(&spn__membarrier_state, state, memory_order_relaxed);
+    }
+    return state;
+}
+
+void spn__fence_heavy(void)
+{
+    if (membarrier_state() == SPN__MEMBARRIER_WORKS) {
+#if defined(__linux__) && !defined(SPN_NO_MEMBARRIER)
+        atomic_signal_fence(memory_order_seq_cst);
+        long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+        if (rc != 0 && errno == EPERM) { /* registered by a process we forked from */
+            (void)probe_membarrier();
+            rc = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+        }
+        /* It worked once: light fences rely on it, so failing now is fatal. */
+        spn__assert(rc == 0);
+        atomic_signal_fence(memory_order_seq_cst);
+#endif
+    } else {
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+}
+
+bool spn__fence_is_asymmetric(void)
+{
+    return membarrier_state() == SPN__MEMBARRIER_WORKS;
+}
+
+#endif /* SPN__TSAN */
+
+/* ---- futex ------------------------------------------------------------- */
+
+#if !defined(SPN_FUTEX_POSIX)
+
+enum spn__futex_result spn__futex_wait(spn__futex_word *word, uint32_t expected,
+                                       int64_t deadline_ns)
+{
+    struct timespec ts, *limit = NULL;
+    long rc;
+
+    if (deadline_ns != SPN_FOREVER) {
+        const int64_t at = deadline_ns < 0 ? 0 : deadline_ns;
+        ts.tv_sec = (time_t)(at / 1000000000);
+        ts.tv_nsec = (long)(at % 1000000000);
+        limit = &ts;
+    }
+    /* WAIT_BITSET takes an absolute time on the monotonic clock; WAIT does not. */
+    rc = syscall(SYS_futex, &word->spn__raw, FUTEX_WAIT_BITSET_PRIVATE, expected, limit,
+                 NULL, FUTEX_BITSET_MATCH_ANY);
+    if (rc == 0 || errno == EINTR)
+        return SPN__WOKEN;
+    if (errno == ETIMEDOUT)
+        return SPN__EXPIRED;
+    spn__assert(errno == EAGAIN);
+    return SPN__CHANGED;
+}
+
+void spn__futex_wake(spn__futex_word *word, int count)
+{
+    (void)syscall(SYS_futex, &word->spn__raw, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+#endif /* SPN_FUTEX_POSIX */
+
+/* ---- threads ----------------------------------------------------------- */
+
+static int status_of(int error)
+{
+    switch (error) {
+    case 0:
+        return SPN_OK;
+    case EPERM:
+        return SPN_EPERM;
+    case EAGAIN:
+    case ENOMEM: /* no memory for the stack: the system has no thread to give */
+        return SPN_EAGAIN;
+    default:
+        return SPN_EINVAL;
+    }
+}
+
+static int set_stack(pthread_attr_t *attr, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    if (bytes > SIZE_MAX - page)
+        return EINVAL;
+    return pthread_attr_setstacksize(attr, (bytes + page - 1) / page * page);
+}
+
+static int set_cpus(pthread_attr_t *attr, const uint32_t *cpus, size_t count)
+{
+    enum { CPU_LIMIT = 65536 }; /* far above any kernel's NR_CPUS */
+    uint32_t highest = 0;
+    cpu_set_t *set;
+    int rc;
+
+    for (size_t i = 0; i < count; i++) {
+        if (cpus[i] >= CPU_LIMIT)
+            return EINVAL;
+        if (cpus[i] > highest)
+            highest = cpus[i];
+    }
+    set = CPU_ALLOC(highest + 1);
+    if (set == NULL)
+        return ENOMEM;
+    CPU_ZERO_S(CPU_ALLOC_SIZE(highest + 1), set);
+    for (size_t i = 0; i < count; i++)
+        CPU_SET_S(cpus[i], CPU_ALLOC_SIZE(highest + 1), set);
+    rc = pthread_attr_setaffinity_np(attr, CPU_ALLOC_SIZE(highest + 1), set);
+    CPU_FREE(set);
+    return rc;
+}
+
+static int set_sched(pthread_attr_t *attr, uint32_t sched, int32_t priority)
+{
+    struct sched_param param;
+    int policy, rc;
+
+    switch (sched) {
+    case SPN_SCHED_INHERIT:
+        return 0;
+    case SPN_SCHED_BATCH:
+        policy = SCHED_BATCH;
+        break;
+    case SPN_SCHED_IDLE:
+        policy = SCHED_IDLE;
+        break;
+    case SPN_SCHED_FIFO:
+        policy = SCHED_FIFO;
+        break;
+    case SPN_SCHED_RR:
+        policy = SCHED_RR;
+        break;
+    default:
+        policy = SCHED_OTHER;
+        break;
+    }
+    memset(&param, 0, sizeof param);
+    if (policy == SCHED_FIFO || policy == SCHED_RR)
+        param.sched_priority = priority;
+    rc = pthread_attr_setinheritsched(attr, PTHREAD_EXPLICIT_SCHED);
+    if (rc == 0)
+        rc = pthread_attr_setschedpolicy(attr, policy);
+    if (rc == 0)
+        rc = pthread_attr_setschedparam(attr, &param);
+    return rc;
+}
+
+int spn__os_thread_create(spn__os_thread *out, const struct spn__os_thread_attr *want,
+                          void *(*entry)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    int rc;
+
+    rc = pthread_attr_init(&attr);
+    if (rc != 0)
+        return status_of(rc);
+    if (want->stack_size != 0)
+        rc = set_stack(&attr, want->stack_size);
+    if (rc == 0 && want->cpu_count != 0)
+        rc = set_cpus(&attr, want->cpus, want->cpu_count);
+    if (rc == 0)
+        rc = set_sched(&attr, want->sched, want->priority);
+    if (rc == 0) {
+        /* A new thread inherits the mask: block before, restore after. */
+        if (want->block_signals) {
+            sigfillset(&all);
+            pthread_sigmask(SIG_SETMASK, &all, &old);
+        }
+        rc = pthread_create(out, &attr, entry, arg);
+        if (want->block_signals)
+            pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    pthread_attr_destroy(&attr);
+    return status_of(rc);
+}
+
+void spn__os_thread_join(spn__os_thread thread)
+{
+    const int rc = pthread_join(thread, NULL);
+    spn__assert(rc == 0);
+}
+
+void spn__os_thread_detach(spn__os_thread thread)
+{
+    const int rc = pthread_detach(thread);
+    spn__assert(rc == 0);
+}
+
+int spn__os_set_nice(int32_t nice)
+{
+#ifdef __linux__
+    /* On Linux nice belongs to the thread, whatever POSIX says. */
+    const id_t self = (id_t)syscall(SYS_gettid);
+
+    if (setpriority(PRIO_PROCESS, self, nice) == 0)
+        return SPN_OK;
+    return errno == EACCES || errno == EPERM ? SPN_EPERM : SPN_EINVAL;
+#else
+    (void)nice;
+    return SPN_ENOTSUP;
+#endif
+}
+
+void spn__os_set_name(const char *name)
+{
+    (void)pthread_setname_np(pthread_self(), name);
+}
+
+void spn__os_get_name(char name[16])
+{
+    if (pthread_getname_np(pthread_self(), name, 16) != 0)
+        name[0] = '\0';
+}
+
+void spn__os_get_sigmask(spn__sigmask *mask)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, mask);
+}
+
+void spn__os_set_sigmask(const spn__sigmask *mask)
+{
+    pthread_sigmask(SIG_SETMASK, mask, NULL);
+}
+
+void spn__os_on_fork_child(void (*restore)(void))
+{
+    (void)pthread_atfork(NULL, NULL, restore);
+}
+
+void spn__os_yield(void)
+{
+    sched_yield();
+}
+
+/* ---- the self pointer -------------------------------------------------- */
+
+_Thread_local void *spn__self_pointer __attribute__((tls_model("initial-exec")));
+
+/* The key exists for its destructor; reads go to the thread-local. */
+static pthread_key_t self_key;
+static pthread_once_t self_once = PTHREAD_ONCE_INIT;
+static int self_key_status;
+/* relaxed: a thread's destructor runs after that thread's own set, and every
+ * set stores the same function. */
+static void (*_Atomic self_destructor)(void *);
+
+static void clear_then_destroy(void *self)
+{
+    spn__self_pointer = NULL; /* first: the destructor may set it anew */
+    atomic_load_explicit(&self_destructor, memory_order_relaxed)(self);
+}
+
+static void create_key(void)
+{
+    self_key_status = pthread_key_create(&self_key, clear_then_destroy);
+}
+
+bool spn__self_set(void *self, void (*destructor)(void *))
+{
+    atomic_store_explicit(&self_destructor, destructor, memory_order_relaxed);
+    pthread_once(&self_once, create_key);
+    if (self_key_status != 0 || pthread_setspecific(self_key, self) != 0)
+        return false;
+    spn__self_pointer = self;
+    return true;
+}
+
+/* ---- memory, randomness ------------------------------------------------ */
+
+void *spn__os_alloc(size_t bytes, size_t alignment)
+{
+    if (alignment <= _Alignof(max_align_t))
+        return malloc(bytes);
+    if (bytes > SIZE_MAX - alignment)
+        return NULL;
+    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void spn__os_free(void *memory)
+{
+    free(memory);
+}
+
+uint64_t spn__random(void)
+{
+    /* A Weyl sequence through a mixing function, one per thread; seeded from
+     * the clock and the thread's own address, which differ between threads. */
+    static _Thread_local uint64_t state __attribute__((tls_model("initial-exec")));
+    uint64_t z;
+
+    if (state == 0)
+        state = (uint64_t)spn__now() ^ ((uint64_t)(uintptr_t)&state << 16);
+    z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}

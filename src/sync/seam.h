@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * seam.h - the one place that names atomics, futex, threads, clock, memory,
+ * thread-locals and randomness.
+ *
+ * OVERVIEW
+ *   Everything else in the library reaches the machine through the names below.
+ *   A release build compiles them to the very instructions of raw C11 (a test
+ *   compares the bytes).  A simulation build (SPN_SIM) routes the same names to
+ *   the schedule explorer in tests/sim, where every one of them is a point at
+ *   which another thread may run.  `make lint` fails when another file spells
+ *   what only this one may.
+ *
+ *   The seam lies below all other parts, so any file may include it, base too.
+ *   What needs more than an inline is in seam.c (Linux and POSIX calls) and
+ *   seam_futex_posix.c (the futex made of a mutex and a condition variable).
+ *
+ * ATOMICS
+ *   An atomic is declared SPN__ATOMIC(type) and is a struct, so that a plain
+ *   `x->word = 1` does not compile: no access escapes the seam by accident.
+ *   The order is always written, as a word:   spn__load(&x->word, acquire)
+ *
+ * FENCES
+ *   spn__fence(seq_cst) is the only fence.  Acquire and release fences are left
+ *   out on purpose: ThreadSanitizer misreads them, and an order on the access
+ *   says the same and names its partner.
+ *
+ *   [asym] spn__fence_light and spn__fence_heavy are a pair: a light fence in
+ *   one thread and a heavy one in another order as if both were seq_cst fences;
+ *   two light ones order nothing.  Light is free where membarrier(2) works;
+ *   heavy is a system call that makes every running thread of the process pass
+ *   a fence.  Where membarrier is missing (old kernel, seccomp) both are
+ *   seq_cst fences; under sanitizers both are read-modify-writes.
+ */
+#ifndef SPN__SEAM_H
+#define SPN__SEAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <spindle/status.h>
+#include <spindle/time.h>
+
+/* ThreadSanitizer, by either compiler's name. */
+#if defined(__SANITIZE_THREAD__)
+#define SPN__TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SPN__TSAN 1
+#endif
+#endif
+#ifndef SPN__TSAN
+#define SPN__TSAN 0
+#endif
+
+#define SPN__CACHE_LINE 64
+
+/* How a futex wait ended.  WOKEN may be spurious: re-check, always. */
+enum spn__futex_result { SPN__WOKEN, SPN__CHANGED, SPN__EXPIRED };
+
+/* What a thread is started with; the seam's half of spn_thread_opts. */
+struct spn__os_thread_attr {
+    size_t stack_size;    /* 0: system default              */
+    const uint32_t *cpus; /* NULL: inherit                  */
+    size_t cpu_count;
+    uint32_t sched; /* spn_thread_sched               */
+    int32_t priority;
+    bool block_signals; /* start with every signal blocked */
+};
+
+#ifdef SPN_SIM
+#include "seam_sim.h"
+#else
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* ---- atomics ---------------------------------------------------------- */
+
+#define SPN__ATOMIC(type)                                                      \
+    struct {                                                                   \
+        _Atomic(type) spn__raw;                                                \
+    }
+#define SPN__ATOMIC_INIT(value)                                                \
+    {                                                                          \
+        value                                                                  \
+    }
+
+/* Gives a value to an atomic that no other thread can reach yet. */
+#define spn__init(p, v) atomic_init(&(p)->spn__raw, (v))
+
+#define spn__load(p, mo) atomic_load_explicit(&(p)->spn__raw, memory_order_##mo)
+#define spn__store(p, v, mo)                                                   \
+    atomic_store_explicit(&(p)->spn__raw, (v), memory_order_##mo)
+#define spn__exchange(p, v, mo)                                                \
+    atomic_exchange_explicit(&(p)->spn__raw, (v), memory_order_##mo)
+#define spn__fetch_add(p, v, mo)                                               \
+    atomic_fetch_add_explicit(&(p)->spn__raw, (v), memory_order_##mo)
+#define spn__fetch_sub(p, v, mo)                                               \
+    atomic_fetch_sub_explicit(&(p)->spn__raw, (v), memory_order_##mo)
+#define spn__fetch_or(p, v, mo)                                                \
+    atomic_fetch_or_explicit(&(p)->spn__raw, (v), memory_order_##mo)
+#define spn__fetch_and(p, v, mo)                                               \
+    atomic_fetch_and_explicit(&(p)->spn__raw, (v), memory_order_##mo)
+
+/* Strong compare-and-swap; on failure *expected is what was found. */
+#define spn__cas(p, expected, desired, success, failure)                       \
+    atomic_compare_exchange_strong_explicit(&(p)->spn__raw, (expected), (desired), \
+                                            memory_order_##success,            \
+                                            memory_order_##failure)
+/* May fail though equal: for loops that try again anyway. */
+#define spn__cas_weak(p, expected, desired, success, failure)                  \
+    atomic_compare_exchange_weak_explicit(&(p)->spn__raw, (expected), (desired), \
+                                          memory_order_##success,              \
+                                          memory_order_##failure)
+
+/* ---- fences ----------------------------------------------------------- */
+
+#if SPN__TSAN
+/* A read-modify-write of one shared word orders what a fence would order, and
+ * ThreadSanitizer understands it. */
+extern _Atomic(uint32_t) spn__fence_word;
+#define spn__fence(mo)                                                         \
+    ((void)atomic_fetch_add_explicit(&spn__fence_word, 0u, memory_order_##mo))
+#define spn__fence_light() spn__fence(seq_cst)
+#define spn__fence_heavy() spn__fence(seq_cst)
+#else
+#define spn__fence(mo) atomic_thread_fence(memory_order_##mo)
+
+/* Written once by the first heavy fence: see spn__fence_heavy in seam.c. */
+enum { SPN__MEMBARRIER_UNKNOWN, SPN__MEMBARRIER_WORKS, SPN__MEMBARRIER_MISSING };
+extern _Atomic(uint32_t) spn__membarrier_state;
+
+/* relaxed: a stale UNKNOWN costs a full fence and is never wrong [asym]. */
+static inline void spn__fence_light(void)
+{
+    if (atomic_load_explicit(&spn__membarrier_state, memory_order_relaxed) ==
+        SPN__MEMBARRIER_WORKS)
+        atomic_signal_fence(memory_order_seq_cst);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
+}
+void spn__fence_heavy(void);
+#endif
+
+/* Whether the heavy fence is membarrier(2); makes the probe if need be. */
+bool spn__fence_is_asymmetric(void);
+
+/* Tells the CPU that this is a spin loop. */
+static inline void spn__cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("isb" ::: "memory");
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+/* How many times to spin before a system call, where spinning pays at all. */
+#define SPN__SPIN_LIMIT 100
+
+/* ---- futex ------------------------------------------------------------ */
+
+typedef SPN__ATOMIC(uint32_t) spn__futex_word;
+
+/*
+ * Sleeps while *word is `expected`, until woken or until the monotonic clock
+ * reaches deadline_ns (SPN_FOREVER: no limit).  The comparison and the falling
+ * asleep are one step with respect to spn__futex_wake.
+ */
+enum spn__futex_result spn__futex_wait(spn__futex_word *word, uint32_t expected,
+                                       int64_t deadline_ns);
+
+/* Wakes up to `count` sleepers.  Touches no memory at `word`, which may be
+ * gone: it is only a name. */
+void spn__futex_wake(spn__futex_word *word, int count);
+
+/* ---- threads ---------------------------------------------------------- */
+
+typedef pthread_t spn__os_thread;
+typedef sigset_t spn__sigmask;
+
+/*
+ * Starts entry(arg).  Returns SPN_OK, SPN_EAGAIN, SPN_EPERM or SPN_EINVAL.  With
+ * block_signals the new thread has every signal blocked from its first
+ * instruction.
+ */
+int spn__os_thread_create(spn__os_thread *out, const struct spn__os_thread_attr *attr,
+                          void *(*entry)(void *), void *arg);
+void spn__os_thread_join(spn__os_thread thread);
+void spn__os_thread_detach(spn__os_thread thread);
+
+/* Sets the calling thread's nice value: SPN_OK, SPN_EPERM or SPN_EINVAL. */
+int spn__os_set_nice(int32_t nice);
+/* Names the calling thread for the kernel; at most 15 bytes. */
+void spn__os_set_name(const char *name);
+void spn__os_get_name(char name[16]);
+void spn__os_get_sigmask(spn__sigmask *mask);
+/* Has restore() called in the child of every fork, for the process's life. */
+void spn__os_on_fork_child(void (*restore)(void));
+void spn__os_set_sigmask(const spn__sigmask *mask);
+void spn__os_yield(void);
+
+/* Runs cleanup(arg) when the scope is left by POP or by pthread_exit. */
+#define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
+#define SPN__CLEANUP_POP()              pthread_cleanup_pop(1)
+
+/* ---- the thread-local self pointer ------------------------------------- */
+
+/*
+ * One pointer per thread.  The destructor given with the first set runs at the
+ * exit of each thread whose pointer is not NULL, as for a pthread key: set may
+ * be called again from other destructors, and then it runs again.
+ */
+extern _Thread_local void *spn__self_pointer
+    __attribute__((tls_model("initial-exec")));
+#define spn__self_get() (spn__self_pointer)
+bool spn__self_set(void *self, void (*destructor)(void *)); /* false: no memory */
+
+/* ---- clock, memory, randomness ----------------------------------------- */
+
+static inline int64_t spn__now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* The system's memory; the allocator hook in base/alloc.c stands in front. */
+void *spn__os_alloc(size_t bytes, size_t alignment);
+void spn__os_free(void *memory);
+
+#define spn__alloc(bytes)                  spn__mem_alloc((bytes), sizeof(void *) * 2)
+#define spn__alloc_aligned(bytes, aligned) spn__mem_alloc((bytes), (aligned))
+#define spn__free(memory)                  spn__mem_free(memory)
+void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
+void spn__mem_free(void *memory);
+
+/* 64 random bits, good enough to pick victims and jitter; not for secrets. */
+uint64_t spn__random(void);
+
+#endif /* SPN_SIM */
+#endif /* SPN__SEAM_H */

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test.h - the test harness: one process per test file.
+ *
+ *     // The property, in one sentence.
+ *     TEST(latch__opened_twice__stays_open, "LS-1")   // contract ids it proves
+ *     {
+ *         CHECK_OK(spn_latch_create(&latch, 1));
+ *         CHECK_EQ(spn_latch_count(latch), 1);
+ *     }
+ *
+ * Tests register themselves and run in the order they are written.  A failed
+ * CHECK prints its place and values, fails the test and lets it go on; REQUIRE
+ * ends the process at once, for what the rest of the test stands on.  Checks
+ * may be made on any thread.
+ *
+ * The process that runs the tests has a parent that watches it: a test that
+ * takes longer than T_TEST_LIMIT_NS is a bug, and the parent prints the stack
+ * of every thread before it kills it.  Run with --list to see the tests, with
+ * names to run only those, with --no-watchdog under a debugger.
+ *
+ * No test sleeps to let things happen: T_AWAIT waits for a condition, and
+ * clocks are driven by hand.
+ */
+#ifndef TEST_H
+#define TEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <spindle/status.h>
+#include <spindle/time.h>
+
+/* The delays of contract G-28, each multiplied by SPN_TEST_SCALE (1 by default;
+ * sanitizers, qemu and slow machines want more). */
+int64_t t_scaled(int64_t ns);
+#define T_PROBE_NS      t_scaled(SPN_MS(12))
+#define T_SHORT_NS      t_scaled(SPN_MS(50))
+#define T_SMALL_NS      t_scaled(SPN_MS(250))
+#define T_MEDIUM_NS     t_scaled(SPN_MS(500))
+#define T_LONG_NS       t_scaled(SPN_SEC(10))
+#define T_TEST_LIMIT_NS t_scaled(SPN_SEC(60))
+
+/* Threads a stress test starts where the number does not matter. */
+#define T_THREADS 4
+
+#define TEST(name, ...)                                                        \
+    static void name(void);                                                    \
+    __attribute__((constructor)) static void t_register_##name(void)           \
+    {                                                                          \
+        t_register(#name, name);                                               \
+    }                                                                          \
+    static void name(void)
+
+#define CHECK(condition) t_check(!!(condition), #condition, __FILE__, __LINE__)
+#define CHECK_EQ(actual, expected)                                             \
+    t_check_eq((int64_t)(actual), (int64_t)(expected), #actual, #expected,     \
+               __FILE__, __LINE__)
+#define CHECK_STR(actual, expected)                                            \
+    t_check_str((actual), (expected), #actual, __FILE__, __LINE__)
+/* A status, shown by name when it is another one. */
+#define CHECK_STATUS(call, expected)                                           \
+    t_check_status((call), (expected), #call, __FILE__, __LINE__)
+#define CHECK_OK(call) CHECK_STATUS(call, SPN_OK)
+#define REQUIRE(condition) t_require(!!(condition), #condition, __FILE__, __LINE__)
+#define REQUIRE_OK(call)                                                       \
+    t_require(t_check_status((call), SPN_OK, #call, __FILE__, __LINE__), #call, \
+              __FILE__, __LINE__)
+
+/* Waits, without sleeping blindly, until the condition holds; the watchdog
+ * ends a test whose condition never does. */
+#define T_AWAIT(condition)                                                     \
+    do {                                                                       \
+        while (!(condition))                                                   \
+            t_pause();                                                         \
+    } while (0)
+
+/* Runs fn(0, arg) .. fn(count - 1, arg), each on its own thread, started
+ * together, and joins them all. */
+void t_parallel(int count, void (*fn)(int index, void *arg), void *arg);
+
+/* A seed for random tests: SPN_TEST_SEED, or a new one; printed on failure. */
+uint64_t t_seed(void);
+/* The next number of a splitmix64 sequence. */
+uint64_t t_random(uint64_t *state);
+
+/* Marks the test as skipped, with the reason, and leaves it to return. */
+void t_skip(const char *reason);
+
+/* Iterations scaled to the build: fewer where instrumentation is dear. */
+int t_rounds(int rounds);
+
+/* ---- what the macros call ---------------------------------------------- */
+void t_register(const char *name, void (*fn)(void));
+bool t_check(bool ok, const char *expression, const char *file, int line);
+bool t_check_eq(int64_t actual, int64_t expected, const char *actual_text,
+                const char *expected_text, const char *file, int line);
+bool t_check_str(const char *actual, const char *expected, const char *text,
+                 const char *file, int line);
+bool t_check_status(int actual, int expected, const char *text, const char *file, int line);
+void t_require(bool ok, const char *expression, const char *file, int line);
+void t_pause(void);
+
+#endif /* TEST_H */
