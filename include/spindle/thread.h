@@ -2,7 +2,8 @@
 #ifndef SPN_THREAD_H
 #define SPN_THREAD_H
 
-#include <signal.h>
+#include <sys/select.h> /* sigset_t, also under a strict -std=c11 */
+
 #include <spindle/status.h>
 #include <spindle/time.h>
 
