@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+#
+# The front door.  CMake is the build (CMakePresets.json); every preset builds in
+# build/<preset>.  Missing Debian packages are installed by scripts/packages.
+
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+WORKLOAD ?=
+JSON     ?=
+export PREFIX DESTDIR
+
+help: ## prints this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+
+run: release ## builds the library and the program, and runs spindle doctor
+	@build/release/tools/spindle/spindle doctor
+
+release:
+	@scripts/packages build
+	@scripts/build release
+
+test: ## every build, every test, in minutes; ends in "N passed, N failed"
+	@scripts/packages build test lint
+	@scripts/run-tests --all
+
+test-long: ## what takes longer: a million schedules, mutants, AArch64, coverage
+	@scripts/packages build test lint long
+	@scripts/run-tests --all --long
+
+sim: ## the schedule explorer alone
+	@scripts/packages build test
+	@scripts/run-tests sim
+
+bench: ## benchmarks; WORKLOAD=name for one, JSON=file for the results
+	@scripts/packages build
+	@scripts/packages bench || echo "going on without the peers that are missing"
+	@scripts/build bench
+	@bench/run --build build/bench $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(JSON),--json $(JSON))
+
+lint: ## style, layering, the seam, static analysis
+	@scripts/packages build test lint
+	@scripts/build release-clang
+	@scripts/lint
+
+format: ## lets clang-format rewrite the C files
+	@scripts/packages lint
+	@scripts/lint --fix-format
+
+mutate: ## weakens each memory order in turn: the tests must notice
+	@scripts/packages build test
+	@scripts/mutate
+
+contract: ## which lines of docs/contract.md have a test
+	@scripts/contract
+
+coverage: ## line and branch coverage of the tests
+	@scripts/packages build test long
+	@scripts/coverage
+
+install: release ## into PREFIX (/usr/local), under DESTDIR when given
+	@cmake --install build/release --prefix "$(PREFIX)"
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+clean: ## removes everything that was built
+	rm -rf build
+
+.PHONY: help run release test test-long sim bench lint format mutate contract coverage install clean

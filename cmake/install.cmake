@@ -1,0 +1,42 @@
+# What `make install` puts where: headers, both libraries, the program, the man
+# pages, spindle.pc and the CMake package.  Everything is relative to the prefix
+# given at installation, so a tree may be built once and installed anywhere.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h")
+install(TARGETS spindle spindle_static EXPORT spindleTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET spindle_program)
+  install(TARGETS spindle_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+foreach(section 1 3 7)
+  file(GLOB pages CONFIGURE_DEPENDS docs/man/*.${section})
+  install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/spindle)
+install(EXPORT spindleTargets NAMESPACE spindle:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/spindleConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/spindleConfig.cmake INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a new minor may break the ABI, so only the same minor will do.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/spindleConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/spindleConfig.cmake
+        ${PROJECT_BINARY_DIR}/spindleConfigVersion.cmake DESTINATION ${package_dir})
+
+# spindle.pc names the prefix, which is known only when it is installed.
+set(pc_in ${PROJECT_SOURCE_DIR}/cmake/spindle.pc.in)
+set(pc_out ${PROJECT_BINARY_DIR}/spindle.pc)
+install(CODE "
+  set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+  set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
+  set(LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+  set(INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
+  configure_file(\"${pc_in}\" \"${pc_out}\" @ONLY)
+  file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\"
+       TYPE FILE FILES \"${pc_out}\")")
