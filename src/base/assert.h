@@ -15,9 +15,9 @@
 __attribute__((noreturn, cold)) void spn__assert_failed(const char *condition,
                                                         const char *file, int line);
 
-#define spn__assert(condition)                                                 \
-    (__builtin_expect(!!(condition), 1)                                        \
-         ? (void)0                                                             \
+#define spn__assert(condition)          \
+    (__builtin_expect(!!(condition), 1) \
+         ? (void)0                      \
          : spn__assert_failed(#condition, __FILE__, __LINE__))
 #endif
 

@@ -22,16 +22,15 @@ struct spn__list {
 };
 
 /* The element a node is embedded in. */
-#define spn__list_entry(node, type, member)                                    \
+#define spn__list_entry(node, type, member) \
     ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
 /* Walks the list; the _safe form allows the current node to be removed. */
-#define spn__list_each(node, list)                                             \
+#define spn__list_each(node, list) \
     for ((node) = (list)->head.next; (node) != &(list)->head; (node) = (node)->next)
-#define spn__list_each_safe(node, following, list)                             \
-    for ((node) = (list)->head.next, (following) = (node)->next;               \
-         (node) != &(list)->head;                                              \
-         (node) = (following), (following) = (node)->next)
+#define spn__list_each_safe(node, following, list)               \
+    for ((node) = (list)->head.next, (following) = (node)->next; \
+         (node) != &(list)->head; (node) = (following), (following) = (node)->next)
 
 static inline void spn__list_init(struct spn__list *list)
 {
@@ -63,7 +62,8 @@ static inline void spn__list_insert_before(struct spn__list_node *position,
     position->prev = node;
 }
 
-static inline void spn__list_push_back(struct spn__list *list, struct spn__list_node *node)
+static inline void spn__list_push_back(struct spn__list *list,
+                                       struct spn__list_node *node)
 {
     spn__list_insert_before(&list->head, node);
 }
