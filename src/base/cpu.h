@@ -7,8 +7,8 @@
 
 /*
  * Fills *limits from root/proc/self/{cgroup,mountinfo} and the cgroup files
- * under root, given what the kernel said of online CPUs and affinity.  root is
- * "" for the real system.
+ * under root, given what the kernel said of online CPUs and affinity (0: not
+ * known).  root is "" for the real system; mount points are looked up below it.
  */
 void spn__cpu_limits_read(spn_cpu_limits *limits, const char *root, uint32_t online,
                           uint32_t affinity);
