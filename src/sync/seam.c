@@ -293,9 +293,9 @@ void spn__os_set_sigmask(const spn__sigmask *mask)
     pthread_sigmask(SIG_SETMASK, mask, NULL);
 }
 
-void spn__os_on_fork_child(void (*restore)(void))
+bool spn__os_on_fork_child(void (*restore)(void))
 {
-    (void)pthread_atfork(NULL, NULL, restore);
+    return pthread_atfork(NULL, NULL, restore) == 0;
 }
 
 void spn__os_yield(void)
@@ -328,6 +328,10 @@ static void create_key(void)
 
 bool spn__self_set(void *self, void (*destructor)(void *))
 {
+    if (destructor == NULL) {
+        spn__self_pointer = self;
+        return true;
+    }
     atomic_store_explicit(&self_destructor, destructor, memory_order_relaxed);
     pthread_once(&self_once, create_key);
     if (self_key_status != 0 || pthread_setspecific(self_key, self) != 0)

@@ -81,41 +81,41 @@ struct spn__os_thread_attr {
 
 /* ---- atomics ---------------------------------------------------------- */
 
-#define SPN__ATOMIC(type)                                                      \
-    struct {                                                                   \
-        _Atomic(type) spn__raw;                                                \
+#define SPN__ATOMIC(type)       \
+    struct {                    \
+        _Atomic(type) spn__raw; \
     }
-#define SPN__ATOMIC_INIT(value)                                                \
-    {                                                                          \
-        value                                                                  \
+#define SPN__ATOMIC_INIT(value) \
+    {                           \
+        value                   \
     }
 
 /* Gives a value to an atomic that no other thread can reach yet. */
 #define spn__init(p, v) atomic_init(&(p)->spn__raw, (v))
 
 #define spn__load(p, mo) atomic_load_explicit(&(p)->spn__raw, memory_order_##mo)
-#define spn__store(p, v, mo)                                                   \
+#define spn__store(p, v, mo) \
     atomic_store_explicit(&(p)->spn__raw, (v), memory_order_##mo)
-#define spn__exchange(p, v, mo)                                                \
+#define spn__exchange(p, v, mo) \
     atomic_exchange_explicit(&(p)->spn__raw, (v), memory_order_##mo)
-#define spn__fetch_add(p, v, mo)                                               \
+#define spn__fetch_add(p, v, mo) \
     atomic_fetch_add_explicit(&(p)->spn__raw, (v), memory_order_##mo)
-#define spn__fetch_sub(p, v, mo)                                               \
+#define spn__fetch_sub(p, v, mo) \
     atomic_fetch_sub_explicit(&(p)->spn__raw, (v), memory_order_##mo)
-#define spn__fetch_or(p, v, mo)                                                \
+#define spn__fetch_or(p, v, mo) \
     atomic_fetch_or_explicit(&(p)->spn__raw, (v), memory_order_##mo)
-#define spn__fetch_and(p, v, mo)                                               \
+#define spn__fetch_and(p, v, mo) \
     atomic_fetch_and_explicit(&(p)->spn__raw, (v), memory_order_##mo)
 
 /* Strong compare-and-swap; on failure *expected is what was found. */
-#define spn__cas(p, expected, desired, success, failure)                       \
+#define spn__cas(p, expected, desired, success, failure)                           \
     atomic_compare_exchange_strong_explicit(&(p)->spn__raw, (expected), (desired), \
-                                            memory_order_##success,            \
+                                            memory_order_##success,                \
                                             memory_order_##failure)
 /* May fail though equal: for loops that try again anyway. */
-#define spn__cas_weak(p, expected, desired, success, failure)                  \
+#define spn__cas_weak(p, expected, desired, success, failure)                    \
     atomic_compare_exchange_weak_explicit(&(p)->spn__raw, (expected), (desired), \
-                                          memory_order_##success,              \
+                                          memory_order_##success,                \
                                           memory_order_##failure)
 
 /* ---- fences ----------------------------------------------------------- */
@@ -124,7 +124,7 @@ struct spn__os_thread_attr {
 /* A read-modify-write of one shared word orders what a fence would order, and
  * ThreadSanitizer understands it. */
 extern _Atomic(uint32_t) spn__fence_word;
-#define spn__fence(mo)                                                         \
+#define spn__fence(mo) \
     ((void)atomic_fetch_add_explicit(&spn__fence_word, 0u, memory_order_##mo))
 #define spn__fence_light() spn__fence(seq_cst)
 #define spn__fence_heavy() spn__fence(seq_cst)
@@ -163,7 +163,7 @@ static inline void spn__cpu_relax(void)
 }
 
 /* How many times to spin before a system call, where spinning pays at all. */
-#define SPN__SPIN_LIMIT 100
+#define SPN__SPIN_LIMIT                 100
 
 /* ---- futex ------------------------------------------------------------ */
 
@@ -202,8 +202,9 @@ int spn__os_set_nice(int32_t nice);
 void spn__os_set_name(const char *name);
 void spn__os_get_name(char name[16]);
 void spn__os_get_sigmask(spn__sigmask *mask);
-/* Has restore() called in the child of every fork, for the process's life. */
-void spn__os_on_fork_child(void (*restore)(void));
+/* Has restore() called in the child of every fork, for the process's life;
+ * false: no memory. */
+bool spn__os_on_fork_child(void (*restore)(void));
 void spn__os_set_sigmask(const spn__sigmask *mask);
 void spn__os_yield(void);
 
@@ -214,13 +215,13 @@ void spn__os_yield(void);
 /* ---- the thread-local self pointer ------------------------------------- */
 
 /*
- * One pointer per thread.  The destructor given with the first set runs at the
- * exit of each thread whose pointer is not NULL, as for a pthread key: set may
- * be called again from other destructors, and then it runs again.
+ * One pointer per thread.  With a destructor (always the same one) it runs at
+ * the thread's exit if the pointer is not NULL then, as for a pthread key: set
+ * may be called again from other destructors, and then it runs again.  Without
+ * one, set cannot fail, and whoever set the pointer clears it.
  */
-extern _Thread_local void *spn__self_pointer
-    __attribute__((tls_model("initial-exec")));
-#define spn__self_get() (spn__self_pointer)
+extern _Thread_local void *spn__self_pointer __attribute__((tls_model("initial-exec")));
+#define spn__self_get()                 (spn__self_pointer)
 bool spn__self_set(void *self, void (*destructor)(void *)); /* false: no memory */
 
 /* ---- clock, memory, randomness ----------------------------------------- */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * parker.c - one-permit park and unpark on one futex word.
+ *
+ * STATE
+ *   EMPTY   no permit, nobody sleeps
+ *   PERMIT  the next park returns at once
+ *   PARKED  the owner sleeps or is about to
+ *
+ *   park:    PERMIT -> EMPTY           took it
+ *            EMPTY  -> PARKED          goes to sleep; comes back by
+ *            PERMIT -> EMPTY           (unpark)   took it
+ *            PARKED -> EMPTY           (deadline) gave up
+ *   unpark:  any    -> PERMIT          and a wake-up if it was PARKED
+ *
+ * ORDERING
+ *   [permit] unpark's release exchange pairs with the acquire operations by
+ *            which park takes the permit: what the waker did is visible to the
+ *            woken.  A second unpark replaces the first one's PERMIT; its
+ *            exchange is acquire too, so that the first waker's work is passed
+ *            on with the permit (park may synchronise with the second only).
+ *
+ * No wake-up is lost: unpark changes the word before it calls wake, and the
+ * kernel compares the word with PARKED in the same step as it puts the thread
+ * to sleep.  No permit is lost on a time-out: giving up is an exchange, and if
+ * it finds PERMIT the park has succeeded after all.
+ *
+ * PROGRESS  unpark is wait-free and makes a system call only for a sleeper.
+ */
+#include "sync/parker.h"
+
+#include "base/assert.h"
+
+enum { EMPTY, PERMIT, PARKED };
+
+void spn__parker_init(struct spn__parker *parker)
+{
+    spn__init(&parker->state, EMPTY);
+}
+
+void spn__parker_reset(struct spn__parker *parker)
+{
+    /* relaxed: a permit too many is harmless, and nothing comes with it. */
+    spn__store(&parker->state, EMPTY, relaxed);
+}
+
+bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns)
+{
+    uint32_t found = PERMIT;
+
+    /* [permit] acquire: takes a permit that was there already. */
+    if (spn__cas(&parker->state, &found, EMPTY, acquire, relaxed))
+        return true;
+    spn__assert(found == EMPTY); /* PARKED would be a second thread in here */
+    if (deadline_ns != SPN_FOREVER && deadline_ns <= spn__now())
+        return false;
+
+    /* relaxed: PARKED asks unpark for a wake-up and carries nothing else. */
+    if (!spn__cas(&parker->state, &found, PARKED, relaxed, relaxed)) {
+        spn__assert(found == PERMIT);
+        /* [permit] acquire: it came in between; only we take it away. */
+        (void)spn__exchange(&parker->state, EMPTY, acquire);
+        return true;
+    }
+
+    for (;;) {
+        const enum spn__futex_result result =
+            spn__futex_wait(&parker->state, PARKED, deadline_ns);
+
+        /* [permit] acquire: the permit we slept for. */
+        found = PERMIT;
+        if (spn__cas(&parker->state, &found, EMPTY, acquire, relaxed))
+            return true;
+        if (result == SPN__EXPIRED)
+            /* [permit] acquire: it may have come at the last moment. */
+            return spn__exchange(&parker->state, EMPTY, acquire) == PERMIT;
+    }
+}
+
+void spn__parker_unpark(struct spn__parker *parker)
+{
+    /* [permit] release to the owner, acquire from an earlier unpark. */
+    if (spn__exchange(&parker->state, PERMIT, acq_rel) == PARKED)
+        spn__futex_wake(&parker->state, 1);
+}

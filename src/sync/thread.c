@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * thread.c - threads: create, join, handles, names, signals, interrupt.
+ *
+ * LIFE of a created thread
+ *   create -> (nice asked for: granted or refused) -> on_start -> fn -> on_stop
+ *          -> ended, joiners released -> record left -> the system's thread ends
+ *
+ *   What follows fn is a cleanup handler, so that pthread_exit in fn passes
+ *   through it too.
+ *
+ * JOIN
+ *   Joiners wait for `ended` like any other waiter: timed and interruptible.
+ *   Then one of them joins the system's thread under reap_lock and the others
+ *   find it done, so that every join returns after the thread is really gone.
+ *   The last handle dropped without a join detaches it.
+ *
+ * LOCKS  end_lock and reap_lock are never held together.
+ *
+ * SIGNALS
+ *   New threads have every signal blocked unless told otherwise: handlers run
+ *   on the program's own threads.  A program started from such a thread would
+ *   inherit the mask, so the child of a fork gets back the one the thread's
+ *   creator had.
+ *
+ * ORDERING
+ *   [life]    see thread_record.c.
+ *   [started] the new thread's release store of its answer pairs with the
+ *             creator's acquire load; after it a refused thread touches nothing.
+ */
+#include <spindle/park.h>
+#include <spindle/thread.h>
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/options.h"
+#include "base/time.h"
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+/* ---- the new thread ---------------------------------------------------- */
+
+/* `started`: 0 while undecided, else 1 - status. */
+static uint32_t encode_started(int status)
+{
+    return (uint32_t)(1 - status);
+}
+
+static int decode_started(uint32_t started)
+{
+    return 1 - (int)started;
+}
+
+/* The kernel's 15 bytes: of a longer "prefix-17" the number is kept, because
+ * threads are told apart by it; a cut never leaves half a UTF-8 character. */
+static void kernel_name(char out[16], const char *name)
+{
+    const size_t length = strlen(name);
+    size_t suffix = length, prefix;
+
+    if (length <= 15) {
+        memcpy(out, name, length + 1);
+        return;
+    }
+    while (suffix > 0 && name[suffix - 1] >= '0' && name[suffix - 1] <= '9')
+        suffix--;
+    if (suffix == length || suffix == 0 || name[suffix - 1] != '-' ||
+        length - suffix > 10)
+        suffix = length; /* no "-number" worth keeping */
+    else
+        suffix--;
+    prefix = 15 - (length - suffix);
+    while (prefix > 0 && ((unsigned char)name[prefix] & 0xc0) == 0x80)
+        prefix--;
+    memcpy(out, name, prefix);
+    memcpy(out + prefix, name + suffix, length - suffix + 1);
+}
+
+static void finish(void *p)
+{
+    struct spn_thread *self = p;
+    struct spn__chosen chosen = { NULL, NULL };
+
+    if (self->on_stop != NULL)
+        self->on_stop(self->hook_arg);
+
+    spn__lock(&self->end_lock);
+    self->ended = true;
+    spn__waitq_choose_all(&self->joiners, &chosen);
+    spn__unlock(&self->end_lock);
+    spn__chosen_grant(&chosen);
+
+    /* A thread-specific destructor of the program that calls the library after
+     * this attaches the thread as a foreign one. */
+    (void)spn__self_set(NULL, NULL);
+    spn__thread_record_leave(self);
+}
+
+static void *run(void *p)
+{
+    struct spn_thread *self = p;
+    char name[16];
+
+    if (self->set_nice) {
+        const int status = spn__os_set_nice(self->nice);
+
+        spn__store(&self->started, encode_started(status), release); /* [started] */
+        spn__futex_wake(&self->started, 1);
+        if (status != SPN_OK)
+            return NULL;
+    }
+    (void)spn__self_set(self, NULL);
+    kernel_name(name, self->name);
+    spn__os_set_name(name);
+
+    SPN__CLEANUP_PUSH(finish, self);
+    self->result = SPN_ECANCELED; /* what stays if fn leaves by pthread_exit */
+    if (self->on_start != NULL)
+        self->on_start(self->hook_arg);
+    self->result = self->fn(self->arg);
+    SPN__CLEANUP_POP();
+    return NULL;
+}
+
+/* ---- create ------------------------------------------------------------ */
+
+static bool valid_sched(const spn_thread_opts *o)
+{
+    switch (o->sched) {
+    case SPN_SCHED_INHERIT:
+    case SPN_SCHED_IDLE:
+        return o->priority == 0;
+    case SPN_SCHED_OTHER:
+    case SPN_SCHED_BATCH:
+        return o->priority >= -20 && o->priority <= 19;
+    case SPN_SCHED_FIFO:
+    case SPN_SCHED_RR:
+        return o->priority >= 1 && o->priority <= 99;
+    default:
+        return false;
+    }
+}
+
+static bool valid_opts(const spn_thread_opts *o)
+{
+    if (o->name != NULL &&
+        strnlen(o->name, SPN_THREAD_NAME_MAX + 1) > SPN_THREAD_NAME_MAX)
+        return false;
+    if ((o->cpus == NULL) != (o->cpu_count == 0))
+        return false;
+    return valid_sched(o) && o->signals <= SPN_SIGNALS_INHERIT && o->reserved == 0;
+}
+
+/* In the child of a fork, on the thread that forked. */
+static void restore_sigmask(void)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    if (self != NULL && !self->foreign)
+        spn__os_set_sigmask(&self->exec_mask);
+}
+
+static bool install_fork_hook(void)
+{
+    bool installed;
+
+    spn__lock(&spn__thread_cache.lock);
+    if (!spn__thread_cache.fork_hook)
+        spn__thread_cache.fork_hook = spn__os_on_fork_child(restore_sigmask);
+    installed = spn__thread_cache.fork_hook;
+    spn__unlock(&spn__thread_cache.lock);
+    return installed;
+}
+
+/* Waits for the answer of a thread that was asked to be nice. */
+static int await_started(struct spn_thread *thread)
+{
+    uint32_t started;
+
+    while ((started = spn__load(&thread->started, acquire)) == 0) /* [started] */
+        (void)spn__futex_wait(&thread->started, 0, SPN_FOREVER);
+    return decode_started(started);
+}
+
+static int start(struct spn_thread *thread, const spn_thread_opts *o)
+{
+    const struct spn__os_thread_attr attr = {
+        .stack_size = o->stack_size,
+        .cpus = o->cpus,
+        .cpu_count = o->cpu_count,
+        .sched = o->sched,
+        .priority = o->priority,
+        .block_signals = o->signals == SPN_SIGNALS_BLOCKED,
+    };
+    int rc;
+
+    spn__os_get_sigmask(&thread->exec_mask);
+    spn__lock(&thread->reap_lock); /* `os` may be written after the thread runs */
+    rc = spn__os_thread_create(&thread->os, &attr, run, thread);
+    spn__unlock(&thread->reap_lock);
+    if (rc == SPN_OK && thread->set_nice) {
+        rc = await_started(thread);
+        if (rc != SPN_OK)
+            spn__os_thread_join(thread->os);
+    }
+    return rc;
+}
+
+int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_fn fn,
+                      void *arg)
+{
+    spn_thread_opts o = SPN_THREAD_OPTS_INIT;
+    struct spn_thread *thread;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (fn == NULL)
+        return SPN_EINVAL;
+    if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
+        return SPN_EINVAL;
+    if (!valid_opts(&o))
+        return SPN_EINVAL;
+    if (!install_fork_hook())
+        return SPN_ENOMEM;
+
+    thread = spn__thread_record_create(1);
+    if (thread == NULL)
+        return SPN_ENOMEM;
+    thread->fn = fn;
+    thread->arg = arg;
+    thread->on_start = o.on_start;
+    thread->on_stop = o.on_stop;
+    thread->hook_arg = o.hook_arg;
+    thread->set_nice = o.sched == SPN_SCHED_OTHER || o.sched == SPN_SCHED_BATCH;
+    thread->nice = o.priority;
+    if (o.name == NULL)
+        o.name = "spindle";
+    memcpy(thread->name, o.name, strlen(o.name) + 1); /* valid_opts: it fits */
+
+    rc = start(thread, &o);
+    if (rc != SPN_OK) {
+        spn__thread_record_recycle(thread);
+        return rc;
+    }
+    *out = thread;
+    return SPN_OK;
+}
+
+/* ---- join and handles -------------------------------------------------- */
+
+/* Returns after the system's thread is gone, if anybody may still wait for it. */
+static void reap(struct spn_thread *thread)
+{
+    spn__lock(&thread->reap_lock);
+    if (!thread->reaped && !thread->detached) {
+        spn__os_thread_join(thread->os);
+        thread->reaped = true;
+    }
+    spn__unlock(&thread->reap_lock);
+}
+
+int spn_thread_join(spn_thread *thread, int64_t timeout_ns, int *result)
+{
+    struct spn_thread *self;
+    int64_t deadline_ns;
+
+    if (thread == NULL || thread->foreign)
+        return SPN_EINVAL;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    if (self == thread)
+        return SPN_EDEADLK;
+    deadline_ns = spn__deadline(spn__now(), timeout_ns);
+
+    spn__lock(&thread->end_lock);
+    if (!thread->ended) {
+        struct spn__waiter w;
+        int rc;
+
+        spn__waitq_add(&thread->joiners, &w, self);
+        spn__unlock(&thread->end_lock);
+        rc = spn__waitq_wait(&w, &thread->end_lock, deadline_ns);
+        if (rc != SPN_OK) {
+            spn__unlock(&thread->end_lock);
+            return rc;
+        }
+    } else {
+        spn__unlock(&thread->end_lock);
+    }
+    reap(thread);
+    if (result != NULL)
+        *result = thread->result;
+    return SPN_OK;
+}
+
+spn_thread *spn_thread_current(void)
+{
+    return spn__thread_self();
+}
+
+spn_thread *spn_thread_ref(spn_thread *thread)
+{
+    if (thread != NULL)
+        /* relaxed: the caller has a handle already, or is the thread. */
+        (void)spn__fetch_add(&thread->life, SPN__LIFE_HANDLE, relaxed);
+    return thread;
+}
+
+static void detach(struct spn_thread *thread)
+{
+    spn__lock(&thread->reap_lock);
+    if (!thread->reaped && !thread->detached && !thread->foreign) {
+        spn__os_thread_detach(thread->os);
+        thread->detached = true;
+    }
+    spn__unlock(&thread->reap_lock);
+}
+
+void spn_thread_unref(spn_thread *thread)
+{
+    uint64_t life;
+
+    if (thread == NULL)
+        return;
+    /* relaxed: checked again by the exchange. */
+    life = spn__load(&thread->life, relaxed);
+    do {
+        spn__assert(life >= SPN__LIFE_HANDLE); /* dropped more often than taken */
+        /* The last handle: nobody can join any more.  Detach before the drop,
+         * after which the record may be another thread's. */
+        if (life < 2 * SPN__LIFE_HANDLE)
+            detach(thread);
+        /* [life] */
+    } while (!spn__cas_weak(&thread->life, &life, life - SPN__LIFE_HANDLE, acq_rel,
+                            relaxed));
+    if (life == SPN__LIFE_HANDLE)
+        spn__thread_record_recycle(thread);
+}
+
+int spn_thread_name(const spn_thread *thread, char *buf, size_t capacity)
+{
+    size_t length, copied;
+
+    if (thread == NULL || buf == NULL || capacity == 0)
+        return SPN_EINVAL;
+    length = strlen(thread->name);
+    copied = length < capacity ? length : capacity - 1;
+    memcpy(buf, thread->name, copied);
+    buf[copied] = '\0';
+    return (int)length;
+}
+
+int spn_thread_exec_sigmask(sigset_t *mask)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    if (mask == NULL)
+        return SPN_EINVAL;
+    if (self != NULL && !self->foreign)
+        *mask = self->exec_mask;
+    else
+        spn__os_get_sigmask(mask);
+    return SPN_OK;
+}
+
+/* ---- interrupt --------------------------------------------------------- */
+
+int spn_thread_interrupt(spn_thread *thread)
+{
+    if (thread == NULL)
+        return SPN_EINVAL;
+    spn__interrupt_set(thread);
+    return SPN_OK;
+}
+
+int spn_thread_interrupted(void)
+{
+    struct spn_thread *self = spn__self_get();
+
+    /* A thread without a record was never interrupted. */
+    return self != NULL && spn__interrupt_take(self);
+}
+
+int spn_thread_is_interrupted(const spn_thread *thread)
+{
+    if (thread == NULL)
+        return SPN_EINVAL;
+    return spn__interrupt_pending(thread);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * thread_record.c - where thread records come from, and how foreign threads get
+ * theirs.
+ *
+ * TYPE-STABLE
+ *   A record is never given back to the allocator: it goes to a cache and is
+ *   only ever a thread record again.  A waker first releases a waiter and then
+ *   unparks its thread; between the two that thread may have ended.  The late
+ *   unpark then meets a record in the cache, or that of another thread, which
+ *   gets one permit too many: park may return for no reason, so that is
+ *   allowed.  This is why only the parker is touched without holding a handle,
+ *   and why reuse resets it with an atomic store.  The cache never holds more
+ *   records than there were threads at once.
+ *
+ * LIFE of a record
+ *   The thread itself (ALIVE) and the handles keep it; whoever takes `life` to
+ *   zero recycles it.
+ *
+ * ORDERING
+ *   [life] each drop is a release and the last one an acquire: all use of the
+ *          record lies before its reuse.
+ *
+ * WHY a process-wide cache?  Records must outlive every object that could hold
+ * one.  It and the hooks of alloc.c and log.c are all that is process-wide.
+ */
+#include "sync/thread_record.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+struct spn__thread_cache spn__thread_cache = { SPN__LOCK_INIT, NULL, false };
+
+struct spn_thread *spn__thread_record_create(uint64_t handles)
+{
+    struct spn_thread *record;
+
+    spn__lock(&spn__thread_cache.lock);
+    record = spn__thread_cache.free;
+    if (record != NULL)
+        spn__thread_cache.free = record->next_free;
+    spn__unlock(&spn__thread_cache.lock);
+
+    if (record == NULL) {
+        record = spn__alloc(sizeof *record);
+        if (record == NULL)
+            return NULL;
+        spn__parker_init(&record->parker);
+    } else {
+        spn__parker_reset(&record->parker);
+    }
+    spn__init(&record->interrupted, 0);
+    spn__init(&record->blocker, NULL);
+    spn__init(&record->life, SPN__LIFE_ALIVE + handles * SPN__LIFE_HANDLE);
+    record->foreign = record->set_nice = false;
+    record->fn = NULL;
+    record->on_start = record->on_stop = NULL;
+    record->arg = record->hook_arg = NULL;
+    record->nice = 0;
+    record->name[0] = '\0';
+    spn__init(&record->started, 0);
+    spn__lock_init(&record->end_lock);
+    spn__waitq_init(&record->joiners);
+    record->ended = false;
+    record->result = SPN_OK;
+    spn__lock_init(&record->reap_lock);
+    record->reaped = record->detached = false;
+    record->next_free = NULL;
+    return record;
+}
+
+void spn__thread_record_recycle(struct spn_thread *record)
+{
+    spn__assert(spn__waitq_empty(&record->joiners));
+    spn__lock(&spn__thread_cache.lock);
+    record->next_free = spn__thread_cache.free;
+    spn__thread_cache.free = record;
+    spn__unlock(&spn__thread_cache.lock);
+}
+
+void spn__thread_record_leave(void *p)
+{
+    struct spn_thread *record = p;
+
+    /* [life] */
+    if (spn__fetch_and(&record->life, ~SPN__LIFE_ALIVE, acq_rel) == SPN__LIFE_ALIVE)
+        spn__thread_record_recycle(record);
+}
+
+static struct spn_thread *attach(void)
+{
+    struct spn_thread *record = spn__thread_record_create(0);
+
+    if (record == NULL)
+        return NULL;
+    record->foreign = true;
+    spn__os_get_name(record->name);
+    if (!spn__self_set(record, spn__thread_record_leave)) {
+        spn__thread_record_recycle(record);
+        return NULL;
+    }
+    return record;
+}
+
+struct spn_thread *spn__thread_self(void)
+{
+    struct spn_thread *self = spn__self_get();
+
+    return self != NULL ? self : attach();
+}
+
+void spn__thread_cache_drain(void)
+{
+    struct spn_thread *record;
+
+    while ((record = spn__thread_cache.free) != NULL) {
+        spn__thread_cache.free = record->next_free;
+        spn__free(record);
+    }
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* thread_record.h - what the library knows of a thread; see thread_record.c. */
+#ifndef SPN__THREAD_RECORD_H
+#define SPN__THREAD_RECORD_H
+
+#include <spindle/thread.h>
+
+#include "sync/lock.h"
+#include "sync/parker.h"
+#include "sync/seam.h"
+#include "sync/waitq.h"
+
+/*
+ * `life` packs who still needs the record, so that one atomic operation decides
+ * who is the last:
+ *
+ *   bit 0      ALIVE: the thread itself
+ *   bits 1..   the number of handles
+ */
+#define SPN__LIFE_ALIVE  UINT64_C(1)
+#define SPN__LIFE_HANDLE UINT64_C(2)
+
+struct spn_thread {
+    struct spn__parker parker;         /* every interruptible wait sleeps here */
+    SPN__ATOMIC(uint32_t) interrupted; /* 0 or 1; see interrupt.h */
+    SPN__ATOMIC(const void *) blocker; /* what it is parked with, for onlookers */
+    SPN__ATOMIC(uint64_t) life;        /* see above */
+
+    /* Written before the record is shared, then fixed. */
+    bool foreign;  /* not made by the library */
+    bool set_nice; /* ask for `nice` before fn, and answer through `started` */
+    int32_t nice;
+    spn_thread_fn fn;
+    void *arg;
+    void (*on_start)(void *hook_arg);
+    void (*on_stop)(void *hook_arg);
+    void *hook_arg;
+    spn__sigmask exec_mask; /* for programs it starts; unused in a foreign one */
+    char name[SPN_THREAD_NAME_MAX + 1];
+
+    spn__futex_word started; /* see thread.c; only with set_nice */
+
+    struct spn__lock end_lock; /* guards the next three; a leaf */
+    struct spn__waitq joiners;
+    bool ended; /* fn and on_stop have returned; final */
+    int result; /* what fn returned; fixed once ended */
+
+    struct spn__lock reap_lock; /* guards the next three; held across the
+                                   system's join, which is short once ended */
+    spn__os_thread os;
+    bool reaped;   /* the system's thread was joined */
+    bool detached; /* or nobody will */
+
+    struct spn_thread *next_free; /* guarded by the cache's lock */
+};
+
+/* The records nobody uses, and what else is one per process. */
+struct spn__thread_cache {
+    struct spn__lock lock; /* guards all below; a leaf */
+    struct spn_thread *free;
+    bool fork_hook; /* the child of a fork restores the signal mask */
+};
+extern struct spn__thread_cache spn__thread_cache;
+
+/* A record with ALIVE and `handles` handles; NULL when there is no memory. */
+struct spn_thread *spn__thread_record_create(uint64_t handles);
+
+/* Puts back a record that no thread and no handle uses. */
+void spn__thread_record_recycle(struct spn_thread *record);
+
+/* The calling thread's record, attaching a foreign thread; NULL: no memory. */
+struct spn_thread *spn__thread_self(void);
+
+/* The thread of this record is gone; its handles may live on. */
+void spn__thread_record_leave(void *record);
+
+/* Gives the free records back to the allocator: for tests that look for leaks,
+ * at a time when no thread can be about to wake one that has ended. */
+void spn__thread_cache_drain(void);
+
+#endif /* SPN__THREAD_RECORD_H */

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * waitq.c - the one way a thread waits on an object and can be interrupted.
+ *
+ * OVERVIEW
+ *   A waiter is a node on its own stack and sleeps on its own thread's parker,
+ *   so that an interrupt finds it without knowing the object.
+ *
+ * STATE of a node
+ *   LISTED --waker, lock held--> CHOSEN --waker, lock free--> GRANTED
+ *   LISTED --waiter----------> LEAVING, then it takes the lock and unlinks
+ *
+ *   The step out of LISTED is a compare-and-swap: it decides the race between
+ *   a waker and a time-out or an interrupt, once.  A waiter that finds itself
+ *   CHOSEN has been given something: it waits for the grant, which is on its
+ *   way, and returns SPN_OK.  So a time-out never eats a wake-up, and an
+ *   interrupt that loses stays set for the next wait (contract G-12).
+ *
+ * LIFETIME
+ *   A waiter that was chosen does not touch the object again, and the waker
+ *   grants after it has let go of the object's lock: a thread whose wait
+ *   succeeded may free the object at once.  A waiter that is LEAVING is still
+ *   on the list, and an object with a listed waiter is not destroyed.  After
+ *   the grant the waker touches the thread's record, which is never freed
+ *   (thread_record.h).
+ *
+ * ORDERING
+ *   [grant] the release store of GRANTED pairs with the acquire loads in the
+ *           waiter: it sees what the waker did, and the waker's last touch of
+ *           the node lies before the waiter's return.
+ *   The other transitions decide who acts and publish nothing: relaxed.
+ */
+#include "sync/waitq.h"
+
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+enum { LISTED, CHOSEN, GRANTED, LEAVING };
+
+static struct spn__waiter *waiter_of(struct spn__list_node *node)
+{
+    return spn__list_entry(node, struct spn__waiter, link);
+}
+
+static void prepare(struct spn__waiter *w, struct spn_thread *self)
+{
+    w->thread = self;
+    w->next_chosen = NULL;
+    spn__init(&w->state, LISTED);
+}
+
+void spn__waitq_add(struct spn__waitq *q, struct spn__waiter *w,
+                    struct spn_thread *self)
+{
+    prepare(w, self);
+    spn__list_push_back(&q->waiters, &w->link);
+}
+
+void spn__waitq_add_sorted(struct spn__waitq *q, struct spn__waiter *w,
+                           struct spn_thread *self)
+{
+    struct spn__list_node *node;
+
+    prepare(w, self);
+    spn__list_each (node, &q->waiters) {
+        if (waiter_of(node)->wants > w->wants)
+            break;
+    }
+    spn__list_insert_before(node, &w->link);
+}
+
+bool spn__waitq_choose(struct spn__waiter *w, struct spn__chosen *chosen)
+{
+    uint32_t found = LISTED;
+
+    /* relaxed: decides between us and the waiter; [grant] does the rest. */
+    if (!spn__cas(&w->state, &found, CHOSEN, relaxed, relaxed))
+        return false;
+    spn__list_remove(&w->link);
+    if (chosen->last != NULL)
+        chosen->last->next_chosen = w;
+    else
+        chosen->first = w;
+    chosen->last = w;
+    return true;
+}
+
+bool spn__waitq_choose_first(struct spn__waitq *q, struct spn__chosen *chosen)
+{
+    struct spn__list_node *node, *following;
+
+    spn__list_each_safe (node, following, &q->waiters) {
+        if (spn__waitq_choose(waiter_of(node), chosen))
+            return true;
+    }
+    return false;
+}
+
+void spn__waitq_choose_all(struct spn__waitq *q, struct spn__chosen *chosen)
+{
+    struct spn__list_node *node, *following;
+
+    spn__list_each_safe (node, following, &q->waiters) {
+        (void)spn__waitq_choose(waiter_of(node), chosen);
+    }
+}
+
+void spn__chosen_grant(struct spn__chosen *chosen)
+{
+    struct spn__waiter *w = chosen->first;
+
+    while (w != NULL) {
+        /* Both before the store: the node is gone right after it. */
+        struct spn__waiter *next = w->next_chosen;
+        struct spn_thread *thread = w->thread;
+
+        spn__store(&w->state, GRANTED, release); /* [grant] */
+        spn__parker_unpark(&thread->parker);
+        w = next;
+    }
+    chosen->first = chosen->last = NULL;
+}
+
+static bool granted(const struct spn__waiter *w)
+{
+    return spn__load(&w->state, acquire) == GRANTED; /* [grant] */
+}
+
+/* The waiter wants to go: true if it may, with the lock held and the node off;
+ * false if a waker was faster, after its grant. */
+static bool leave(struct spn__waiter *w, struct spn__lock *lock)
+{
+    uint32_t found = LISTED;
+
+    /* relaxed: decides between us and a waker. */
+    if (spn__cas(&w->state, &found, LEAVING, relaxed, relaxed)) {
+        spn__lock(lock);
+        spn__list_remove(&w->link);
+        return true;
+    }
+    while (!granted(w))
+        (void)spn__parker_park(&w->thread->parker, SPN_FOREVER);
+    return false;
+}
+
+int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadline_ns)
+{
+    int rc = SPN_OK;
+
+    while (rc == SPN_OK) {
+        if (granted(w))
+            return SPN_OK;
+        if (spn__interrupt_pending(w->thread))
+            rc = SPN_EINTR;
+        else if (!spn__parker_park(&w->thread->parker, deadline_ns))
+            rc = SPN_ETIMEDOUT;
+    }
+    if (!leave(w, lock))
+        return SPN_OK;
+    if (rc == SPN_EINTR)
+        (void)spn__interrupt_take(w->thread);
+    return rc;
+}
+
+bool spn__waitq_cancel(struct spn__waiter *w, struct spn__lock *lock)
+{
+    return leave(w, lock);
+}
