@@ -8,9 +8,10 @@
  * it (contract G-9 to G-13).
  *
  * ORDERING
- *   [flag] the release half of set pairs with the acquire of pending and take:
- *          what the interrupter did before is visible to the interrupted.  The
- *          acquire half passes on what an earlier interrupter did.
+ *   [flag] the release exchange in set pairs with the acquire of pending and
+ *          take: what the interrupter did before is visible to the interrupted.
+ *          It is an exchange and not a store so that it continues the release
+ *          sequence of an earlier interrupt that nobody has seen yet.
  *   A thread that reads 0 and goes to sleep is not lost: the permit that
  *   follows the flag is sticky too.
  */
@@ -21,7 +22,7 @@
 
 static inline void spn__interrupt_set(struct spn_thread *thread)
 {
-    (void)spn__exchange(&thread->interrupted, 1, acq_rel); /* [flag] */
+    (void)spn__exchange(&thread->interrupted, 1, release); /* [flag] */
     spn__parker_unpark(&thread->parker);
 }
 

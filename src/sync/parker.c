@@ -16,9 +16,9 @@
  * ORDERING
  *   [permit] unpark's release exchange pairs with the acquire operations by
  *            which park takes the permit: what the waker did is visible to the
- *            woken.  A second unpark replaces the first one's PERMIT; its
- *            exchange is acquire too, so that the first waker's work is passed
- *            on with the permit (park may synchronise with the second only).
+ *            woken.  Of two unparks in a row the second replaces the first one's
+ *            PERMIT, but as a read-modify-write it continues the first one's
+ *            release sequence: park sees what both did.
  *
  * No wake-up is lost: unpark changes the word before it calls wake, and the
  * kernel compares the word with PARKED in the same step as it puts the thread
@@ -79,7 +79,7 @@ bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns)
 
 void spn__parker_unpark(struct spn__parker *parker)
 {
-    /* [permit] release to the owner, acquire from an earlier unpark. */
-    if (spn__exchange(&parker->state, PERMIT, acq_rel) == PARKED)
+    /* [permit] release: to the owner. */
+    if (spn__exchange(&parker->state, PERMIT, release) == PARKED)
         spn__futex_wake(&parker->state, 1);
 }
