@@ -1,0 +1,146 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The program as a person or a script meets it: what it prints, where, and with
+# which exit status.   test_spindle.sh PROGRAM
+set -u
+spindle=$1
+passed=0
+failed=0
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+# run STATUS COMMAND...: runs it, keeps its output, and wants that exit status.
+run() {
+    local wanted=$1 status
+    shift
+    what=$*
+    "$@" >"$out/stdout" 2>"$out/stderr"
+    status=$?
+    check "exit status $wanted, got $status" [ "$status" -eq "$wanted" ]
+}
+
+# check WHAT COMMAND...: passes when the command succeeds.
+check() {
+    local property=$1
+    shift
+    if "$@" >"$out/check" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL: ${what/#$spindle/spindle}: $property"
+        sed 's/^/    /' "$out/check"
+        for stream in stdout stderr; do
+            [ -s "$out/$stream" ] && { echo "  $stream:"; sed 's/^/    /' "$out/$stream" | tail -20; }
+        done
+    fi
+}
+
+says() { check "standard output says '$1'" grep -q -- "$1" "$out/stdout"; }
+complains() { check "standard error says '$1'" grep -q -- "$1" "$out/stderr"; }
+silent_on() { check "nothing on $1" [ ! -s "$out/$1" ]; }
+
+# json EXPRESSION: standard output is one JSON object `d` for which it holds.
+json() {
+    check "JSON: $1" python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert eval(sys.argv[2]), sys.argv[2]' "$out/stdout" "$1"
+}
+
+# ---- commands -----------------------------------------------------------
+for help in help --help -h; do
+    run 0 "$spindle" $help
+    says 'Usage: spindle'
+    says '^  doctor '
+    silent_on stderr
+done
+run 0 "$spindle" doctor --help
+says 'Usage: spindle doctor'
+cp "$out/stdout" "$out/help"
+run 0 "$spindle" help doctor
+check 'same as doctor --help' cmp "$out/stdout" "$out/help"
+
+run 0 "$spindle" version
+check 'name and version only' grep -qxE 'spindle [0-9]+\.[0-9]+\.[0-9]+' "$out/stdout"
+cp "$out/stdout" "$out/version"
+run 0 "$spindle" --version
+check 'same as version' cmp "$out/stdout" "$out/version"
+
+run 2 "$spindle"
+complains 'Usage: spindle'
+silent_on stdout
+run 2 "$spindle" docter
+complains "there is no command 'docter'; did you mean 'doctor'"
+complains "Run 'spindle help'"
+silent_on stdout
+run 2 "$spindle" zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz
+complains 'there is no command'
+run 2 "$spindle" ''
+complains "there is no command ''"
+run 2 "$spindle" --nonsense
+complains "there is no option '--nonsense'"
+run 2 "$spindle" help nonsense
+run 2 "$spindle" help doctor doctor
+run 2 "$spindle" version 1
+run 2 "$spindle" doctor --nonsense
+complains "there is no option '--nonsense'"
+complains 'spindle doctor --help'
+run 2 "$spindle" doctor --json=1
+run 2 "$spindle" doctor now
+complains "'now' is one argument too many"
+
+# ---- doctor ---------------------------------------------------------------
+run 0 "$spindle" doctor --quick
+says '^spindle doctor'
+says 'CPUs .* usable'
+says '^Verdict: This machine suits spindle'
+says 'atomic add, uncontended .* ns'
+complains 'measuring 1 of'
+check 'progress is plain in a log' bash -c '! grep -q $'"'\r'"' "$1"' - "$out/stderr"
+
+run 0 "$spindle" doctor --quick --quiet
+silent_on stderr
+
+run 0 "$spindle" doctor --quick --quiet --json
+silent_on stderr
+check 'one JSON document' python3 -m json.tool "$out/stdout" /dev/null
+json 'd["spindle"] == open("'"$out"'/version").read().split()[1]'
+json 'd["suits"] is True and d["verdict"].startswith("This machine suits")'
+json '1 <= d["cpus"]["usable"] <= max(1, d["cpus"]["online"])'
+json 'd["system"]["futex"] == "works"'
+json 'len(d["floors"]) >= 19'
+# A floor has a figure that makes sense, or says why it has none.
+json 'all("unknown" in f or 0 < f["min_ns"] <= f["median_ns"] <= f["max_ns"] for f in d["floors"].values())'
+json 'all(d["floors"][k]["median_ns"] > 0 for k in ("atomic_add", "clock_read", "futex_free", "park_free", "thread"))'
+json 'all(f["level"] in ("note", "warning", "problem") for f in d["findings"])'
+
+# One CPU: what needs two is unknown, the rest is measured.
+cpu=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+run 0 taskset -c "$cpu" "$spindle" doctor --quick --quiet --json
+json 'd["cpus"]["usable"] == 1'
+json 'd["floors"]["line_round_trip"]["unknown"] == "needs two CPUs"'
+json 'd["floors"]["futex_same_cpu"]["median_ns"] > 0'
+json '"With one CPU" in d["verdict"]'
+
+# A limit that is really low is a problem, and the status says so.  Sanitizers
+# reserve terabytes and do not start under it.
+if (ulimit -v 262144 && "$spindle" version) >/dev/null 2>&1; then
+    run 1 bash -c 'ulimit -v 262144; exec "$0" doctor --quick --quiet' "$spindle"
+    says 'problem .*threads may exist'
+    says 'does not suit spindle as it is: 1 problem'
+else
+    echo 'skipped: the program does not start in 256 MiB of address space'
+fi
+
+# ---- output that cannot be written is an error, not silence -----------------
+run 1 bash -c '"$0" doctor --quick --quiet >/dev/full' "$spindle"
+complains 'cannot write to standard output'
+run 1 bash -c '"$0" version >/dev/full' "$spindle"
+complains 'cannot write to standard output'
+run 1 bash -c '"$0" version >&-' "$spindle"
+complains 'standard output is closed'
+run 0 bash -c '"$0" version <&- 2>&-' "$spindle"
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
