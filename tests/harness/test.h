@@ -17,7 +17,13 @@
  * The process that runs the tests has a parent that watches it: a test that
  * takes longer than T_TEST_LIMIT_NS is a bug, and the parent prints the stack
  * of every thread before it kills it.  Run with --list to see the tests, with
- * names to run only those, with --no-watchdog under a debugger.
+ * names to run only those, with --no-watchdog under a debugger.  The last line
+ * is "N passed, N failed"; exit 0 if all passed, 1 if one failed, 77 if all
+ * were skipped.
+ *
+ *     SPN_TEST_SCALE      multiplies every delay (and divides t_rounds)
+ *     SPN_TEST_SEED       repeats a random test
+ *     SPN_TEST_LIMIT_MS   in place of T_TEST_LIMIT_NS, not scaled
  *
  * No test sleeps to let things happen: T_AWAIT waits for a condition, and
  * clocks are driven by hand.
@@ -26,6 +32,7 @@
 #define TEST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <spindle/status.h>
@@ -44,40 +51,59 @@ int64_t t_scaled(int64_t ns);
 /* Threads a stress test starts where the number does not matter. */
 #define T_THREADS 4
 
-#define TEST(name, ...)                                                        \
-    static void name(void);                                                    \
-    __attribute__((constructor)) static void t_register_##name(void)           \
-    {                                                                          \
-        t_register(#name, name);                                               \
-    }                                                                          \
+#define TEST(name, ...)                                              \
+    static void name(void);                                          \
+    __attribute__((constructor)) static void t_register_##name(void) \
+    {                                                                \
+        t_register(#name, name);                                     \
+    }                                                                \
+    static void name(void)
+
+/* As TEST, but run only when asked for by name: what test_harness.c runs. */
+#define TEST_WHEN_NAMED(name)                                        \
+    static void name(void);                                          \
+    __attribute__((constructor)) static void t_register_##name(void) \
+    {                                                                \
+        t_register_when_named(#name, name);                          \
+    }                                                                \
     static void name(void)
 
 #define CHECK(condition) t_check(!!(condition), #condition, __FILE__, __LINE__)
-#define CHECK_EQ(actual, expected)                                             \
-    t_check_eq((int64_t)(actual), (int64_t)(expected), #actual, #expected,     \
-               __FILE__, __LINE__)
-#define CHECK_STR(actual, expected)                                            \
+#define CHECK_EQ(actual, expected)                                                   \
+    t_check_eq((int64_t)(actual), (int64_t)(expected), #actual, #expected, __FILE__, \
+               __LINE__)
+#define CHECK_STR(actual, expected) \
     t_check_str((actual), (expected), #actual, __FILE__, __LINE__)
 /* A status, shown by name when it is another one. */
-#define CHECK_STATUS(call, expected)                                           \
+#define CHECK_STATUS(call, expected) \
     t_check_status((call), (expected), #call, __FILE__, __LINE__)
-#define CHECK_OK(call) CHECK_STATUS(call, SPN_OK)
+#define CHECK_OK(call)     CHECK_STATUS(call, SPN_OK)
 #define REQUIRE(condition) t_require(!!(condition), #condition, __FILE__, __LINE__)
-#define REQUIRE_OK(call)                                                       \
+#define REQUIRE_OK(call)                                                        \
     t_require(t_check_status((call), SPN_OK, #call, __FILE__, __LINE__), #call, \
               __FILE__, __LINE__)
 
 /* Waits, without sleeping blindly, until the condition holds; the watchdog
  * ends a test whose condition never does. */
-#define T_AWAIT(condition)                                                     \
-    do {                                                                       \
-        while (!(condition))                                                   \
-            t_pause();                                                         \
+#define T_AWAIT(condition)   \
+    do {                     \
+        while (!(condition)) \
+            t_pause();       \
     } while (0)
 
 /* Runs fn(0, arg) .. fn(count - 1, arg), each on its own thread, started
  * together, and joins them all. */
 void t_parallel(int count, void (*fn)(int index, void *arg), void *arg);
+
+/*
+ * Runs fn(arg) in a child process, for what can happen only once in a process
+ * or ends it, and returns its wait status: exit 0, or 1 if a check failed there.
+ * What the child wrote to standard output and error goes to `output` as a
+ * string, cut to capacity; NULL: to where the test's own goes.
+ */
+int t_child(void (*fn)(void *arg), void *arg, char *output, size_t capacity);
+/* The child must pass. */
+#define CHECK_CHILD(fn, arg) CHECK_EQ(t_child((fn), (arg), NULL, 0), 0)
 
 /* A seed for random tests: SPN_TEST_SEED, or a new one; printed on failure. */
 uint64_t t_seed(void);
@@ -92,12 +118,15 @@ int t_rounds(int rounds);
 
 /* ---- what the macros call ---------------------------------------------- */
 void t_register(const char *name, void (*fn)(void));
+void t_register_when_named(const char *name, void (*fn)(void));
+int t_main(int argc, char **argv); /* all that main does */
 bool t_check(bool ok, const char *expression, const char *file, int line);
 bool t_check_eq(int64_t actual, int64_t expected, const char *actual_text,
                 const char *expected_text, const char *file, int line);
 bool t_check_str(const char *actual, const char *expected, const char *text,
                  const char *file, int line);
-bool t_check_status(int actual, int expected, const char *text, const char *file, int line);
+bool t_check_status(int actual, int expected, const char *text, const char *file,
+                    int line);
 void t_require(bool ok, const char *expression, const char *file, int line);
 void t_pause(void);
 
