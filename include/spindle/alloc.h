@@ -25,9 +25,9 @@ typedef struct spn_allocator {
     void *ctx;                                /* borrowed for the process's life */
 } spn_allocator;
 
-#define SPN_ALLOCATOR_INIT                                                     \
-    {                                                                          \
-        sizeof(spn_allocator), NULL, NULL, NULL                                \
+#define SPN_ALLOCATOR_INIT                      \
+    {                                           \
+        sizeof(spn_allocator), NULL, NULL, NULL \
     }
 
 /*
@@ -39,7 +39,8 @@ typedef struct spn_allocator {
  *          (memory from one allocator must not be released to another).
  * Since    0.1
  */
-SPN_API SPN_NODISCARD int spn_allocator_set(const spn_allocator *allocator);
+SPN_API SPN_NODISCARD
+int spn_allocator_set(const spn_allocator *allocator);
 
 #ifdef __cplusplus
 }

@@ -30,9 +30,9 @@ typedef struct spn_cpu_limits {
     uint32_t reserved;      /* 0                                              */
 } spn_cpu_limits;
 
-#define SPN_CPU_LIMITS_INIT                                                    \
-    {                                                                          \
-        sizeof(spn_cpu_limits), 0, 0, 0, 0, 0, 0, 0, 0                         \
+#define SPN_CPU_LIMITS_INIT                            \
+    {                                                  \
+        sizeof(spn_cpu_limits), 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 
 /*
@@ -46,7 +46,8 @@ typedef struct spn_cpu_limits {
  * Since    0.1
  */
 SPN_API int spn_cpu_count(void);
-SPN_API SPN_NODISCARD int spn_cpu_limits_get(spn_cpu_limits *limits);
+SPN_API SPN_NODISCARD
+int spn_cpu_limits_get(spn_cpu_limits *limits);
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,8 @@ typedef struct spn_latch spn_latch;
  * Returns  SPN_OK, SPN_EINVAL, SPN_ENOMEM.
  * Since    0.1
  */
-SPN_API SPN_NODISCARD int spn_latch_create(spn_latch **out, int32_t count);
+SPN_API SPN_NODISCARD
+int spn_latch_create(spn_latch **out, int32_t count);
 
 /*
  * Frees a latch; NULL is a no-op.
@@ -53,7 +54,8 @@ SPN_API int32_t spn_latch_count(const spn_latch *latch);
  *          for the calling thread's record).
  * Since    0.1
  */
-SPN_API SPN_NODISCARD int spn_latch_await(spn_latch *latch, int64_t timeout_ns);
+SPN_API SPN_NODISCARD
+int spn_latch_await(spn_latch *latch, int64_t timeout_ns);
 
 #ifdef __cplusplus
 }

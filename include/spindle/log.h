@@ -39,7 +39,8 @@ typedef void (*spn_log_fn)(void *ctx, spn_log_level level, const char *message);
  *          already or a message has been written.
  * Since    0.1
  */
-SPN_API SPN_NODISCARD int spn_log_set_hook(spn_log_fn fn, void *ctx);
+SPN_API SPN_NODISCARD
+int spn_log_set_hook(spn_log_fn fn, void *ctx);
 
 /*
  * Lets through messages up to `level`; may be changed at any time, from any

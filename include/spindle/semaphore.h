@@ -27,14 +27,14 @@ typedef struct spn_semaphore spn_semaphore;
 
 /* Zero means default.  Append only. */
 typedef struct spn_semaphore_opts {
-    size_t size;      /* sizeof(spn_semaphore_opts), set by _INIT  */
-    int32_t permits;  /* at first, 0 .. SPN_SEMAPHORE_MAX          */
-    uint32_t fair;    /* 1: nobody overtakes a waiter              */
+    size_t size;     /* sizeof(spn_semaphore_opts), set by _INIT  */
+    int32_t permits; /* at first, 0 .. SPN_SEMAPHORE_MAX          */
+    uint32_t fair;   /* 1: nobody overtakes a waiter              */
 } spn_semaphore_opts;
 
-#define SPN_SEMAPHORE_OPTS_INIT                                                \
-    {                                                                          \
-        sizeof(spn_semaphore_opts), 0, 0                                       \
+#define SPN_SEMAPHORE_OPTS_INIT          \
+    {                                    \
+        sizeof(spn_semaphore_opts), 0, 0 \
     }
 
 /*
@@ -66,8 +66,7 @@ SPN_API int spn_semaphore_destroy(spn_semaphore *semaphore);
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_semaphore_acquire(spn_semaphore *semaphore, int32_t count,
-                          int64_t timeout_ns);
+int spn_semaphore_acquire(spn_semaphore *semaphore, int32_t count, int64_t timeout_ns);
 SPN_API SPN_NODISCARD
 int spn_semaphore_try_acquire(spn_semaphore *semaphore, int32_t count);
 

@@ -21,24 +21,24 @@ extern "C" {
  */
 #define SPN_OK 0
 
-#define SPN_STATUS_MAP(X)                                                      \
-    X(INVAL, -1, "invalid argument")                                           \
-    X(NOMEM, -2, "out of memory")                                              \
-    X(STATE, -3, "not possible in the present state")                          \
-    X(BUSY, -4, "still in use")                                                \
-    X(AGAIN, -5, "no thread could be created now")                             \
-    X(DEADLK, -6, "the caller would wait for itself")                          \
-    X(NOTSUP, -7, "not supported on this system")                              \
-    X(PERM, -8, "permission denied")                                           \
-    X(RANGE, -9, "value would overflow")                                       \
-    X(TIMEDOUT, -10, "deadline passed")                                        \
-    X(CANCELED, -11, "task was cancelled")                                     \
-    X(INTR, -12, "wait was interrupted")                                       \
-    X(FAILED, -13, "task failed")                                              \
-    X(FULL, -20, "queue is at capacity")                                       \
-    X(EMPTY, -21, "no such element")                                           \
-    X(REJECTED, -22, "executor refused the task")                              \
-    X(SHUTDOWN, -23, "no longer accepts work")                                 \
+#define SPN_STATUS_MAP(X)                             \
+    X(INVAL, -1, "invalid argument")                  \
+    X(NOMEM, -2, "out of memory")                     \
+    X(STATE, -3, "not possible in the present state") \
+    X(BUSY, -4, "still in use")                       \
+    X(AGAIN, -5, "no thread could be created now")    \
+    X(DEADLK, -6, "the caller would wait for itself") \
+    X(NOTSUP, -7, "not supported on this system")     \
+    X(PERM, -8, "permission denied")                  \
+    X(RANGE, -9, "value would overflow")              \
+    X(TIMEDOUT, -10, "deadline passed")               \
+    X(CANCELED, -11, "task was cancelled")            \
+    X(INTR, -12, "wait was interrupted")              \
+    X(FAILED, -13, "task failed")                     \
+    X(FULL, -20, "queue is at capacity")              \
+    X(EMPTY, -21, "no such element")                  \
+    X(REJECTED, -22, "executor refused the task")     \
+    X(SHUTDOWN, -23, "no longer accepts work")        \
     X(CLOSED, -24, "queue is closed")
 
 #define SPN__STATUS_ENUM(name, number, text) SPN_E##name = number,

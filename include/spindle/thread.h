@@ -46,22 +46,22 @@ typedef enum spn_thread_sched {
 
 /* Zero means default.  Append only. */
 typedef struct spn_thread_opts {
-    size_t size;            /* sizeof(spn_thread_opts), set by _INIT            */
-    const char *name;       /* copied, kept whole; NULL: "spindle"              */
-    size_t stack_size;      /* bytes, rounded up to pages; 0: system default    */
-    const uint32_t *cpus;   /* CPU numbers it may run on, borrowed; NULL: as creator */
-    size_t cpu_count;       /* entries in cpus                                  */
-    uint32_t sched;         /* spn_thread_sched                                 */
-    int32_t priority;       /* see spn_thread_sched                             */
-    uint32_t signals;       /* spn_thread_signals                               */
-    uint32_t reserved;      /* 0                                                */
+    size_t size;          /* sizeof(spn_thread_opts), set by _INIT            */
+    const char *name;     /* copied, kept whole; NULL: "spindle"              */
+    size_t stack_size;    /* bytes, rounded up to pages; 0: system default    */
+    const uint32_t *cpus; /* CPU numbers it may run on, borrowed; NULL: as creator */
+    size_t cpu_count;     /* entries in cpus                                  */
+    uint32_t sched;       /* spn_thread_sched                                 */
+    int32_t priority;     /* see spn_thread_sched                             */
+    uint32_t signals;     /* spn_thread_signals                               */
+    uint32_t reserved;    /* 0                                                */
     void (*on_start)(void *hook_arg); /* on the new thread, before fn           */
     void (*on_stop)(void *hook_arg);  /* on it after fn, also after pthread_exit */
     void *hook_arg;
 } spn_thread_opts;
 
-#define SPN_THREAD_OPTS_INIT                                                   \
-    {                                                                          \
+#define SPN_THREAD_OPTS_INIT                                                    \
+    {                                                                           \
         sizeof(spn_thread_opts), NULL, 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL \
     }
 
@@ -82,8 +82,8 @@ typedef struct spn_thread_opts {
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_thread_create(spn_thread **out, const spn_thread_opts *opts,
-                      spn_thread_fn fn, void *arg);
+int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_fn fn,
+                      void *arg);
 
 /*
  * Waits until the thread and its hooks have ended and stores what fn returned

@@ -14,8 +14,8 @@
 #define SPN_NOWAIT  ((int64_t)0)
 
 #define SPN_NS(n)  ((int64_t)(n))
-#define SPN_US(n)  ((int64_t)(n) * 1000)
-#define SPN_MS(n)  ((int64_t)(n) * 1000000)
-#define SPN_SEC(n) ((int64_t)(n) * 1000000000)
+#define SPN_US(n)  (1000 * (int64_t)(n))
+#define SPN_MS(n)  (1000000 * (int64_t)(n))
+#define SPN_SEC(n) (1000000000 * (int64_t)(n))
 
 #endif /* SPN_TIME_H */

@@ -16,7 +16,7 @@ extern "C" {
 #define SPN_VERSION_STRING "0.1.0"
 
 /* One number that grows: 0.1.0 is 100, 1.2.3 is 10203. */
-#define SPN_VERSION                                                            \
+#define SPN_VERSION \
     (SPN_VERSION_MAJOR * 10000 + SPN_VERSION_MINOR * 100 + SPN_VERSION_PATCH)
 
 /*

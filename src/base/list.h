@@ -22,7 +22,7 @@ struct spn__list {
 };
 
 /* The element a node is embedded in. */
-#define spn__list_entry(node, type, member)                                    \
+#define spn__list_entry(node, type, member) \
     ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
 /* Walks the list; the _safe form allows the current node to be removed. */
