@@ -22,7 +22,7 @@ __attribute__((noreturn, cold)) void spn__assert_failed(const char *condition,
 #endif
 
 #ifdef NDEBUG
-#define spn__debug_assert(condition) ((void)sizeof(!!(condition)))
+#define spn__debug_assert(condition) ((void)(1 || (condition)))
 #else
 #define spn__debug_assert(condition) spn__assert(condition)
 #endif

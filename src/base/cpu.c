@@ -189,7 +189,7 @@ static bool open_in(struct reader *reader, struct path *directory, const char *n
 {
     bool opened;
 
-    strcpy(directory->text + directory->length, name);
+    memcpy(directory->text + directory->length, name, strlen(name) + 1);
     opened = open_reader(reader, directory->text, SMALL_FILE_LIMIT);
     directory->text[directory->length] = '\0';
     return opened;

@@ -130,8 +130,8 @@ put_together(char message[MESSAGE_SIZE], uint64_t swallowed, const char *format,
     room = MESSAGE_SIZE - 1 - suffix_length;
     wanted = vsnprintf(message, MESSAGE_SIZE, format, args);
     if (wanted < 0) {
-        strcpy(message, "(a message that could not be formatted)");
-        wanted = (int)strlen(message);
+        wanted =
+            snprintf(message, MESSAGE_SIZE, "(a message that could not be formatted)");
     }
     length = (size_t)wanted;
     if (length > room)
