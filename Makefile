@@ -35,7 +35,7 @@ bench: ## benchmarks; WORKLOAD=name for one, JSON=file for the results
 	@scripts/packages build
 	@scripts/packages bench || echo "going on without the peers that are missing"
 	@scripts/build bench
-	@build/bench/bench/bench $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(JSON),--json $(JSON))
+	@bench/run --build build/bench $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(JSON),--json $(JSON))
 
 lint: ## style, layering, the seam, static analysis
 	@scripts/packages build test lint
