@@ -125,7 +125,7 @@ json '"With one CPU" in d["verdict"]'
 
 # A limit that is really low is a problem, and the status says so.  Sanitizers
 # reserve terabytes and do not start under it.
-if (ulimit -v 262144 && "$spindle" version) >/dev/null 2>&1; then
+if bash -c 'ulimit -v 262144 && "$0" version; exit $?' "$spindle" >/dev/null 2>&1; then
     run 1 bash -c 'ulimit -v 262144; exec "$0" doctor --quick --quiet' "$spindle"
     says 'problem .*threads may exist'
     says 'does not suit spindle as it is: 1 problem'
