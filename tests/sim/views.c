@@ -301,13 +301,13 @@ void views_fence(struct thread *t)
 }
 
 /* membarrier: each thread passes a fence somewhere between two of its
- * instructions, while the caller is in the call. */
+ * instructions, while the caller is in the call.  Threads that have ended passed
+ * one when the kernel took their CPU away. */
 void views_fence_everywhere(struct thread *t)
 {
     views_fence(t);
     for (int i = 0; i < engine.thread_count; i++)
-        if (engine.threads[i].state != ENDED)
-            views_fence(&engine.threads[i]);
+        views_fence(&engine.threads[i]);
     views_fence(t);
 }
 

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_globals.c - brings the library's process-wide state back to its
+ * beginning before each schedule, and empties the cache of thread records after
+ * it, so that what is left then is a leak.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#include "sync/thread_record.h"
+
+void sim_globals_reset(void)
+{
+    memset(&spn__thread_cache, 0, sizeof spn__thread_cache);
+}
+
+void sim_globals_drain(void)
+{
+    spn__thread_cache_drain();
+}
