@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: MIT
 #
 # The program as a person or a script meets it: what it prints, where, and with
-# which exit status.   test_spindle.sh PROGRAM
+# which exit status.   test_spindle.sh PROGRAM [DENY]
+# DENY is the program made from deny.c; without it those tests are left out.
 set -u
 spindle=$1
+deny=${2:-}
 passed=0
 failed=0
 out=$(mktemp -d)
@@ -131,6 +133,45 @@ if bash -c 'ulimit -v 262144 && "$0" version; exit $?' "$spindle" >/dev/null 2>&
     says 'does not suit spindle as it is: 1 problem'
 else
     echo 'skipped: the program does not start in 256 MiB of address space'
+fi
+
+# ---- doctor where the system hides and refuses things ------------------------
+# Sanitizers themselves need what is denied and hidden here.
+if grep -qaE '__(asan|tsan)_init' "$spindle"; then
+    echo 'skipped: a sanitizer cannot run where calls are refused'
+elif [ -n "$deny" ] && "$deny" membarrier "$spindle" version >/dev/null; then
+    run 0 "$deny" membarrier "$spindle" doctor --quick --quiet
+    says 'membarrier *missing: Operation not permitted'
+    says 'warning *membarrier(2) does not work here'
+    run 0 "$deny" membarrier "$spindle" doctor --quick --quiet --json
+    json 'd["system"]["membarrier"] == "missing" and not d["system"]["fences_asymmetric"]'
+    json 'd["floors"]["fence_light"]["median_ns"] > 0'
+
+    run 0 "$deny" sched_setaffinity "$spindle" doctor --quick --quiet --json
+    json 'd["floors"]["line_round_trip"]["unknown"] == "threads cannot be pinned"'
+    json 'd["floors"]["park_free"]["median_ns"] > 0'
+    run 0 "$deny" sched_setaffinity,sched_getaffinity,prctl "$spindle" doctor --quick --quiet --json
+    json 'd["cpus"]["usable"] >= 1 and d["cpus"]["affinity"] == 0'
+    json 'd["system"]["timer_slack_ns"] is None'
+
+    run 1 "$deny" clone,clone3 "$spindle" doctor --quick --quiet --json
+    json 'd["suits"] is False'
+    json '"unknown" in d["floors"]["thread"]'
+    json 'any("No thread could be started" in f["text"] for f in d["findings"])'
+
+    # Nothing below /proc and /sys, as root only.
+    hide='mount -t tmpfs none /proc && mount -t tmpfs none /sys && exec "$0" "$@"'
+    if unshare -m bash -c "$hide" true 2>/dev/null; then
+        run 0 unshare -m bash -c "$hide" "$spindle" doctor --quick --quiet --json
+        json 'd["cpus"]["usable"] >= 1'
+        json 'd["system"]["clocksource"] is None and d["limits"]["threads_max"] is None'
+        run 0 unshare -m bash -c "$hide" "$spindle" doctor --quick --quiet
+        says 'source unknown'
+    else
+        echo 'skipped: /proc and /sys cannot be hidden without privilege'
+    fi
+else
+    echo 'skipped: no seccomp filter can be installed'
 fi
 
 # ---- output that cannot be written is an error, not silence -----------------

@@ -300,7 +300,9 @@ static void say_about_waking(struct diagnosis *d)
             NS(cost_ns(d, FLOOR_WAKE_IDLE_CPU)));
     say(d, ", a word in memory gets there and back in %s:",
         NS(cost_ns(d, FLOOR_LINE_ROUND_TRIP)));
-    if (cost_ns(d, FLOOR_WAKE_OTHER_CPU) > worth * cost_ns(d, FLOOR_LINE_ROUND_TRIP))
+    /* The lowest figures: other work can only make them higher. */
+    if (d->floors.of[FLOOR_WAKE_OTHER_CPU].min_ns >
+        worth * d->floors.of[FLOOR_LINE_ROUND_TRIP].min_ns)
         say(d, " a worker that spins for a few microseconds before it sleeps pays off "
                "when work arrives often.");
     else

@@ -20,6 +20,7 @@
  *
  * ORDERING
  *   [call]   the release store of `call` pairs with the partner's acquire load.
+ *            In line_round_trip both sides store it, and nothing rides on it.
  *   [answer] the release store of `answer` pairs with the caller's acquire
  *            load; it publishes woken_at_ns.
  */
@@ -531,9 +532,46 @@ static double fence_heavy_busy(struct context *c)
     return ns;
 }
 
+/* One line goes back and forth: odd numbers are the caller's, even ones the
+ * partner's. */
+static int partner_returns_line(void *arg)
+{
+    struct pair *p = arg;
+
+    for (uint32_t next = 1;; next += 2) {
+        uint32_t found;
+        int spins = 0;
+
+        while ((found = atomic_load_explicit(&p->call, memory_order_acquire)) != next) {
+            if (found == STOP)
+                return 0;
+            if (++spins % SPINS_BEFORE_YIELD == 0)
+                sched_yield();
+        }
+        atomic_store_explicit(&p->call, next + 1, memory_order_release);
+    }
+}
+
 static double line_round_trip(struct context *c)
 {
-    return round_trip(c, OTHER_CPU, &spinning);
+    struct pair p;
+    uint32_t number = 0;
+    int64_t start_ns, now_ns;
+
+    if (!pair_start(&p, c, OTHER_CPU, &spinning, false, partner_returns_line))
+        return 0;
+    atomic_store_explicit(&p.call, ++number, memory_order_release);
+    spin_while(&p.call, number++); /* until it runs */
+    start_ns = spn_now();
+    do {
+        for (int i = 0; i < 100; i++) {
+            atomic_store_explicit(&p.call, ++number, memory_order_release);
+            spin_while(&p.call, number++);
+        }
+        now_ns = spn_now();
+    } while (now_ns - start_ns < c->slice_ns && number < STOP - 1000);
+    pair_stop(&p);
+    return (double)(now_ns - start_ns) / ((double)(number - 2) / 2);
 }
 static double wake_same_cpu(struct context *c)
 {
