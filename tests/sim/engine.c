@@ -407,11 +407,8 @@ void sim_exit(void)
 {
     struct thread *me = engine.current;
 
-    while (me->cleanups != NULL) {
-        struct sim__cleanup *cleanup = me->cleanups;
-        me->cleanups = cleanup->outer;
-        cleanup->run(cleanup->arg);
-    }
+    while (me->cleanups != NULL)
+        sim__cleanup_pop();
     end_thread();
 }
 
@@ -553,18 +550,26 @@ bool spn__os_on_fork_child(void (*restore)(void))
     return !sim__fault(SIM_FAULT_ALLOC);
 }
 
-void sim__cleanup_push(struct sim__cleanup *cleanup)
+static struct sim__cleanup **cleanups(void)
 {
-    if (engine.current == NULL)
-        return;
-    cleanup->outer = engine.current->cleanups;
-    engine.current->cleanups = cleanup;
+    static struct sim__cleanup *outside;
+
+    return engine.current != NULL ? &engine.current->cleanups : &outside;
 }
 
-void sim__cleanup_pop(struct sim__cleanup *cleanup)
+void sim__cleanup_push(struct sim__cleanup *cleanup)
 {
-    if (engine.current != NULL)
-        engine.current->cleanups = cleanup->outer;
+    struct sim__cleanup **top = cleanups();
+
+    cleanup->outer = *top;
+    *top = cleanup;
+}
+
+void sim__cleanup_pop(void)
+{
+    struct sim__cleanup **top = cleanups(), *cleanup = *top;
+
+    *top = cleanup->outer;
     cleanup->run(cleanup->arg);
 }
 
@@ -620,6 +625,7 @@ int sim__thread(void (*fn)(void *), void *arg, const char *file, int line)
     me->site = body_site(SIM_OP_CREATE, file, line);
     t = spawn(NULL, fn, arg);
     t->started_by_body = true;
+    me->fresh = false; /* there is someone new to choose */
     sim__event(me, me->site, SIM_OP_CREATE, NULL);
     sim__event_value((uint64_t)t->id);
     return t->id;

@@ -331,14 +331,17 @@ struct sim__cleanup {
     struct sim__cleanup *outer;
 };
 #define SPN__CLEANUP_PUSH(cleanup, argument)                                   \
+    SIM__CLEANUP_PUSH(__COUNTER__, cleanup, argument)
+#define SIM__CLEANUP_PUSH(n, cleanup, argument)                                \
     {                                                                          \
-        struct sim__cleanup sim_cleanup_here = { (cleanup), (argument), NULL }; \
-        sim__cleanup_push(&sim_cleanup_here);
+        struct sim__cleanup SIM__CAT(sim_cleanup_, n) = { (cleanup), (argument), \
+                                                          NULL };              \
+        sim__cleanup_push(&SIM__CAT(sim_cleanup_, n));
 #define SPN__CLEANUP_POP()                                                     \
-    sim__cleanup_pop(&sim_cleanup_here);                                       \
+    sim__cleanup_pop();                                                        \
     }
 void sim__cleanup_push(struct sim__cleanup *cleanup);
-void sim__cleanup_pop(struct sim__cleanup *cleanup);
+void sim__cleanup_pop(void);
 
 /* ---- the thread-local self pointer ------------------------------------------- */
 
