@@ -8,6 +8,7 @@
 #include <spindle/latch.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
+#include <spindle/queue.h>
 #include <spindle/semaphore.h>
 #include <spindle/status.h>
 #include <spindle/thread.h>

@@ -7,6 +7,12 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/linked.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/monitor.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/latch.c

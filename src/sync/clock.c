@@ -12,9 +12,11 @@
  *         what a test did before it moved the clock is visible to those who see
  *         the new time.
  *
- * LOCKS  `lock` guards all of a manual clock, its time for writing; a leaf.
+ * LOCKS  `lock` guards all of a manual clock but the listeners, its time for
+ *   writing; a leaf.  `listen_lock` is held while listeners are called, so that
+ *   one that was taken off is not called any more; theirs come after it.
  */
-#include <spindle/clock.h>
+#include "sync/clock.h"
 
 #include "base/time.h"
 #include "sync/interrupt.h"
@@ -28,6 +30,8 @@ struct spn_clock {
     struct spn__waitq sleepers; /* w->wants is the deadline; sorted */
     struct spn__waitq watchers; /* w->wants is a number of sleepers; sorted */
     int32_t sleeping;           /* sleepers listed */
+    struct spn__lock listen_lock;
+    struct spn__list listeners; /* guarded by listen_lock */
 };
 
 static struct spn_clock monotonic_clock = { .manual = false };
@@ -60,6 +64,8 @@ int spn_clock_create_manual(spn_clock **out, int64_t start_ns)
     spn__waitq_init(&clock->sleepers);
     spn__waitq_init(&clock->watchers);
     clock->sleeping = 0;
+    spn__lock_init(&clock->listen_lock);
+    spn__list_init(&clock->listeners);
     *out = clock;
     return SPN_OK;
 }
@@ -75,6 +81,9 @@ int spn_clock_destroy(spn_clock *clock)
     spn__lock(&clock->lock);
     busy = !spn__waitq_empty(&clock->sleepers) || !spn__waitq_empty(&clock->watchers);
     spn__unlock(&clock->lock);
+    spn__lock(&clock->listen_lock);
+    busy = busy || !spn__list_empty(&clock->listeners);
+    spn__unlock(&clock->listen_lock);
     if (busy)
         return SPN_EBUSY;
     spn__free(clock);
@@ -166,11 +175,42 @@ int spn_clock_sleep_until(spn_clock *clock, int64_t deadline_ns)
 static void move_to(struct spn_clock *clock, int64_t now_ns)
 {
     struct spn__chosen chosen = { NULL, NULL };
+    struct spn__list_node *node;
 
     spn__store(&clock->now_ns, now_ns, release); /* [now] */
     clock->sleeping -= choose_up_to(&clock->sleepers, now_ns, &chosen);
     spn__unlock(&clock->lock);
     spn__chosen_grant(&chosen);
+
+    spn__lock(&clock->listen_lock);
+    spn__list_each (node, &clock->listeners) {
+        struct spn__clock_listener *l =
+            spn__list_entry(node, struct spn__clock_listener, link);
+        l->moved(l->ctx);
+    }
+    spn__unlock(&clock->listen_lock);
+}
+
+void spn__clock_listen(spn_clock *clock, struct spn__clock_listener *listener,
+                       void (*moved)(void *ctx), void *ctx)
+{
+    spn__list_node_init(&listener->link);
+    listener->moved = moved;
+    listener->ctx = ctx;
+    if (!clock->manual)
+        return;
+    spn__lock(&clock->listen_lock);
+    spn__list_push_back(&clock->listeners, &listener->link);
+    spn__unlock(&clock->listen_lock);
+}
+
+void spn__clock_unlisten(spn_clock *clock, struct spn__clock_listener *listener)
+{
+    if (!clock->manual)
+        return;
+    spn__lock(&clock->listen_lock);
+    spn__list_remove(&listener->link);
+    spn__unlock(&clock->listen_lock);
 }
 
 int spn_clock_advance(spn_clock *clock, int64_t by_ns)

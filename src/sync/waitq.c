@@ -9,6 +9,9 @@
  * STATE of a node
  *   LISTED --waker, lock held--> CHOSEN --waker, lock free--> GRANTED
  *   LISTED --waiter----------> LEAVING, then it takes the lock and unlinks
+ *   LISTED --waker, lock held--> HELD --waker--> CHOSEN, or LISTED again
+ *                                HELD --waiter that wants to leave--> ASKED, the
+ *                                same, but to be woken when it is LISTED again
  *
  *   The step out of LISTED is a compare-and-swap: it decides the race between
  *   a waker and a time-out or an interrupt, once.  A waiter that finds itself
@@ -35,7 +38,7 @@
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
-enum { LISTED, CHOSEN, GRANTED, LEAVING };
+enum { LISTED, CHOSEN, GRANTED, LEAVING, HELD, ASKED };
 
 static struct spn__waiter *waiter_of(struct spn__list_node *node)
 {
@@ -69,6 +72,23 @@ void spn__waitq_add_sorted(struct spn__waitq *q, struct spn__waiter *w,
     spn__list_insert_before(node, &w->link);
 }
 
+void spn__waitq_add_first(struct spn__waitq *q, struct spn__waiter *w,
+                          struct spn_thread *self)
+{
+    prepare(w, self);
+    spn__list_push_front(&q->waiters, &w->link);
+}
+
+static void move_to_chosen(struct spn__waiter *w, struct spn__chosen *chosen)
+{
+    spn__list_remove(&w->link);
+    if (chosen->last != NULL)
+        chosen->last->next_chosen = w;
+    else
+        chosen->first = w;
+    chosen->last = w;
+}
+
 bool spn__waitq_choose(struct spn__waiter *w, struct spn__chosen *chosen)
 {
     uint32_t found = LISTED;
@@ -76,13 +96,30 @@ bool spn__waitq_choose(struct spn__waiter *w, struct spn__chosen *chosen)
     /* relaxed: decides between us and the waiter; [grant] does the rest. */
     if (!spn__cas(&w->state, &found, CHOSEN, relaxed, relaxed))
         return false;
-    spn__list_remove(&w->link);
-    if (chosen->last != NULL)
-        chosen->last->next_chosen = w;
-    else
-        chosen->first = w;
-    chosen->last = w;
+    move_to_chosen(w, chosen);
     return true;
+}
+
+bool spn__waitq_hold(struct spn__waiter *w)
+{
+    uint32_t found = LISTED;
+
+    return spn__cas(&w->state, &found, HELD, relaxed, relaxed); /* as in choose */
+}
+
+void spn__waitq_commit(struct spn__waiter *w, struct spn__chosen *chosen)
+{
+    spn__store(&w->state, CHOSEN, relaxed); /* held: it is ours to change */
+    move_to_chosen(w, chosen);
+}
+
+void spn__waitq_release(struct spn__waiter *w)
+{
+    struct spn_thread *thread = w->thread; /* before it can leave */
+
+    /* relaxed: the waiter goes on to take the lock we hold. */
+    if (spn__exchange(&w->state, LISTED, relaxed) == ASKED)
+        spn__parker_unpark(&thread->parker);
 }
 
 bool spn__waitq_choose_first(struct spn__waitq *q, struct spn__chosen *chosen)
@@ -132,15 +169,29 @@ static bool leave(struct spn__waiter *w, struct spn__lock *lock)
 {
     uint32_t found = LISTED;
 
-    /* relaxed: decides between us and a waker. */
-    if (spn__cas(&w->state, &found, LEAVING, relaxed, relaxed)) {
-        spn__lock(lock);
-        spn__list_remove(&w->link);
-        return true;
+    /* relaxed: these decide between us and a waker. */
+    while (!spn__cas(&w->state, &found, LEAVING, relaxed, relaxed)) {
+        if (granted(w))
+            return false;
+        if (found == HELD)
+            (void)spn__cas(&w->state, &found, ASKED, relaxed, relaxed);
+        else
+            (void)spn__parker_park(&w->thread->parker, SPN_FOREVER);
+        found = LISTED;
     }
-    while (!granted(w))
-        (void)spn__parker_park(&w->thread->parker, SPN_FOREVER);
-    return false;
+    spn__lock(lock);
+    spn__list_remove(&w->link);
+    return true;
+}
+
+void spn__waiter_spin(const struct spn__waiter *w)
+{
+    /* relaxed: a hint; the wait that follows looks again, and acquires. */
+    for (int i = 0; i < SPN__SPIN_LIMIT; i++) {
+        if (spn__load(&w->state, relaxed) == GRANTED)
+            return;
+        spn__cpu_relax();
+    }
 }
 
 int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadline_ns)

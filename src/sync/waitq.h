@@ -54,12 +54,14 @@ static inline bool spn__waitq_empty(const struct spn__waitq *q)
     return spn__list_empty(&q->waiters);
 }
 
-/* Adds the calling thread, whose record is `self`, as the last; or, sorted,
- * behind those that want as much or less.  The lock is held. */
+/* Adds the calling thread, whose record is `self`, as the last; sorted, behind
+ * those that want as much or less; or as the first.  The lock is held. */
 void spn__waitq_add(struct spn__waitq *q, struct spn__waiter *w,
                     struct spn_thread *self);
 void spn__waitq_add_sorted(struct spn__waitq *q, struct spn__waiter *w,
                            struct spn_thread *self);
+void spn__waitq_add_first(struct spn__waitq *q, struct spn__waiter *w,
+                          struct spn_thread *self);
 
 /*
  * Takes a waiter off its queue and puts it on `chosen`; false, and nothing
@@ -67,6 +69,16 @@ void spn__waitq_add_sorted(struct spn__waitq *q, struct spn__waiter *w,
  * must grant, after unlocking.
  */
 bool spn__waitq_choose(struct spn__waiter *w, struct spn__chosen *chosen);
+
+/*
+ * Choosing in two steps, for a waker that must know first whether it can use
+ * what the waiter offers.  hold: keeps the waiter from leaving; false if it is
+ * leaving already.  Then, before the lock is released, commit chooses it, or
+ * release lets it wait on.
+ */
+bool spn__waitq_hold(struct spn__waiter *w);
+void spn__waitq_commit(struct spn__waiter *w, struct spn__chosen *chosen);
+void spn__waitq_release(struct spn__waiter *w);
 
 /* Chooses the first that is not leaving (false: there is none), or them all. */
 bool spn__waitq_choose_first(struct spn__waitq *q, struct spn__chosen *chosen);
@@ -85,6 +97,10 @@ void spn__chosen_grant(struct spn__chosen *chosen);
  *   SPN_EINTR      the same for an interrupt; the flag is cleared.
  */
 int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadline_ns);
+
+/* Spins for about a microsecond, or until granted: before spn__waitq_wait where
+ * the other side is likely to be on its way. */
+void spn__waiter_spin(const struct spn__waiter *w);
 
 /*
  * Takes off a waiter that has not slept.  True: it was still listed, and the

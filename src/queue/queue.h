@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * queue.h - what a kind of queue provides, and what the kinds share.
+ *
+ * The public calls (queue.c) check their arguments, choose a style of waiting
+ * and go through the table below; a kind knows nothing of the four styles.
+ */
+#ifndef SPN__QUEUE_H
+#define SPN__QUEUE_H
+
+#include <spindle/queue.h>
+
+#include "sync/lock.h"
+#include "sync/seam.h"
+
+extern struct spn__lock spn__queue_drain_lock; /* see spn_queue_drain_to */
+
+enum spn__end { SPN__LAST, SPN__FIRST };
+
+/* How long a call may wait.  NOW is told apart from a deadline that has passed:
+ * it answers SPN_EFULL or SPN_EEMPTY, ignores the interrupt flag and needs no
+ * thread record. */
+struct spn__patience {
+    bool now;
+    int64_t deadline_ns;
+};
+
+#define SPN__NO_PATIENCE ((struct spn__patience){ true, 0 })
+
+/* What a walk does with the item it is shown. */
+enum spn__verdict {
+    SPN__KEEP = 0,
+    SPN__TAKE = 1, /* out of the queue; it is the walker's now */
+    SPN__STOP = 2  /* look no further; may be or-ed to the others */
+};
+
+/* `serial` tells an item from an equal one that came earlier or later. */
+typedef int (*spn__walk_fn)(void *item, uint64_t serial, void *ctx);
+
+struct spn__queue_ops {
+    /* SPN_OK, SPN_ECLOSED, SPN_ENOMEM; NOW: SPN_EFULL; else SPN_ETIMEDOUT and
+     * SPN_EINTR. */
+    int (*insert)(spn_queue *q, void *item, enum spn__end end, struct spn__patience p);
+    /* SPN_OK; NOW: SPN_EEMPTY; else SPN_ECLOSED, SPN_ETIMEDOUT, SPN_EINTR. */
+    int (*remove)(spn_queue *q, void **item, enum spn__end end, struct spn__patience p);
+    /* Several at once, at least one or the status of insert and remove. */
+    int (*insert_many)(spn_queue *q, void *const *items, size_t count,
+                       struct spn__patience p, size_t *done);
+    int (*remove_many)(spn_queue *q, void **items, size_t capacity,
+                       struct spn__patience p, size_t *count);
+    void *(*peek)(spn_queue *q, enum spn__end end);
+    /* Shows the items in the order of iteration, from `end`, with the queue
+     * locked.  NULL: the kind cannot look inside. */
+    void (*walk)(spn_queue *q, enum spn__end end, spn__walk_fn visit, void *ctx);
+    /* The same in the order of removal, and only what could be taken now; a
+     * visitor that keeps an item stops. */
+    void (*drain)(spn_queue *q, spn__walk_fn visit, void *ctx);
+    int64_t (*size)(const spn_queue *q);
+    int32_t (*waiting_consumers)(spn_queue *q);
+    void (*close)(spn_queue *q);
+    bool (*is_closed)(const spn_queue *q);
+    bool (*busy)(spn_queue *q); /* somebody waits: it must not be destroyed */
+    void (*free)(spn_queue *q); /* empty, and nobody waits */
+    /* Transfer queues: as insert, but until a consumer has it; NOW hands over
+     * or answers SPN_EEMPTY.  NULL elsewhere. */
+    int (*transfer)(spn_queue *q, void *item, struct spn__patience p);
+};
+
+/* The head of every kind's struct; all fixed after create. */
+struct spn_queue {
+    const struct spn__queue_ops *ops;
+    spn_queue_kind kind;
+    int32_t capacity; /* INT32_MAX: no limit */
+    bool fair;
+    spn_queue_compare_fn compare;
+    spn_queue_due_fn due;
+    spn_queue_equal_fn equal;
+    spn_queue_drop_fn drop;
+    void *ctx;
+    spn_clock *clock;
+};
+
+/* Constructors, one per family; options are checked.  NULL: no memory. */
+spn_queue *spn__queue_create_linked(const spn_queue_opts *o);
+spn_queue *spn__queue_create_ring(const spn_queue_opts *o);
+spn_queue *spn__queue_create_monitor(spn_queue_kind kind, const spn_queue_opts *o);
+spn_queue *spn__queue_create_delay(const spn_queue_opts *o);
+
+/* Fills in the head. */
+void spn__queue_init(spn_queue *q, spn_queue_kind kind,
+                     const struct spn__queue_ops *ops, const spn_queue_opts *o);
+
+/* For kinds without a better way: one after the other. */
+int spn__queue_insert_each(spn_queue *q, void *const *items, size_t count,
+                           struct spn__patience p, size_t *done);
+int spn__queue_remove_each(spn_queue *q, void **items, size_t capacity,
+                           struct spn__patience p, size_t *count);
+
+#endif /* SPN__QUEUE_H */
