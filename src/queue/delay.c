@@ -214,12 +214,13 @@ static int delay_remove(spn_queue *q, void **item, enum spn__end end,
     spn__lock(&d->lock);
     d->inside++;
     for (;;) {
-        *item = take_due(d, &chosen);
+        /* Not after an interrupt: it has used up the flag (G-12). */
+        *item = rc != SPN_EINTR ? take_due(d, &chosen) : NULL;
         if (*item != NULL)
             rc = SPN_OK;
         else if (p.now)
             rc = SPN_EEMPTY;
-        else if (d->closed && d->store.count == 0)
+        else if (rc == SPN_OK && d->closed && d->store.count == 0)
             rc = SPN_ECLOSED;
         else if (rc == SPN_OK) {
             rc = wait_turn(d, self, p.deadline_ns);

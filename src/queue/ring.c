@@ -21,6 +21,13 @@
  *   the ring has run half empty, is faster on paper and can leave everybody
  *   asleep: a consumer that takes the last items and sleeps has woken nobody.
  *
+ *   One per item is not enough by itself.  A consumer that is woken for the
+ *   second item while the first one's producer is still between claim and turn
+ *   finds nothing and sleeps again, and its notification is used up.  When the
+ *   first item comes one consumer wakes, and nobody knows of the second.  So a
+ *   thread that has slept, and then got what it wanted, looks whether there is
+ *   more, and wakes the next (`pass_on`); that one has slept too.
+ *
  * ORDERING
  *   [turn] the release store of a turn pairs with the acquire load by the other
  *          side: with p + 1 goes the item, with p + size the room.
@@ -158,6 +165,14 @@ static void notify(struct spn__eventcount *ec, size_t changes)
 
 /* ---- with waiting ------------------------------------------------------------- */
 
+/* Called by a thread that has slept and then took position - 1: see WAKING. */
+static void pass_on(struct ring *r, struct spn__eventcount *ec, uint64_t position,
+                    uint64_t turn)
+{
+    if (spn__eventcount_has_waiters(ec) && ready(r, position, turn, 1) == 1)
+        spn__eventcount_notify_slow(ec, false);
+}
+
 static void enter(struct ring *r, bool *waited)
 {
     if (!*waited)
@@ -205,6 +220,11 @@ static int ring_insert_many(spn_queue *q, void *const *items, size_t count,
         if (rc != SPN_OK)
             break;
     }
+    if (waited && *done != 0) {
+        const uint64_t tail = spn__load(&r->tail, relaxed) & ~CLOSED; /* a hint */
+
+        pass_on(r, &r->not_full, tail, tail);
+    }
     leave(r, waited);
     return rc;
 }
@@ -242,6 +262,11 @@ static int ring_remove_many(spn_queue *q, void **items, size_t capacity,
             break;
     }
     notify(&r->not_full, *count);
+    if (waited && *count != 0) {
+        const uint64_t head = spn__load(&r->head, relaxed); /* a hint */
+
+        pass_on(r, &r->not_empty, head, head + 1);
+    }
     leave(r, waited);
     return *count != 0 ? SPN_OK : rc;
 }

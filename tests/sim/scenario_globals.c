@@ -8,11 +8,13 @@
 
 #include <string.h>
 
+#include "queue/queue.h"
 #include "sync/thread_record.h"
 
 void sim_globals_reset(void)
 {
     memset(&spn__thread_cache, 0, sizeof spn__thread_cache);
+    memset(&spn__queue_drain_lock, 0, sizeof spn__queue_drain_lock);
 }
 
 void sim_globals_drain(void)

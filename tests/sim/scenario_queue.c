@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_queue.c - the races every kind of queue must survive: items against
+ * sleepers, time-outs, interrupts and close.  Each body is written once and
+ * becomes a scenario for each kind.
+ *
+ * `got[i]` counts how often item i came out; it is plain, because an item comes
+ * out on one thread.  `payload[i]` is relaxed: it is visible to the taker of
+ * item i only if the queue orders it.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#include <spindle.h>
+
+#include "sync/seam.h"
+
+enum { ITEMS = 4 };
+
+static spn_queue *queue;
+static int got[ITEMS + 1];
+static SPN__ATOMIC(int) payload[ITEMS + 1];
+
+static int by_value(const void *a, const void *b, void *ctx)
+{
+    (void)ctx;
+    return (uintptr_t)a < (uintptr_t)b ? -1 : (uintptr_t)a > (uintptr_t)b;
+}
+
+static int64_t due_now(const void *item, void *ctx)
+{
+    (void)item;
+    (void)ctx;
+    return 0;
+}
+
+static bool open_queue(spn_queue_kind kind, int32_t capacity, bool fair)
+{
+    spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
+
+    memset(got, 0, sizeof got);
+    for (int i = 0; i <= ITEMS; i++)
+        spn__init(&payload[i], 0);
+    if (kind == SPN_QUEUE_LINKED || kind == SPN_QUEUE_ARRAY || kind == SPN_QUEUE_RING ||
+        kind == SPN_QUEUE_DEQUE)
+        opts.capacity = capacity;
+    opts.fair = fair;
+    if (kind == SPN_QUEUE_PRIORITY)
+        opts.compare = by_value;
+    if (kind == SPN_QUEUE_DELAY)
+        opts.due = due_now;
+    return spn_queue_create(&queue, kind, &opts) == SPN_OK;
+}
+
+static void close_queue(void)
+{
+    sim_join_all();
+    for (void *item; (item = spn_queue_poll(queue)) != NULL;)
+        got[(uintptr_t)item]++;
+    sim_assert(spn_queue_size(queue) == 0);
+    sim_assert(spn_queue_waiting_consumers(queue) == 0);
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
+static void receive(void *item)
+{
+    const uintptr_t i = (uintptr_t)item;
+
+    sim_assert(i >= 1 && i <= ITEMS);
+    sim_assert(spn__load(&payload[i], relaxed) == 7);
+    got[i]++;
+}
+
+static void put(void *item)
+{
+    spn__store(&payload[(uintptr_t)item], 7, relaxed);
+    sim_assert(spn_queue_put(queue, item) == SPN_OK);
+}
+
+static void take(void *arg)
+{
+    void *item;
+
+    (void)arg;
+    sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+    receive(item);
+}
+
+/* ---- two of each ------------------------------------------------------------ */
+
+static void two_of_each(spn_queue_kind kind, int32_t capacity)
+{
+    if (!open_queue(kind, capacity, kind == SPN_QUEUE_SYNCHRONOUS && sim_choose(2) == 1))
+        return;
+    sim_thread(put, (void *)1);
+    sim_thread(put, (void *)2);
+    sim_thread(take, NULL);
+    take(NULL);
+    close_queue();
+    sim_assert(got[1] == 1 && got[2] == 1);
+}
+
+/* Two producers, two consumers: each item comes out once, nobody sleeps on. */
+SCENARIO(queue_linked__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20", "LBQ-5")
+{
+    two_of_each(SPN_QUEUE_LINKED, 1);
+}
+SCENARIO(queue_array__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20")
+{
+    two_of_each(SPN_QUEUE_ARRAY, 1);
+}
+SCENARIO(queue_ring__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20")
+{
+    two_of_each(SPN_QUEUE_RING, 2);
+}
+SCENARIO(queue_priority__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20", "PBQ-9")
+{
+    two_of_each(SPN_QUEUE_PRIORITY, 0);
+}
+SCENARIO(queue_delay__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20", "DQ-15")
+{
+    two_of_each(SPN_QUEUE_DELAY, 0);
+}
+SCENARIO(queue_synchronous__two_of_each__all_meet, "Q-29", "SQ-5", "G-19", "G-20")
+{
+    two_of_each(SPN_QUEUE_SYNCHRONOUS, 0);
+}
+SCENARIO(queue_transfer__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20", "LTQ-12")
+{
+    two_of_each(SPN_QUEUE_TRANSFER, 0);
+}
+SCENARIO(queue_deque__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20", "LBD-13")
+{
+    two_of_each(SPN_QUEUE_DEQUE, 1);
+}
+
+/* ---- one producer, more items than room -------------------------------------- */
+
+static void put_four(void *arg)
+{
+    (void)arg;
+    for (uintptr_t i = 1; i <= 4; i++)
+        put((void *)i);
+}
+
+static void in_order(spn_queue_kind kind, int32_t capacity)
+{
+    void *item;
+
+    if (!open_queue(kind, capacity, false))
+        return;
+    sim_thread(put_four, NULL);
+    for (uintptr_t i = 1; i <= 4; i++) {
+        sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+        sim_assert((uintptr_t)item == i);
+        receive(item);
+    }
+    close_queue();
+}
+
+/* A queue that is too small: the producer waits for room again and again, and
+ * the order holds. */
+SCENARIO(queue_linked__too_small__in_order, "Q-8", "Q-11")
+{
+    in_order(SPN_QUEUE_LINKED, 1);
+}
+SCENARIO(queue_array__too_small__in_order, "Q-8", "Q-11")
+{
+    in_order(SPN_QUEUE_ARRAY, 1);
+}
+SCENARIO(queue_ring__too_small__in_order, "Q-8", "Q-11")
+{
+    in_order(SPN_QUEUE_RING, 2);
+}
+SCENARIO(queue_deque__too_small__in_order, "Q-8", "Q-11")
+{
+    in_order(SPN_QUEUE_DEQUE, 1);
+}
+SCENARIO(queue_synchronous__too_small__in_order, "SQ-4", "SQ-5")
+{
+    in_order(SPN_QUEUE_SYNCHRONOUS, 0);
+}
+SCENARIO_OPTS(queue_array__too_small__in_order, .dfs = 1, .dfs_models = SIM_SC)
+SCENARIO_OPTS(queue_linked__too_small__in_order, .dfs = 1, .dfs_models = SIM_SC)
+SCENARIO_OPTS(queue_ring__too_small__in_order, .dfs = 1, .dfs_models = SIM_SC)
+SCENARIO_OPTS(queue_synchronous__too_small__in_order, .dfs = 1, .dfs_models = SIM_SC)
+
+/* ---- batches ------------------------------------------------------------------ */
+
+static void put_batch(void *arg)
+{
+    void *items[3] = { (void *)1, (void *)2, (void *)3 };
+    size_t done;
+
+    (void)arg;
+    for (int i = 1; i <= 3; i++)
+        spn__store(&payload[i], 7, relaxed);
+    sim_assert(spn_queue_put_many(queue, items, 3, SPN_FOREVER, &done) == SPN_OK);
+    sim_assert(done == 3);
+}
+
+static void batches(spn_queue_kind kind, int32_t capacity)
+{
+    void *items[2];
+    size_t total = 0, count;
+
+    if (!open_queue(kind, capacity, false))
+        return;
+    sim_thread(put_batch, NULL);
+    sim_thread(put, (void *)4);
+    while (total < 4) {
+        sim_assert(spn_queue_take_many(queue, items, 2, SPN_FOREVER, &count) == SPN_OK);
+        sim_assert(count >= 1 && count <= 2);
+        for (size_t i = 0; i < count; i++)
+            receive(items[i]);
+        total += count;
+    }
+    close_queue();
+    for (int i = 1; i <= 4; i++)
+        sim_assert(got[i] == 1);
+}
+
+/* Several at a time through a small queue: all arrive, nobody is forgotten. */
+SCENARIO(queue_linked__batches__all_arrive, "G-15", "G-20")
+{
+    batches(SPN_QUEUE_LINKED, 2);
+}
+SCENARIO(queue_array__batches__all_arrive, "G-15", "G-20")
+{
+    batches(SPN_QUEUE_ARRAY, 2);
+}
+SCENARIO(queue_ring__batches__all_arrive, "G-15", "G-20")
+{
+    batches(SPN_QUEUE_RING, 2);
+}
+
+/* ---- time-outs ------------------------------------------------------------------ */
+
+static void take_timed(void *arg)
+{
+    const int64_t deadline_ns = spn__now() + 400;
+    void *item;
+    const int rc = spn_queue_poll_timed(queue, &item, 400);
+
+    (void)arg;
+    if (rc == SPN_OK) {
+        receive(item);
+        return;
+    }
+    sim_assert(rc == SPN_ETIMEDOUT && item == NULL && spn__now() >= deadline_ns);
+}
+
+static void offer_timed(void *item)
+{
+    int rc;
+
+    spn__store(&payload[(uintptr_t)item], 7, relaxed);
+    rc = spn_queue_offer_timed(queue, item, 300);
+    sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
+    if (rc == SPN_ETIMEDOUT)
+        got[(uintptr_t)item]++; /* it is ours still: never delivered */
+}
+
+static void timeouts(spn_queue_kind kind, int32_t capacity)
+{
+    if (!open_queue(kind, capacity, kind == SPN_QUEUE_SYNCHRONOUS && sim_choose(2) == 1))
+        return;
+    sim_thread(take_timed, NULL);
+    sim_thread(offer_timed, (void *)1);
+    offer_timed((void *)2);
+    close_queue();
+    sim_assert(got[1] == 1 && got[2] == 1);
+}
+
+/* Takers and putters that give up: every item was delivered or kept, not both. */
+SCENARIO(queue_linked__timeouts__each_item_once, "Q-10", "Q-13", "Q-32")
+{
+    timeouts(SPN_QUEUE_LINKED, 1);
+}
+SCENARIO(queue_array__timeouts__each_item_once, "Q-10", "Q-13", "Q-32")
+{
+    timeouts(SPN_QUEUE_ARRAY, 1);
+}
+SCENARIO(queue_ring__timeouts__each_item_once, "Q-10", "Q-13", "Q-32")
+{
+    timeouts(SPN_QUEUE_RING, 2);
+}
+SCENARIO(queue_deque__timeouts__each_item_once, "Q-10", "Q-13", "Q-32")
+{
+    timeouts(SPN_QUEUE_DEQUE, 1);
+}
+SCENARIO(queue_synchronous__timeouts__each_item_once, "SQ-6", "SQ-11", "SQ-12")
+{
+    timeouts(SPN_QUEUE_SYNCHRONOUS, 0);
+}
+SCENARIO(queue_priority__timeouts__each_item_once, "Q-13", "Q-32")
+{
+    timeouts(SPN_QUEUE_PRIORITY, 0);
+}
+SCENARIO(queue_delay__timeouts__each_item_once, "DQ-5", "DQ-14", "Q-32")
+{
+    timeouts(SPN_QUEUE_DELAY, 0);
+}
+
+/* One consumer gives up while another waits for ever: the item finds it. */
+static void one_gives_up(spn_queue_kind kind)
+{
+    void *item;
+
+    if (!open_queue(kind, 2, false))
+        return;
+    sim_thread(take_timed, NULL);
+    sim_thread(put, (void *)1);
+    sim_thread(put, (void *)2);
+    sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+    receive(item);
+    close_queue();
+    sim_assert(got[1] == 1 && got[2] == 1);
+}
+
+SCENARIO(queue_linked__one_gives_up__other_served, "Q-32")
+{
+    one_gives_up(SPN_QUEUE_LINKED);
+}
+SCENARIO(queue_array__one_gives_up__other_served, "Q-32")
+{
+    one_gives_up(SPN_QUEUE_ARRAY);
+}
+SCENARIO(queue_ring__one_gives_up__other_served, "Q-32")
+{
+    one_gives_up(SPN_QUEUE_RING);
+}
+SCENARIO(queue_delay__one_gives_up__other_served, "DQ-14", "Q-32")
+{
+    one_gives_up(SPN_QUEUE_DELAY);
+}
+SCENARIO(queue_transfer__one_gives_up__other_served, "LTQ-13", "Q-32")
+{
+    one_gives_up(SPN_QUEUE_TRANSFER);
+}
+
+/* ---- interrupts -------------------------------------------------------------------- */
+
+static void interrupt_it(void *thread)
+{
+    sim_assert(spn_thread_interrupt(thread) == SPN_OK);
+}
+
+static void interrupts(spn_queue_kind kind)
+{
+    spn_thread *self = spn_thread_current();
+    void *item;
+    int rc;
+
+    if (!open_queue(kind, 2, false))
+        return;
+    sim_thread(interrupt_it, self);
+    sim_thread(kind == SPN_QUEUE_SYNCHRONOUS ? offer_timed : put, (void *)1);
+    sim_thread(take_timed, NULL);
+    rc = spn_queue_take(queue, &item);
+    if (rc == SPN_OK)
+        receive(item);
+    else
+        sim_assert(rc == SPN_EINTR && item == NULL);
+    sim_join_all();
+    sim_assert(spn_thread_interrupted() == (rc == SPN_OK)); /* G-12 */
+    close_queue();
+    sim_assert(got[1] == 1);
+}
+
+/* A consumer interrupted while an item comes and another consumer waits: the
+ * item with the flag still set, or SPN_EINTR and the item is the other's. */
+
+SCENARIO(queue_linked__interrupt_races_item__one_outcome, "Q-32", "G-11", "G-12")
+{
+    interrupts(SPN_QUEUE_LINKED);
+}
+SCENARIO(queue_array__interrupt_races_item__one_outcome, "Q-32", "G-11", "G-12")
+{
+    interrupts(SPN_QUEUE_ARRAY);
+}
+SCENARIO(queue_ring__interrupt_races_item__one_outcome, "Q-32", "G-11", "G-12")
+{
+    interrupts(SPN_QUEUE_RING);
+}
+SCENARIO(queue_delay__interrupt_races_item__one_outcome, "DQ-14", "G-11", "G-12")
+{
+    interrupts(SPN_QUEUE_DELAY);
+}
+SCENARIO(queue_synchronous__interrupt_races_item__one_outcome, "SQ-4", "SQ-11", "SQ-17")
+{
+    interrupts(SPN_QUEUE_SYNCHRONOUS);
+}
+SCENARIO(queue_transfer__interrupt_races_item__one_outcome, "LTQ-8", "G-11", "G-12")
+{
+    interrupts(SPN_QUEUE_TRANSFER);
+}
+SCENARIO(queue_priority__interrupt_races_item__one_outcome, "PBQ-7", "G-11", "G-12")
+{
+    interrupts(SPN_QUEUE_PRIORITY);
+}
+
+/* ---- close --------------------------------------------------------------------------- */
+
+static void take_until_closed(void *arg)
+{
+    void *item;
+    int rc;
+
+    (void)arg;
+    while ((rc = spn_queue_take(queue, &item)) == SPN_OK)
+        receive(item);
+    sim_assert(rc == SPN_ECLOSED);
+}
+
+static void put_or_closed(void *item)
+{
+    int rc;
+
+    spn__store(&payload[(uintptr_t)item], 7, relaxed);
+    rc = spn_queue_put(queue, item);
+    sim_assert(rc == SPN_OK || rc == SPN_ECLOSED);
+    if (rc == SPN_ECLOSED)
+        got[(uintptr_t)item]++; /* ours still */
+}
+
+static void close_it(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_queue_close(queue) == SPN_OK);
+}
+
+static void closing(spn_queue_kind kind, int32_t capacity)
+{
+    if (!open_queue(kind, capacity, false))
+        return;
+    sim_thread(put_or_closed, (void *)1);
+    sim_thread(put_or_closed, (void *)2);
+    sim_thread(close_it, NULL);
+    take_until_closed(NULL);
+    sim_join_all();
+    /* What was accepted has come out before the end was announced. */
+    sim_assert(got[1] == 1 && got[2] == 1);
+    sim_assert(spn_queue_poll(queue) == NULL);
+    close_queue();
+}
+
+/* Close wakes everybody; an accepted item comes out before SPN_ECLOSED. */
+SCENARIO(queue_linked__close__accepted_comes_out_first, "G-15", "G-20")
+{
+    closing(SPN_QUEUE_LINKED, 1);
+}
+SCENARIO(queue_array__close__accepted_comes_out_first, "G-15", "G-20")
+{
+    closing(SPN_QUEUE_ARRAY, 1);
+}
+SCENARIO(queue_ring__close__accepted_comes_out_first, "G-15", "G-20")
+{
+    closing(SPN_QUEUE_RING, 2);
+}
+SCENARIO(queue_deque__close__accepted_comes_out_first, "G-15", "G-20")
+{
+    closing(SPN_QUEUE_DEQUE, 1);
+}
+SCENARIO(queue_delay__close__accepted_comes_out_first, "G-15", "G-20")
+{
+    closing(SPN_QUEUE_DELAY, 0);
+}
+SCENARIO(queue_synchronous__close__accepted_comes_out_first, "SQ-12", "G-20")
+{
+    closing(SPN_QUEUE_SYNCHRONOUS, 0);
+}
+SCENARIO(queue_transfer__close__accepted_comes_out_first, "G-15", "G-20")
+{
+    closing(SPN_QUEUE_TRANSFER, 0);
+}
+
+/* ---- out of memory ------------------------------------------------------------------- */
+
+static void without_memory(spn_queue_kind kind)
+{
+    void *item;
+    int rc;
+
+    if (!open_queue(kind, 3, false))
+        return;
+    for (uintptr_t i = 1; i <= 3; i++) {
+        rc = spn_queue_add(queue, (void *)i);
+        sim_assert(rc == SPN_OK || rc == SPN_ENOMEM);
+        if (rc == SPN_OK)
+            got[i]++;
+    }
+    rc = spn_queue_poll_timed(queue, &item, 10);
+    sim_assert(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_ETIMEDOUT);
+    sim_assert((rc == SPN_OK) == (item != NULL));
+    if (rc == SPN_OK)
+        got[(uintptr_t)item]--;
+    while ((item = spn_queue_poll(queue)) != NULL)
+        got[(uintptr_t)item]--;
+    for (int i = 1; i <= 3; i++)
+        sim_assert(got[i] == 0);
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
+/* Every allocation fails once: the documented status, no item lost, no leak. */
+SCENARIO(queue_linked__allocation_fails__nothing_lost, "G-22")
+{
+    without_memory(SPN_QUEUE_LINKED);
+}
+SCENARIO(queue_array__allocation_fails__nothing_lost, "G-22")
+{
+    without_memory(SPN_QUEUE_ARRAY);
+}
+SCENARIO(queue_ring__allocation_fails__nothing_lost, "G-22")
+{
+    without_memory(SPN_QUEUE_RING);
+}
+SCENARIO(queue_priority__allocation_fails__nothing_lost, "G-22")
+{
+    without_memory(SPN_QUEUE_PRIORITY);
+}
+SCENARIO(queue_delay__allocation_fails__nothing_lost, "G-22")
+{
+    without_memory(SPN_QUEUE_DELAY);
+}
+SCENARIO(queue_deque__allocation_fails__nothing_lost, "G-22")
+{
+    without_memory(SPN_QUEUE_DEQUE);
+}
+SCENARIO(queue_transfer__allocation_fails__nothing_lost, "G-22")
+{
+    without_memory(SPN_QUEUE_TRANSFER);
+}
+SCENARIO_OPTS(queue_linked__allocation_fails__nothing_lost, .faults = true)
+SCENARIO_OPTS(queue_array__allocation_fails__nothing_lost, .faults = true)
+SCENARIO_OPTS(queue_ring__allocation_fails__nothing_lost, .faults = true)
+SCENARIO_OPTS(queue_priority__allocation_fails__nothing_lost, .faults = true)
+SCENARIO_OPTS(queue_delay__allocation_fails__nothing_lost, .faults = true)
+SCENARIO_OPTS(queue_deque__allocation_fails__nothing_lost, .faults = true)
+SCENARIO_OPTS(queue_transfer__allocation_fails__nothing_lost, .faults = true)
