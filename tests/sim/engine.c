@@ -459,8 +459,11 @@ int sim__thread_create(struct sim_site *site, spn__os_thread *out,
     if (sim__fault(SIM_FAULT_THREAD))
         return SPN_EAGAIN;
     t = spawn(entry, NULL, arg);
-    if (attr->block_signals)
+    if (attr->block_signals) {
+        fiber_ignore_begin();
         sigfillset(&t->sigmask);
+        fiber_ignore_end();
+    }
     sim__event_value((uint64_t)t->id);
     *out = t->id;
     return SPN_OK;
@@ -519,8 +522,11 @@ int spn__os_set_nice(int32_t nice)
 
 void spn__os_set_name(const char *name)
 {
-    if (engine.current != NULL)
-        (void)snprintf(engine.current->name, sizeof engine.current->name, "%s", name);
+    if (engine.current == NULL)
+        return;
+    fiber_ignore_begin();
+    (void)snprintf(engine.current->name, sizeof engine.current->name, "%s", name);
+    fiber_ignore_end();
 }
 
 void spn__os_get_name(char name[16])
@@ -788,6 +794,9 @@ void sim__run_schedule(uint64_t seed)
 
     engine.current = body;
     fiber_switch(&engine.home, &body->fiber, false);
+    if (engine.kind != SIM_OK) /* it was stopped, and no thread said goodbye */
+        for (int i = 0; i < engine.thread_count; i++)
+            fiber_release_for(&engine.threads[i].fiber, &engine.home, &engine);
     fiber_acquire(&engine);
     if (engine.kind == SIM_OK) {
         sim_globals_drain();

@@ -157,10 +157,11 @@ void *sim__alloc(struct sim_site *site, size_t bytes, size_t alignment)
 
 void sim__free(struct sim_site *site, void *memory)
 {
-    struct header *h = (struct header *)memory - 1;
+    struct header *h;
 
     if (memory == NULL)
         return;
+    h = (struct header *)memory - 1;
     sim__point(site, NULL);
     if (engine.current != NULL)
         sim__drain(engine.current);

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fiber.h" /* __SANITIZE_ADDRESS__ by either compiler */
 #include "selftest.h"
 #include "sim.h"
 
@@ -403,7 +404,11 @@ static const struct litmus {
 
 /* ---- the tests -------------------------------------------------------------------- */
 
+#if defined(__SANITIZE_ADDRESS__) || SPN__TSAN
+#define RANDOM_SCHEDULES 5000
+#else
 #define RANDOM_SCHEDULES 30000
+#endif
 
 static void check(const struct litmus *l, struct sim_scenario *scenario,
                   enum sim_model model, const char *allowed_text)

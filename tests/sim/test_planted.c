@@ -101,7 +101,24 @@ static void locks_in_order(void)
 }
 
 static struct queue queue;
-static int seen[16]; /* by scenario threads that hold no other's entry */
+static SPN__ATOMIC(int) seen[16];
+
+static void see_nothing(void)
+{
+    for (int i = 0; i < 16; i++)
+        spn__init(&seen[i], 0);
+}
+
+/* True the first time. */
+static bool see(int item)
+{
+    return spn__fetch_add(&seen[item], 1, relaxed) == 0;
+}
+
+static int times(int item)
+{
+    return spn__load(&seen[item], relaxed);
+}
 
 static void takes(void *arg)
 {
@@ -109,7 +126,7 @@ static void takes(void *arg)
 
     (void)arg;
     if (queue_take(&queue, &item, SPN_FOREVER))
-        seen[item]++;
+        (void)see(item);
 }
 
 static void puts_item(void *arg)
@@ -119,14 +136,14 @@ static void puts_item(void *arg)
 
 static void queue_delivers(void)
 {
-    memset(seen, 0, sizeof seen);
+    see_nothing();
     queue_init(&queue, bug);
     sim_thread(takes, NULL);
     sim_thread(takes, NULL);
     sim_thread(puts_item, (void *)1);
     sim_thread(puts_item, (void *)2);
     sim_join_all();
-    sim_assert(seen[1] == 1 && seen[2] == 1);
+    sim_assert(times(1) == 1 && times(2) == 1);
 }
 
 static void takes_timed(void *arg)
@@ -135,7 +152,7 @@ static void takes_timed(void *arg)
 
     (void)arg;
     if (queue_take(&queue, &item, spn__now() + SPN_US(1))) {
-        seen[item]++;
+        (void)see(item);
         queue_put(&queue, 2); /* for the one who waits without limit */
     }
 }
@@ -143,13 +160,13 @@ static void takes_timed(void *arg)
 /* One item for two takers: whoever gives up must not take the wake-up along. */
 static void queue_timeout_passes_on(void)
 {
-    memset(seen, 0, sizeof seen);
+    see_nothing();
     queue_init(&queue, bug);
     sim_thread(takes_timed, NULL);
     sim_thread(takes, NULL);
     sim_thread(puts_item, (void *)1);
     sim_join_all();
-    sim_assert(seen[1] == 1);
+    sim_assert(times(1) == 1);
 }
 
 static struct handoff handoff;
@@ -177,7 +194,7 @@ static void note(int item)
 {
     sim_assert(item >= DEQUE_LOST && item <= 6);
     if (item > 0)
-        sim_assert(++seen[item] == 1);
+        sim_assert(see(item));
 }
 
 static void steals(void *arg)
@@ -207,7 +224,7 @@ static void deque_once_each(void)
 {
     int item;
 
-    memset(seen, 0, sizeof seen);
+    see_nothing();
     deque_init(&deque, bug);
     sim_thread(owns, NULL);
     sim_thread(steals, NULL);
@@ -216,7 +233,7 @@ static void deque_once_each(void)
     while ((item = deque_pop(&deque)) != DEQUE_EMPTY)
         note(item);
     for (item = 1; item <= 6; item++)
-        sim_assert(seen[item] == 1);
+        sim_assert(times(item) == 1);
 }
 
 static struct stack stack;
@@ -227,7 +244,7 @@ static void pops_one(void *arg)
 
     (void)arg;
     if (node != 0)
-        sim_assert(++seen[node] == 1);
+        sim_assert(see((int)node));
 }
 
 static void pops_two_gives_one_back(void *arg)
@@ -236,7 +253,7 @@ static void pops_two_gives_one_back(void *arg)
 
     (void)arg;
     if (second != 0)
-        sim_assert(++seen[second] == 1);
+        sim_assert(see((int)second));
     if (first != 0)
         stack_push(&stack, first);
 }
@@ -245,7 +262,7 @@ static void stack_once_each(void)
 {
     uint32_t node;
 
-    memset(seen, 0, sizeof seen);
+    see_nothing();
     stack_init(&stack, bug);
     stack_push(&stack, 3);
     stack_push(&stack, 2);
@@ -254,9 +271,9 @@ static void stack_once_each(void)
     sim_thread(pops_two_gives_one_back, NULL);
     sim_join_all();
     while ((node = stack_pop(&stack)) != 0)
-        sim_assert(++seen[node] == 1);
+        sim_assert(see((int)node));
     for (node = 1; node <= STACK_NODES; node++)
-        sim_assert(seen[node] == 1);
+        sim_assert(times((int)node) == 1);
 }
 
 static struct pool pool;

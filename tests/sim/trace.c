@@ -45,8 +45,11 @@ void sim__trace_begin(void)
  * by then. */
 static void print_last(void)
 {
-    if (event_count != 0)
-        print_event(stdout, &ring[(event_count - 1) % RING]);
+    if (event_count == 0)
+        return;
+    fiber_ignore_begin();
+    print_event(stdout, &ring[(event_count - 1) % RING]);
+    fiber_ignore_end();
 }
 
 void sim__trace_end(void)

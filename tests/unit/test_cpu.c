@@ -478,7 +478,7 @@ static const struct {
     { "lines that are no groups",
       { 8, 8 },
       { 8, ONLINE, 0, 0, 0 },
-      { { CGROUP, "\n0\n0:\n0::a\n:::/\n00::/\n0:cpu\n1::/\nname\n" },
+      { { CGROUP, "\n0\n0:\n0::a\n0:x:/\n:::/\n00::/\n0:cpu\n1::/\nname\n" },
         { MOUNTINFO, MOUNT_HYBRID },
         { "/sys/fs/cgroup/unified/cpu.max", "100000 100000\n" } } },
 };
