@@ -91,7 +91,8 @@ static void take(void *arg)
 
 static void two_of_each(spn_queue_kind kind, int32_t capacity)
 {
-    if (!open_queue(kind, capacity, kind == SPN_QUEUE_SYNCHRONOUS && sim_choose(2) == 1))
+    if (!open_queue(kind, capacity,
+                    kind == SPN_QUEUE_SYNCHRONOUS && sim_choose(2) == 1))
         return;
     sim_thread(put, (void *)1);
     sim_thread(put, (void *)2);
@@ -126,7 +127,8 @@ SCENARIO(queue_synchronous__two_of_each__all_meet, "Q-29", "SQ-5", "G-19", "G-20
 {
     two_of_each(SPN_QUEUE_SYNCHRONOUS, 0);
 }
-SCENARIO(queue_transfer__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20", "LTQ-12")
+SCENARIO(queue_transfer__two_of_each__all_meet, "Q-29", "G-15", "G-19", "G-20",
+         "LTQ-12")
 {
     two_of_each(SPN_QUEUE_TRANSFER, 0);
 }
@@ -264,7 +266,8 @@ static void offer_timed(void *item)
 
 static void timeouts(spn_queue_kind kind, int32_t capacity)
 {
-    if (!open_queue(kind, capacity, kind == SPN_QUEUE_SYNCHRONOUS && sim_choose(2) == 1))
+    if (!open_queue(kind, capacity,
+                    kind == SPN_QUEUE_SYNCHRONOUS && sim_choose(2) == 1))
         return;
     sim_thread(take_timed, NULL);
     sim_thread(offer_timed, (void *)1);
