@@ -166,15 +166,6 @@ static size_t read_items(struct linked *l, void **items, size_t capacity)
     return done;
 }
 
-/* As many notifications as changes; one look if nobody waits. */
-static void notify(struct spn__eventcount *ec, size_t changes)
-{
-    if (changes == 0 || !spn__eventcount_has_waiters(ec))
-        return;
-    for (size_t i = 0; i < changes && spn__eventcount_has_waiters(ec); i++)
-        spn__eventcount_notify_slow(ec, false);
-}
-
 /* ---- insert and remove ---------------------------------------------------- */
 
 /* Sleeps until the other side may have changed what `ready` looks at. */
@@ -207,7 +198,7 @@ static int linked_insert_many(spn_queue *q, void *const *items, size_t count,
         rc = write_items(l, items + *done, count - *done, &written);
         spn__unlock(&l->put_lock);
         *done += written;
-        notify(&l->not_empty, written);
+        spn__eventcount_notify_many(&l->not_empty, written);
         if (rc != SPN_EFULL || p.now)
             break;
         if (!waited) {
@@ -237,7 +228,7 @@ static int linked_remove_many(spn_queue *q, void **items, size_t capacity,
         *count = read_items(l, items, capacity);
         spn__unlock(&l->take_lock);
         if (l->q.capacity != INT32_MAX)
-            notify(&l->not_full, *count);
+            spn__eventcount_notify_many(&l->not_full, *count);
         if (*count != 0)
             break;
         rc = p.now ? SPN_EEMPTY : closed ? SPN_ECLOSED : SPN_OK;
@@ -337,7 +328,7 @@ static void linked_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, voi
     spn__unlock(&l->take_lock);
     spn__unlock(&l->put_lock);
     if (l->q.capacity != INT32_MAX)
-        notify(&l->not_full, taken);
+        spn__eventcount_notify_many(&l->not_full, taken);
 }
 
 static void linked_drain(spn_queue *q, spn__walk_fn visit, void *ctx)

@@ -654,22 +654,6 @@ static const struct spn__queue_ops monitor_ops = {
     .is_closed = monitor_is_closed,
     .busy = monitor_busy,
     .free = monitor_free,
-};
-
-static const struct spn__queue_ops transfer_ops = {
-    .insert = monitor_insert,
-    .remove = monitor_remove,
-    .insert_many = monitor_insert_many,
-    .remove_many = monitor_remove_many,
-    .peek = monitor_peek,
-    .walk = monitor_walk,
-    .drain = monitor_drain,
-    .size = monitor_size,
-    .waiting_consumers = monitor_waiting_consumers,
-    .close = monitor_close,
-    .is_closed = monitor_is_closed,
-    .busy = monitor_busy,
-    .free = monitor_free,
     .transfer = monitor_transfer,
 };
 
@@ -687,8 +671,7 @@ spn_queue *spn__queue_create_monitor(spn_queue_kind kind, const spn_queue_opts *
             return NULL;
         }
     }
-    spn__queue_init(&m->q, kind,
-                    kind == SPN_QUEUE_TRANSFER ? &transfer_ops : &monitor_ops, o);
+    spn__queue_init(&m->q, kind, &monitor_ops, o);
     if (kind == SPN_QUEUE_PRIORITY)
         m->q.capacity = INT32_MAX; /* what was given is a hint */
     spn__lock_init(&m->lock);

@@ -350,7 +350,7 @@ static int transfer(spn_queue *q, void *item, struct spn__patience p)
 {
     if (q == NULL || item == NULL)
         return SPN_EINVAL;
-    if (q->ops->transfer == NULL)
+    if (q->kind != SPN_QUEUE_TRANSFER)
         return SPN_ENOTSUP;
     return q->ops->transfer(q, item, p);
 }

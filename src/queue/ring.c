@@ -157,12 +157,6 @@ static bool is_closed(const struct ring *r)
     return (spn__load(&r->tail, acquire) & CLOSED) != 0; /* [closed] */
 }
 
-static void notify(struct spn__eventcount *ec, size_t changes)
-{
-    for (size_t i = 0; i < changes && spn__eventcount_has_waiters(ec); i++)
-        spn__eventcount_notify_slow(ec, false);
-}
-
 /* ---- with waiting ------------------------------------------------------------- */
 
 /* Called by a thread that has slept and then took position - 1: see WAKING. */
@@ -203,7 +197,7 @@ static int ring_insert_many(spn_queue *q, void *const *items, size_t count,
         }
         if (inserted > 0) {
             *done += (size_t)inserted;
-            notify(&r->not_empty, (size_t)inserted);
+            spn__eventcount_notify_many(&r->not_empty, (size_t)inserted);
             continue;
         }
         rc = inserted < 0 ? (int)inserted : p.now ? SPN_EFULL : SPN_OK;
@@ -261,7 +255,7 @@ static int ring_remove_many(spn_queue *q, void **items, size_t capacity,
         if (rc != SPN_OK)
             break;
     }
-    notify(&r->not_full, *count);
+    spn__eventcount_notify_many(&r->not_full, *count);
     if (waited && *count != 0) {
         const uint64_t head = spn__load(&r->head, relaxed); /* a hint */
 

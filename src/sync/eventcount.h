@@ -69,6 +69,14 @@ static inline void spn__eventcount_notify(struct spn__eventcount *ec)
         spn__eventcount_notify_slow(ec, false);
 }
 
+/* Call after `changes` changes, each of which may be for another waiter. */
+static inline void spn__eventcount_notify_many(struct spn__eventcount *ec,
+                                               size_t changes)
+{
+    for (size_t i = 0; i < changes && spn__eventcount_has_waiters(ec); i++)
+        spn__eventcount_notify_slow(ec, false);
+}
+
 static inline void spn__eventcount_notify_all(struct spn__eventcount *ec)
 {
     if (spn__eventcount_has_waiters(ec))
