@@ -605,7 +605,7 @@ static int visit_sweep(void *item, uint64_t serial, void *ctx)
     if (serial >= s->limit)
         return SPN__KEEP;
     for (size_t i = 0; i < s->item_count && !found; i++)
-        found = same(s->queue, item, s->items[i]);
+        found = s->items[i] != NULL && same(s->queue, item, s->items[i]);
     if (found != s->among)
         return SPN__KEEP;
     s->batch[s->taken++] = item;
