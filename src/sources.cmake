@@ -8,7 +8,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
-  ${CMAKE_CURRENT_LIST_DIR}/queue/linked.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/monitor.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c

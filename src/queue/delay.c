@@ -74,10 +74,10 @@ static bool head_is_due(const struct delay_queue *d)
 }
 
 /* Chooses a consumer to look again, if there is something to look at and nobody
- * does; the lock is held. */
+ * does; the end of a closed queue is something too.  The lock is held. */
 static void pass_on(struct delay_queue *d, struct spn__chosen *chosen)
 {
-    if (d->leader == NULL && d->store.count != 0 &&
+    if (d->leader == NULL && (d->store.count != 0 || d->closed) &&
         spn__waitq_choose_first(&d->takers, chosen))
         d->taker_count--;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * monitor.c - queues with one lock: array, priority, synchronous, transfer and
- * deque.  They differ in where items are kept (store.h) and in little else.
+ * monitor.c - queues with one lock: fair array, priority, synchronous, transfer
+ * and deque.  They differ in where items are kept (store.h) and in little else.
  *
  * OVERVIEW
  *   Items and threads meet under the lock.  A producer that finds a consumer
@@ -11,8 +11,7 @@
  *
  *     consumers wait only while nothing can be taken, producers only while
  *     there is no room (in a synchronous queue: while there is nobody opposite);
- *     so nobody is overtaken, and a queue that was asked to be fair is no
- *     slower than one that was not.
+ *     so nobody is overtaken.
  *
  *   A transfer queue keeps the item of a waiting producer in its list with the
  *   producer as `owner`; whoever takes the item takes it from the owner.

@@ -80,7 +80,12 @@ int spn_queue_create(spn_queue **out, spn_queue_kind kind, const spn_queue_opts 
         return SPN_EINVAL;
     switch (kind) {
     case SPN_QUEUE_LINKED:
-        *out = spn__queue_create_linked(&o);
+        *out = spn__queue_create_fifo(kind, &o);
+        break;
+    case SPN_QUEUE_ARRAY:
+        /* Nobody is overtaken in a monitor; two locks are faster. */
+        *out = o.fair == 1 ? spn__queue_create_monitor(kind, &o)
+                           : spn__queue_create_fifo(kind, &o);
         break;
     case SPN_QUEUE_RING:
         *out = spn__queue_create_ring(&o);
@@ -88,7 +93,6 @@ int spn_queue_create(spn_queue **out, spn_queue_kind kind, const spn_queue_opts 
     case SPN_QUEUE_DELAY:
         *out = spn__queue_create_delay(&o);
         break;
-    case SPN_QUEUE_ARRAY:
     case SPN_QUEUE_PRIORITY:
     case SPN_QUEUE_SYNCHRONOUS:
     case SPN_QUEUE_TRANSFER:
@@ -840,10 +844,14 @@ int spn_queue_iter_next(spn_queue_iter *iter, void **item)
     return SPN_OK;
 }
 
-static int visit_remove_serial(void *item, uint64_t serial, void *ctx)
+/* The pointer too: a queue that closes its gaps gives serials anew, and the
+ * wrong item must never go. */
+static int visit_remove_seen(void *item, uint64_t serial, void *ctx)
 {
-    (void)item;
-    return serial == *(const uint64_t *)ctx ? SPN__TAKE | SPN__STOP : SPN__KEEP;
+    const struct seen *seen = ctx;
+
+    return serial == seen->serial && item == seen->item ? SPN__TAKE | SPN__STOP
+                                                        : SPN__KEEP;
 }
 
 int spn_queue_iter_remove(spn_queue_iter *iter)
@@ -853,8 +861,7 @@ int spn_queue_iter_remove(spn_queue_iter *iter)
     if (!iter->removable)
         return SPN_ESTATE;
     iter->removable = false;
-    walk(iter->queue, SPN__FIRST, visit_remove_serial,
-         &iter->seen[iter->next - 1].serial);
+    walk(iter->queue, SPN__FIRST, visit_remove_seen, &iter->seen[iter->next - 1]);
     return SPN_OK;
 }
 

@@ -81,7 +81,7 @@ struct spn_queue {
 };
 
 /* Constructors, one per family; options are checked.  NULL: no memory. */
-spn_queue *spn__queue_create_linked(const spn_queue_opts *o);
+spn_queue *spn__queue_create_fifo(spn_queue_kind kind, const spn_queue_opts *o);
 spn_queue *spn__queue_create_ring(const spn_queue_opts *o);
 spn_queue *spn__queue_create_monitor(spn_queue_kind kind, const spn_queue_opts *o);
 spn_queue *spn__queue_create_delay(const spn_queue_opts *o);

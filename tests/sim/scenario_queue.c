@@ -35,6 +35,12 @@ static int64_t due_now(const void *item, void *ctx)
     return 0;
 }
 
+/* Fair and unfair queues of these kinds are different code. */
+static bool may_be_fair(spn_queue_kind kind)
+{
+    return kind == SPN_QUEUE_ARRAY || kind == SPN_QUEUE_SYNCHRONOUS;
+}
+
 static bool open_queue(spn_queue_kind kind, int32_t capacity, bool fair)
 {
     spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
@@ -150,7 +156,7 @@ static void in_order(spn_queue_kind kind, int32_t capacity)
 {
     void *item;
 
-    if (!open_queue(kind, capacity, false))
+    if (!open_queue(kind, capacity, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     sim_thread(put_four, NULL);
     for (uintptr_t i = 1; i <= 4; i++) {
@@ -207,7 +213,7 @@ static void batches(spn_queue_kind kind, int32_t capacity)
     void *items[2];
     size_t total = 0, count;
 
-    if (!open_queue(kind, capacity, false))
+    if (!open_queue(kind, capacity, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     sim_thread(put_batch, NULL);
     sim_thread(put, (void *)4);
@@ -311,7 +317,7 @@ static void one_gives_up(spn_queue_kind kind)
 {
     void *item;
 
-    if (!open_queue(kind, 2, false))
+    if (!open_queue(kind, 2, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     sim_thread(take_timed, NULL);
     sim_thread(put, (void *)1);
@@ -356,7 +362,7 @@ static void interrupts(spn_queue_kind kind)
     void *item;
     int rc;
 
-    if (!open_queue(kind, 2, false))
+    if (!open_queue(kind, 2, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     sim_thread(interrupt_it, self);
     sim_thread(kind == SPN_QUEUE_SYNCHRONOUS ? offer_timed : put, (void *)1);
@@ -436,7 +442,7 @@ static void close_it(void *arg)
 
 static void closing(spn_queue_kind kind, int32_t capacity)
 {
-    if (!open_queue(kind, capacity, false))
+    if (!open_queue(kind, capacity, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     sim_thread(put_or_closed, (void *)1);
     sim_thread(put_or_closed, (void *)2);
@@ -486,7 +492,7 @@ static void without_memory(spn_queue_kind kind)
     void *item;
     int rc;
 
-    if (!open_queue(kind, 3, false))
+    if (!open_queue(kind, 3, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     for (uintptr_t i = 1; i <= 3; i++) {
         rc = spn_queue_add(queue, (void *)i);

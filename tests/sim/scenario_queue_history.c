@@ -6,9 +6,9 @@
  * (Linearizability, by trying every order.)
  *
  * A ring may answer "full" or "empty" while another thread is in the middle of
- * a call, so of a ring only the successes are held to the order.  So are a
- * linked queue's under C11: its two ends have a lock each, and a thread that
- * has nothing to do with the other end may look at an old count; "before" in
+ * a call, so of a ring only the successes are held to the order.  So are those of
+ * queues with two locks (linked, unfair array) under C11: a thread that has
+ * nothing to do with the other end may look at an old position there; "before" in
  * real time is no order there.
  */
 #include "sim.h"
@@ -169,12 +169,13 @@ static void both_ends(void *first)
     make(POLL_LAST, 0);
 }
 
-static void history(spn_queue_kind kind, void (*third)(void *), bool lenient)
+static void history(spn_queue_kind kind, void (*third)(void *), bool lenient, bool fair)
 {
     spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
     const struct model empty = { { 0 }, 0 };
 
     opts.capacity = CAPACITY;
+    opts.fair = fair;
     call_count = clock_ticks = 0;
     answers_may_be_no = lenient;
     sim_assert(spn_queue_create(&queue, kind, &opts) == SPN_OK);
@@ -197,41 +198,52 @@ static void second_producer(void *arg)
 /* Offers and polls of three threads are a queue's. */
 SCENARIO(queue_linked__short_histories__linearizable, "LBQ-2", "Q-6", "Q-12", "Q-33")
 {
-    history(SPN_QUEUE_LINKED, second_producer, false);
+    history(SPN_QUEUE_LINKED, second_producer, false, false);
 }
 SCENARIO_OPTS(queue_linked__short_histories__linearizable,
               .models = SIM_SC | SIM_TSO | SIM_PSO)
 SCENARIO(queue_linked__short_histories_under_c11__successes_linearizable, "LBQ-2")
 {
-    history(SPN_QUEUE_LINKED, second_producer, true);
+    history(SPN_QUEUE_LINKED, second_producer, true, false);
 }
 SCENARIO_OPTS(queue_linked__short_histories_under_c11__successes_linearizable,
               .models = SIM_C11)
 SCENARIO(queue_array__short_histories__linearizable, "ABQ-2", "Q-6", "Q-12", "Q-33")
 {
-    history(SPN_QUEUE_ARRAY, second_producer, false);
+    history(SPN_QUEUE_ARRAY, second_producer, false, sim_choose(2) == 1);
 }
+SCENARIO_OPTS(queue_array__short_histories__linearizable,
+              .models = SIM_SC | SIM_TSO | SIM_PSO)
+SCENARIO(queue_array__short_histories_under_c11__linearizable, "ABQ-2")
+{
+    const bool fair = sim_choose(2) == 1;
+
+    history(SPN_QUEUE_ARRAY, second_producer, !fair, fair);
+}
+SCENARIO_OPTS(queue_array__short_histories_under_c11__linearizable, .models = SIM_C11)
 SCENARIO(queue_ring__short_histories__linearizable, "G-15")
 {
-    history(SPN_QUEUE_RING, second_producer, true);
+    history(SPN_QUEUE_RING, second_producer, true, false);
 }
 SCENARIO(queue_deque__short_histories__linearizable, "LBD-1", "Q-6", "Q-12", "Q-33")
 {
-    history(SPN_QUEUE_DEQUE, second_producer, false);
+    history(SPN_QUEUE_DEQUE, second_producer, false, false);
 }
 
 /* The same with a thread that looks and takes out from inside. */
 SCENARIO(queue_linked__removal_from_inside__linearizable, "LBQ-6", "Q-15", "Q-17")
 {
-    history(SPN_QUEUE_LINKED, remover, false);
+    history(SPN_QUEUE_LINKED, remover, false, false);
 }
 SCENARIO_OPTS(queue_linked__removal_from_inside__linearizable,
               .models = SIM_SC | SIM_TSO | SIM_PSO)
 SCENARIO(queue_array__removal_from_inside__linearizable, "ABQ-2", "Q-15", "Q-17")
 {
-    history(SPN_QUEUE_ARRAY, remover, false);
+    history(SPN_QUEUE_ARRAY, remover, false, sim_choose(2) == 1);
 }
+SCENARIO_OPTS(queue_array__removal_from_inside__linearizable,
+              .models = SIM_SC | SIM_TSO | SIM_PSO)
 SCENARIO(queue_deque__both_ends__linearizable, "LBD-2", "LBD-3")
 {
-    history(SPN_QUEUE_DEQUE, both_ends, false);
+    history(SPN_QUEUE_DEQUE, both_ends, false, false);
 }
