@@ -7,9 +7,10 @@
  *        the room is there for the next insert.
  * heap   binary, in an array.  Of equal items the one that came first is less,
  *        by its serial: nobody is promised that, everybody likes it.
- * list   nodes; those that are not in use are kept, as many as are in use at
- *        most and SPARE_MAX besides, so that a queue in steady use allocates
- *        nothing.
+ * list   nodes; SPARE_MAX of those that are not in use are kept, so that a queue
+ *        in steady use allocates nothing.  A bounded deque keeps them all, at
+ *        most its capacity: when a walk has made room for many waiting
+ *        producers at once, there is a node for each.
  */
 #include "queue/store.h"
 
@@ -216,9 +217,11 @@ bool spn__list_store_push(struct spn__store *s, void *item, enum spn__end end,
  * by the allocator. */
 void spn__list_store_remove(struct spn__store *s, struct spn__kept_node *node)
 {
+    const bool bounded = s->queue->capacity != INT32_MAX;
+
     spn__list_remove(&node->link);
     s->count--;
-    if (s->spare_count >= SPARE_MAX) {
+    if (s->spare_count >= SPARE_MAX && !bounded) {
         spn__free(node);
         return;
     }
