@@ -53,7 +53,7 @@ struct bench_subject {
     const char *package;          /* what to install when run is NULL              */
 };
 
-enum { BENCH_VARIANTS_MAX = 8, BENCH_SUBJECTS_MAX = 12 };
+enum { BENCH_VARIANTS_MAX = 8, BENCH_SUBJECTS_MAX = 16 };
 
 struct bench_workload {
     const char *name;
@@ -84,8 +84,10 @@ uint64_t bench_count(const struct bench *b, uint64_t full);
 
 /* In a pinned variant binds the calling thread: index 0 and 1 are two CPUs, or
  * the same one where the variant has one.  In others it does nothing.  The
- * thread that runs the subject has been placed at 0. */
+ * thread that runs the subject has been placed at 0.  bench_cpu gives the number
+ * of that CPU, for another program, or -1 in a variant that is not pinned. */
 void bench_place(const struct bench *b, int index);
+int bench_cpu(const struct bench *b, int index);
 
 /* Time starts; time stops after `operations`, and the workload's metric and
  * cpu_<metric> (CPU time of all threads) are reported. */
@@ -97,6 +99,12 @@ void bench_report(struct bench *b, const char *metric, double value);
 
 /* Ends the run: this subject cannot do this variant here. */
 _Noreturn void bench_skip(const struct bench *b, const char *reason);
+
+/* Becomes another program, for a peer in another language, which measures itself:
+ * argv[0] is its path and the list ends with NULL.  On its standard output it
+ * writes "value METRIC NUMBER", "skip REASON" or "fail WHAT", a line each, and it
+ * exits with 0 if its figures count. */
+_Noreturn void bench_exec(const struct bench *b, const char *const argv[]);
 
 /* Ends the run as failed unless the condition holds. */
 #define BENCH_CHECK(b, condition) \

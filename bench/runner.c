@@ -121,19 +121,24 @@ static int nth_cpu(int index)
 /* Chosen before any thread is pinned: a pinned one sees only its own CPU. */
 static int cpus[2] = { -1, -1 };
 
+int bench_cpu(const struct bench *b, int index)
+{
+    return b->variant->pinned ? cpus[b->variant->cpus > 1 ? index % 2 : 0] : -1;
+}
+
 void bench_place(const struct bench *b, int index)
 {
     const size_t size = CPU_ALLOC_SIZE(CPUS_MAX);
+    const int cpu = bench_cpu(b, index);
     cpu_set_t *set;
 
     if (!b->variant->pinned)
         return;
-    index %= b->variant->cpus > 1 ? 2 : 1;
     set = CPU_ALLOC(CPUS_MAX);
-    if (set == NULL || cpus[index] < 0)
+    if (set == NULL || cpu < 0)
         bench_skip(b, "there is no such CPU");
     CPU_ZERO_S(size, set);
-    CPU_SET_S((size_t)cpus[index], size, set);
+    CPU_SET_S((size_t)cpu, size, set);
     if (sched_setaffinity(0, size, set) != 0)
         bench_skip(b, "threads cannot be pinned");
     CPU_FREE(set);
@@ -174,6 +179,17 @@ void bench_skip(const struct bench *b, const char *reason)
     fprintf(b->to_parent, "skip %s\n", reason);
     fflush(b->to_parent);
     _exit(0);
+}
+
+void bench_exec(const struct bench *b, const char *const argv[])
+{
+    /* The program's environment, limits and session are those of a run in C. */
+    fflush(b->to_parent);
+    if (dup2(fileno(b->to_parent), STDOUT_FILENO) >= 0)
+        (void)execv(argv[0], (char *const *)(uintptr_t)argv);
+    fprintf(b->to_parent, "fail %s: %s\n", argv[0], strerror(errno));
+    fflush(b->to_parent);
+    _exit(1);
 }
 
 void bench_fail(const struct bench *b, const char *what, const char *file, int line)

@@ -56,6 +56,26 @@ static void run_exit(struct bench *b)
     (void)b;
     exit(7);
 }
+static void run_program(struct bench *b)
+{
+    const char *const argv[] = { "/bin/sh", "-c", "echo value ns_per_op 160", NULL };
+
+    bench_exec(b, argv);
+}
+static void run_bad_program(struct bench *b)
+{
+    const char *const argv[] = {
+        "/bin/sh", "-c", "echo value ns_per_op 1; echo fail lost an item; exit 3", NULL
+    };
+
+    bench_exec(b, argv);
+}
+static void run_no_program(struct bench *b)
+{
+    const char *const argv[] = { "/nowhere/program", NULL };
+
+    bench_exec(b, argv);
+}
 static const char *peer_version(void)
 {
     return "1.2.3";
@@ -76,5 +96,8 @@ BENCH_WORKLOAD(selftest) = {
                   { .name = "skip", .run = run_skip },
                   { .name = "fail", .run = run_fail },
                   { .name = "exit", .run = run_exit },
+                  { .name = "program", .run = run_program },
+                  { .name = "bad program", .run = run_bad_program },
+                  { .name = "no program", .run = run_no_program },
                   { .name = "absent", .package = "libabsent-dev" } },
 };
