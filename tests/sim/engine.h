@@ -148,6 +148,7 @@ void sim__memory_thread(struct thread *child, const struct thread *parent);
 void sim__memory_join(struct thread *t, const struct thread *ended);
 void sim__memory_pause(struct thread *t); /* spins or goes to sleep */
 void sim__memory_gone(volatile void *at, size_t size); /* freed or allocated */
+void sim__memory_freed(const struct sim_site *site, void *memory, size_t size);
 uint32_t sim__memory_newest(struct thread *t, spn__futex_word *word);
 void sim__drain(struct thread *t);
 /* Lets one buffered store reach memory if that is chosen. */
@@ -173,6 +174,7 @@ void views_thread(struct thread *child, const struct thread *parent);
 void views_join(struct thread *t, const struct thread *ended);
 void views_pause(struct thread *t);
 void views_gone(volatile void *at, size_t size);
+void views_freed(struct thread *t, const struct sim_site *site, void *memory, size_t size);
 void views_init(struct thread *t, volatile void *at, size_t size, uint64_t value);
 uint64_t views_load(struct thread *t, const volatile void *at, size_t size,
                     unsigned order);

@@ -168,7 +168,7 @@ void sim__free(struct sim_site *site, void *memory)
     if (h->alive != ALIVE)
         sim__stop(SIM_ASSERTION, "%s:%d: freed twice, or never allocated: %s",
                   site->file, site->line, site->text);
-    sim__memory_gone(memory, h->bytes);
+    sim__memory_freed(site, memory, h->bytes);
     h->alive = 0;
     h->next->prev = h->prev;
     h->prev->next = h->next;

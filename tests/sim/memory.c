@@ -336,3 +336,10 @@ void sim__memory_gone(volatile void *at, size_t size)
     if (c11())
         views_gone(at, size);
 }
+
+void sim__memory_freed(const struct sim_site *site, void *memory, size_t size)
+{
+    if (engine.current != NULL && c11())
+        views_freed(engine.current, site, memory, size);
+    sim__memory_gone(memory, size);
+}

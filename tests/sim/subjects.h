@@ -525,4 +525,29 @@ static inline void pair_destroy(struct pair *pair)
     spn__free(pair);
 }
 
+/* ---- an object that goes with its last reference --------------------------------------- */
+
+enum { COUNTED_OK, COUNTED_NO_RELEASE, COUNTED_NO_ACQUIRE };
+
+struct counted {
+    SPN__ATOMIC(int) references;
+    SPN__ATOMIC(int) value;
+};
+
+/* Uses it, drops a reference, frees it if that was the last. */
+static inline void counted_use_and_drop(struct counted *c, int bug)
+{
+    int left;
+
+    spn__store(&c->value, 1, relaxed);
+    if (bug == COUNTED_NO_RELEASE)
+        left = spn__fetch_sub(&c->references, 1, acquire);
+    else if (bug == COUNTED_NO_ACQUIRE)
+        left = spn__fetch_sub(&c->references, 1, release);
+    else
+        left = spn__fetch_sub(&c->references, 1, acq_rel);
+    if (left == 1)
+        spn__free(c);
+}
+
 #endif /* SIM_SUBJECTS_H */

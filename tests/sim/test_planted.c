@@ -298,6 +298,22 @@ static void pair_undone(void)
     pair_destroy(pair_create(bug));
 }
 
+static void drops(void *arg)
+{
+    counted_use_and_drop(arg, bug);
+}
+
+static void counted_freed_after_use(void)
+{
+    struct counted *c = spn__alloc(sizeof *c);
+
+    spn__init(&c->references, 2);
+    spn__init(&c->value, 0);
+    sim_thread(drops, c);
+    drops(c);
+    sim_join_all();
+}
+
 struct message {
     SPN__ATOMIC(int) text;
 };
@@ -410,6 +426,10 @@ static const struct row {
       RANDOM, 5000, SIM_ASSERTION },
     { "publication by a relaxed store", publication, 1, SIM_C11, RANDOM, 500,
       SIM_ASSERTION },
+    { "reference dropped without release", counted_freed_after_use, COUNTED_NO_RELEASE,
+      SIM_C11, RANDOM, 500, SIM_ASSERTION },
+    { "last reference dropped without acquire", counted_freed_after_use,
+      COUNTED_NO_ACQUIRE, SIM_C11, RANDOM, 500, SIM_ASSERTION },
     { "stop flag cleared too late", stop_is_seen, 1, SIM_SC, RANDOM, 500, SIM_LIVELOCK },
     { "pair: leaks when the second allocation fails", pair_undone, PAIR_LEAKS, SIM_SC,
       SWEEP, 0, SIM_LEAK },
