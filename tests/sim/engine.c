@@ -46,7 +46,9 @@ static void (*self_destructor)(void *);
 static void *self_outside; /* of code that runs outside of every thread */
 static uint64_t random_outside;
 
-static struct sim_site start_site = { .file = "(start)", .text = "", .op = SIM_OP_START };
+static struct sim_site start_site = { .file = "(start)",
+                                      .text = "",
+                                      .op = SIM_OP_START };
 static struct sim_site exit_site = { .file = "(exit)", .text = "", .op = SIM_OP_EXIT };
 
 #if SPN__TSAN || defined(SIM_TSAN)
@@ -413,7 +415,8 @@ void sim_exit(void)
 }
 
 /* Either entry is given; the stack of an earlier schedule is used again. */
-static struct thread *spawn(void *(*entry)(void *), void (*entry_void)(void *), void *arg)
+static struct thread *spawn(void *(*entry)(void *), void (*entry_void)(void *),
+                            void *arg)
 {
     struct thread *t = &engine.threads[engine.thread_count];
 
@@ -616,8 +619,8 @@ static struct sim_site *body_site(enum sim_op op, const char *file, int line)
             return &sites[i];
     if (count == SITES)
         count = 0; /* begin anew: only the text of old traces suffers */
-    sites[count] = (struct sim_site){ .file = file, .text = "", .line = line,
-                                      .op = (uint8_t)op };
+    sites[count] =
+        (struct sim_site){ .file = file, .text = "", .line = line, .op = (uint8_t)op };
     return &sites[count++];
 }
 

@@ -47,9 +47,11 @@ static struct header live = { .next = &live, .prev = &live };
 static struct header *free_blocks[REUSED_SIZES];
 static char *arena, *arena_top;
 
-static struct sim_site os_alloc_site = { .file = "spn__os_alloc", .text = "",
+static struct sim_site os_alloc_site = { .file = "spn__os_alloc",
+                                         .text = "",
                                          .op = SIM_OP_ALLOC };
-static struct sim_site os_free_site = { .file = "spn__os_free", .text = "",
+static struct sim_site os_free_site = { .file = "spn__os_free",
+                                        .text = "",
                                         .op = SIM_OP_FREE };
 
 /* ---- faults -------------------------------------------------------------------- */

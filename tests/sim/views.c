@@ -68,18 +68,18 @@ typedef uint32_t stamp;
 
 struct store {
     uint64_t value;
-    uint64_t serial;   /* order in time; for `pause` */
+    uint64_t serial; /* order in time; for `pause` */
     stamp at;
-    bool followed;     /* by a read-modify-write: nothing may come between */
-    uint32_t known;    /* entries of view; the rest is 0 */
+    bool followed;  /* by a read-modify-write: nothing may come between */
+    uint32_t known; /* entries of view; the rest is 0 */
     uint32_t capacity;
-    stamp *view;       /* owned by the slot, used again by later schedules */
+    stamp *view; /* owned by the slot, used again by later schedules */
 };
 
 struct location {
     const volatile void *address;
     size_t size;
-    bool void_;        /* freed or allocated since: begin anew */
+    bool void_; /* freed or allocated since: begin anew */
     unsigned count;
     stamp accessed[MAX_THREADS];   /* by each thread last, by its own count */
     struct store *stores[HISTORY]; /* in modification order */
@@ -140,7 +140,8 @@ static void begin_anew(struct location *l, uint64_t value)
     first->known = 0;
 }
 
-static struct location *add_location(const volatile void *at, size_t size, uint64_t value)
+static struct location *add_location(const volatile void *at, size_t size,
+                                     uint64_t value)
 {
     struct location *l = &locations[location_count];
 
@@ -212,7 +213,8 @@ static void note_access(const struct thread *t, struct location *l)
 /* ---- reading -------------------------------------------------------------------- */
 
 /* The oldest store that a thread may read, given the least timestamp. */
-static unsigned oldest_visible(const struct views *v, const struct location *l, stamp least)
+static unsigned oldest_visible(const struct views *v, const struct location *l,
+                               stamp least)
 {
     for (unsigned i = l->count - 1; i > 0; i--)
         if (l->stores[i]->at <= least || l->stores[i]->serial <= v->pause)
@@ -264,10 +266,10 @@ static struct store *open_place(struct location *l, unsigned after)
             (l->count - position) * sizeof s);
     l->stores[position] = s;
     l->count++;
-    s->at = position + 1 == l->count ?
-                l->stores[position - 1]->at + STAMP_GAP :
-                l->stores[position - 1]->at +
-                    (l->stores[position + 1]->at - l->stores[position - 1]->at) / 2;
+    s->at = position + 1 == l->count
+                ? l->stores[position - 1]->at + STAMP_GAP
+                : l->stores[position - 1]->at +
+                      (l->stores[position + 1]->at - l->stores[position - 1]->at) / 2;
     return s;
 }
 
@@ -334,7 +336,8 @@ void views_fence_everywhere(struct thread *t)
     views_fence(t);
 }
 
-uint64_t views_load(struct thread *t, const volatile void *at, size_t size, unsigned order)
+uint64_t views_load(struct thread *t, const volatile void *at, size_t size,
+                    unsigned order)
 {
     struct views *v = &threads[t->id];
     struct location *l = locate(at, size);
@@ -432,7 +435,8 @@ bool views_cas(struct thread *t, const struct sim_site *site, volatile void *at,
     struct location *l = locate(at, size);
     const uint32_t here = index_of(l);
     const unsigned for_success = oldest_visible(v, l, least(v, here, site->order_now));
-    const unsigned for_failure = oldest_visible(v, l, least(v, here, site->failure_now));
+    const unsigned for_failure =
+        oldest_visible(v, l, least(v, here, site->failure_now));
     unsigned readable[HISTORY], count = 0, taken;
 
     note_access(t, l);
@@ -512,7 +516,8 @@ void views_gone(volatile void *at, size_t size)
     }
 }
 
-void views_freed(struct thread *t, const struct sim_site *site, void *memory, size_t size)
+void views_freed(struct thread *t, const struct sim_site *site, void *memory,
+                 size_t size)
 {
     const uintptr_t begin = (uintptr_t)memory, end = begin + size;
     const stamp *now = threads[t->id].now;
@@ -525,9 +530,10 @@ void views_freed(struct thread *t, const struct sim_site *site, void *memory, si
             continue;
         for (int k = 0; k < engine.thread_count; k++)
             if (l->accessed[k] > now[k])
-                sim__stop(SIM_ASSERTION,
-                          "%s:%d: freed, though nothing orders T%d's last access to the "
-                          "word at offset %zu before it", site->file, site->line, k,
-                          (size_t)(address - begin));
+                sim__stop(
+                    SIM_ASSERTION,
+                    "%s:%d: freed, though nothing orders T%d's last access to the "
+                    "word at offset %zu before it",
+                    site->file, site->line, k, (size_t)(address - begin));
     }
 }
