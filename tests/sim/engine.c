@@ -666,6 +666,14 @@ void sim__settle(const char *file, int line)
     me->site = body_site(SIM_OP_SETTLE, file, line);
     sim__drain(me);
     block(me, IN_SETTLE, SPN_FOREVER);
+    for (int i = 0; i < engine.thread_count; i++) {
+        struct thread *t = &engine.threads[i];
+        if (t != me) {
+            sim__memory_join(me, t);
+            fiber_release_for(&t->fiber, &me->fiber, &engine.steps);
+        }
+    }
+    fiber_acquire(&engine.steps);
     sim__event(me, me->site, SIM_OP_SETTLE, NULL);
 }
 

@@ -99,7 +99,8 @@ struct sim_scenario {
 #define sim_join_all() sim__join_started(-1, __FILE__, __LINE__)
 
 /* Waits until every other thread is asleep or has ended, before any timer
- * expires: "and now the waiter is surely parked". */
+ * expires: "and now the waiter is surely parked".  What they did before happens
+ * before it returns: do not look for a missing order behind it. */
 #define sim_settle() sim__settle(__FILE__, __LINE__)
 /* Sleeps in virtual time. */
 #define sim_sleep(ns) sim__sleep((ns), __FILE__, __LINE__)

@@ -284,6 +284,15 @@ static void on_death(void)
     sim__report();
 }
 
+#ifdef SIM_TSAN
+/* The first race ends the run, while its schedule is still the present one. */
+const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void)
+{
+    return "halt_on_error=1:atexit_sleep_ms=0";
+}
+#endif
+
 /* Not safe in a signal handler by the letter; the process is lost anyway, and
  * which schedule it was is worth the try. */
 static void on_signal(int number)
