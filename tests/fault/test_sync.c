@@ -42,7 +42,15 @@ static atomic_int fail_more; /* 1: and all that follow */
 static atomic_int refused;   /* calls refused */
 static atomic_long blocks;   /* the library's blocks alive */
 
-static bool refuse(void)
+/* The wraps run before ThreadSanitizer is ready and inside it: they must not call
+ * it, and they hold nothing it needs to see. */
+#if defined(__clang__) /* whose no_sanitize leaves the entry and exit of functions */
+#define UNSEEN __attribute__((disable_sanitizer_instrumentation))
+#else
+#define UNSEEN __attribute__((no_sanitize("thread")))
+#endif
+
+UNSEEN static bool refuse(void)
 {
     int n, at;
 
@@ -63,24 +71,18 @@ void *__real_aligned_alloc(size_t alignment, size_t bytes);
 void __real_free(void *memory);
 int __real_pthread_atfork(void (*prepare)(void), void (*parent)(void),
                           void (*child)(void));
-int __real_pthread_attr_init(pthread_attr_t *attr);
 int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr,
                           void *(*fn)(void *), void *arg);
-int __real_pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
-int __real_pthread_setspecific(pthread_key_t key, const void *value);
 
 void *__wrap_malloc(size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void __wrap_free(void *memory);
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void),
                           void (*child)(void));
-int __wrap_pthread_attr_init(pthread_attr_t *attr);
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr,
                           void *(*fn)(void *), void *arg);
-int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
-int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
 
-void *__wrap_malloc(size_t bytes)
+UNSEEN void *__wrap_malloc(size_t bytes)
 {
     void *memory = refuse() ? NULL : __real_malloc(bytes);
 
@@ -89,7 +91,7 @@ void *__wrap_malloc(size_t bytes)
     return memory;
 }
 
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+UNSEEN void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
 {
     void *memory = refuse() ? NULL : __real_aligned_alloc(alignment, bytes);
 
@@ -98,39 +100,48 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
     return memory;
 }
 
-void __wrap_free(void *memory)
+UNSEEN void __wrap_free(void *memory)
 {
     if (memory != NULL && atomic_load(&armed) != 0)
         atomic_fetch_sub(&blocks, 1);
     __real_free(memory);
 }
 
-int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void),
-                          void (*child)(void))
+UNSEEN int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void),
+                                 void (*child)(void))
 {
     return refuse() ? ENOMEM : __real_pthread_atfork(prepare, parent, child);
 }
 
-int __wrap_pthread_attr_init(pthread_attr_t *attr)
-{
-    return refuse() ? ENOMEM : __real_pthread_attr_init(attr);
-}
-
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr,
-                          void *(*fn)(void *), void *arg)
+UNSEEN int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr,
+                                 void *(*fn)(void *), void *arg)
 {
     return refuse() ? EAGAIN : __real_pthread_create(id, attr, fn, arg);
 }
 
-int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
+#ifdef REFUSE_PTHREAD
+int __real_pthread_attr_init(pthread_attr_t *attr);
+int __wrap_pthread_attr_init(pthread_attr_t *attr);
+int __real_pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
+int __real_pthread_setspecific(pthread_key_t key, const void *value);
+int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
+int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
+
+UNSEEN int __wrap_pthread_attr_init(pthread_attr_t *attr)
+{
+    return refuse() ? ENOMEM : __real_pthread_attr_init(attr);
+}
+
+UNSEEN int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
 {
     return refuse() ? EAGAIN : __real_pthread_key_create(key, destructor);
 }
 
-int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
+UNSEEN int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
 {
     return refuse() ? ENOMEM : __real_pthread_setspecific(key, value);
 }
+#endif /* REFUSE_PTHREAD */
 
 /* ---- the script -------------------------------------------------------------------- */
 

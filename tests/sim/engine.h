@@ -3,7 +3,8 @@
  * engine.h - what the files of the explorer share; scenarios see sim.h.
  *
  * READING ORDER
- *   engine.c    threads, blocking, time: one schedule
+ *   engine.c    who runs next, blocking, time: one schedule
+ *   threads.c   lives of threads, their locals, what bodies call
  *   strategy.c  the one function that makes every choice
  *   memory.c    atomics under SC, TSO and PSO     views.c  and under C11
  *   heap.c      tracked allocation, faults        trace.c  events, reports
@@ -51,13 +52,13 @@ struct thread {
     int joins;                    /* IN_JOIN: whom, or -1 for the body's all */
     const volatile void *address; /* IN_FUTEX: the word                      */
     int64_t deadline;
-    uint64_t priority;            /* PCT */
-    struct sim_site *site;        /* where it is or waits */
+    uint64_t priority;     /* PCT */
+    struct sim_site *site; /* where it is or waits */
     void *(*entry)(void *);
-    void (*entry_void)(void *);   /* the same for sim_thread */
+    void (*entry_void)(void *); /* the same for sim_thread */
     void *arg;
-    void *self;                   /* spn__self_get                       */
-    void *self_kept;              /* what the destructor gets at the end */
+    void *self;      /* spn__self_get                       */
+    void *self_kept; /* what the destructor gets at the end */
     struct sim__cleanup *cleanups;
     spn__sigmask sigmask;
     char name[16];
@@ -116,15 +117,31 @@ __attribute__((noreturn, cold, format(printf, 2, 3))) void
 sim__stop(enum sim_kind kind, const char *format, ...);
 /* True when the fence pair is asymmetric in this schedule. */
 bool sim__asymmetric(void);
+void sim__make_ready(struct thread *t);
+/* Something changed that a spinning thread may be waiting for. */
+void sim__progress(void);
+/* Sleeps until someone makes the thread ready, or the deadline expires. */
+void sim__block(struct thread *me, enum thread_state state, int64_t deadline);
+__attribute__((noreturn)) void sim__leave(struct thread *me);
+static inline uint32_t sim__bit(const struct thread *t)
+{
+    return UINT32_C(1) << t->id;
+}
 static inline int sim__lowest(uint32_t mask)
 {
     return __builtin_ctz(mask);
 }
 
+/* ---- threads.c ---- */
+/* Either entry is given; the stack of an earlier schedule is used again. */
+struct thread *sim__spawn(void *(*entry)(void *), void (*entry_void)(void *),
+                          void *arg);
+void sim__threads_begin(void); /* of a schedule */
+
 /* ---- strategy.c ---- */
 /* Every nondeterministic decision: 0 .. n-1.  With n <= 1 nothing is chosen. */
 unsigned sim__choose(enum choice kind, unsigned n);
-uint64_t sim__random(void); /* the schedule's own sequence; not for choices */
+uint64_t sim__random(void);     /* the schedule's own sequence; not for choices */
 void sim__strategy_start(void); /* of a run */
 void sim__strategy_begin(void); /* of a schedule */
 void sim__strategy_step(struct thread *t);
@@ -146,8 +163,9 @@ static inline void sim__mix(uint64_t bits)
 void sim__memory_begin(void); /* of a schedule */
 void sim__memory_thread(struct thread *child, const struct thread *parent);
 void sim__memory_join(struct thread *t, const struct thread *ended);
-void sim__memory_pause(struct thread *t); /* spins or goes to sleep */
+void sim__memory_pause(struct thread *t);              /* spins or goes to sleep */
 void sim__memory_gone(volatile void *at, size_t size); /* freed or allocated */
+void sim__memory_freed(const struct sim_site *site, void *memory, size_t size);
 uint32_t sim__memory_newest(struct thread *t, spn__futex_word *word);
 void sim__drain(struct thread *t);
 /* Lets one buffered store reach memory if that is chosen. */
@@ -173,6 +191,8 @@ void views_thread(struct thread *child, const struct thread *parent);
 void views_join(struct thread *t, const struct thread *ended);
 void views_pause(struct thread *t);
 void views_gone(volatile void *at, size_t size);
+void views_freed(struct thread *t, const struct sim_site *site, void *memory,
+                 size_t size);
 void views_init(struct thread *t, volatile void *at, size_t size, uint64_t value);
 uint64_t views_load(struct thread *t, const volatile void *at, size_t size,
                     unsigned order);

@@ -157,7 +157,8 @@ void fiber_prepare(struct fiber *fiber, void (*entry)(void))
     fiber->context.uc_link = NULL;
     makecontext(&fiber->context, entry, 0);
 #else
-    uintptr_t *frame = (uintptr_t *)(void *)(fiber->stack + fiber->stack_size) - FRAME_WORDS;
+    uintptr_t *frame =
+        (uintptr_t *)(void *)(fiber->stack + fiber->stack_size) - FRAME_WORDS;
 
     memset(frame, 0, FRAME_WORDS * sizeof *frame);
     frame[FRAME_ENTRY] = (uintptr_t)entry;

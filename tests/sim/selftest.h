@@ -13,8 +13,8 @@
 static unsigned selftest_passed, selftest_failed;
 
 /* Counts one test; when it fails, says which and why. */
-__attribute__((format(printf, 2, 3))) static inline void selftest(bool ok,
-                                                                  const char *format, ...)
+__attribute__((format(printf, 2, 3))) static inline void
+selftest(bool ok, const char *format, ...)
 {
     va_list args;
 

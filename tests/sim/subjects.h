@@ -45,7 +45,8 @@ static inline bool parker_park(struct parker *p, int64_t deadline_ns)
     if (!spn__cas(&p->state, &expected, PARKED, relaxed, relaxed))
         return parker_take(p); /* the permit came meanwhile */
     for (;;) {
-        const enum spn__futex_result end = spn__futex_wait(&p->state, PARKED, deadline_ns);
+        const enum spn__futex_result end =
+            spn__futex_wait(&p->state, PARKED, deadline_ns);
 
         if (end == SPN__EXPIRED) {
             if (p->bug == PARKER_DROPS_PERMIT) {
@@ -371,7 +372,7 @@ enum { STACK_NODES = 3 };
 
 /* Nodes are array indices; the head carries a count of pushes against ABA. */
 struct stack {
-    SPN__ATOMIC(uint64_t) head;               /* count << 32 | index + 1 */
+    SPN__ATOMIC(uint64_t) head;              /* count << 32 | index + 1 */
     SPN__ATOMIC(uint32_t) next[STACK_NODES]; /* index + 1, 0: none      */
     int bug;
 };
@@ -395,7 +396,8 @@ static inline void stack_push(struct stack *s, uint32_t index)
 
     do
         spn__store(&s->next[index - 1], (uint32_t)old, relaxed);
-    while (!spn__cas_weak(&s->head, &old, stack_tagged(s, old, index), release, relaxed));
+    while (
+        !spn__cas_weak(&s->head, &old, stack_tagged(s, old, index), release, relaxed));
 }
 
 static inline uint32_t stack_pop(struct stack *s)
@@ -407,7 +409,8 @@ static inline uint32_t stack_pop(struct stack *s)
         if ((uint32_t)old == 0)
             return 0;
         next = spn__load(&s->next[(uint32_t)old - 1], relaxed);
-    } while (!spn__cas_weak(&s->head, &old, stack_tagged(s, old, next), acquire, acquire));
+    } while (
+        !spn__cas_weak(&s->head, &old, stack_tagged(s, old, next), acquire, acquire));
     return (uint32_t)old;
 }
 
@@ -523,6 +526,31 @@ static inline void pair_destroy(struct pair *pair)
     spn__free(pair->first);
     spn__free(pair->second);
     spn__free(pair);
+}
+
+/* ---- an object that goes with its last reference --------------------------------------- */
+
+enum { COUNTED_OK, COUNTED_NO_RELEASE, COUNTED_NO_ACQUIRE };
+
+struct counted {
+    SPN__ATOMIC(int) references;
+    SPN__ATOMIC(int) value;
+};
+
+/* Uses it, drops a reference, frees it if that was the last. */
+static inline void counted_use_and_drop(struct counted *c, int bug)
+{
+    int left;
+
+    spn__store(&c->value, 1, relaxed);
+    if (bug == COUNTED_NO_RELEASE)
+        left = spn__fetch_sub(&c->references, 1, acquire);
+    else if (bug == COUNTED_NO_ACQUIRE)
+        left = spn__fetch_sub(&c->references, 1, release);
+    else
+        left = spn__fetch_sub(&c->references, 1, acq_rel);
+    if (left == 1)
+        spn__free(c);
 }
 
 #endif /* SIM_SUBJECTS_H */

@@ -168,6 +168,28 @@ SCENARIO(errno_is_per_thread, "SIM")
     sim_join_all();
 }
 
+static int mutant_line = 1; /* of the first release store, once it was reached */
+
+static void publishes(void *arg)
+{
+    (void)arg;
+    spn__store(&cells[0], 7, relaxed);
+    mutant_line = __LINE__ + 1;
+    spn__store(&cells[1], 1, release);
+    spn__store(&cells[2], 1, release); /* stronger than need be: nobody acquires it */
+}
+
+/* For the mutants: one order that matters and one that does not. */
+SCENARIO(publication, "SIM")
+{
+    reset();
+    sim_thread(publishes, NULL);
+    if (spn__load(&cells[1], acquire) == 1)
+        sim_assert(spn__load(&cells[0], relaxed) == 7);
+    (void)spn__load(&cells[2], relaxed);
+    sim_join_all();
+}
+
 /* ---- threads, as the seam has them -------------------------------------------------- */
 
 static void destroys(void *self)
@@ -337,8 +359,9 @@ static struct sim_scenario *named(const char *name)
 
 static struct sim_result dfs(const char *name, enum sim_model model, int bound)
 {
-    const struct sim_config c = { .model = model, .strategy = SIM_DFS, .bound = bound,
-                                  .quiet = true };
+    const struct sim_config c = {
+        .model = model, .strategy = SIM_DFS, .bound = bound, .quiet = true
+    };
 
     return sim_explore(named(name), &c);
 }
@@ -368,7 +391,8 @@ static void test_counts(void)
     expect_count("weak_cas_loop", SIM_SC, 2, 3);
     expect_count("weak_cas_loop", SIM_C11, 2, 3);
     expect_count("body_chooses", SIM_SC, 0, 6);
-    selftest(dfs("body_chooses", SIM_SC, 0).outcomes == 0x3f, "sim_choose: all of 0..5");
+    selftest(dfs("body_chooses", SIM_SC, 0).outcomes == 0x3f,
+             "sim_choose: all of 0..5");
 }
 
 static void expect_kind(const char *name, enum sim_kind kind)
@@ -376,8 +400,11 @@ static void expect_kind(const char *name, enum sim_kind kind)
     const enum sim_model models[] = { SIM_SC, SIM_TSO, SIM_PSO, SIM_C11 };
 
     for (int i = 0; i < 4 * 3; i++) {
-        const struct sim_config c = { .model = models[i / 3], .strategy = (enum sim_strategy)(i % 3),
-                                      .depth = 3, .bound = 2, .schedules = 500,
+        const struct sim_config c = { .model = models[i / 3],
+                                      .strategy = (enum sim_strategy)(i % 3),
+                                      .depth = 3,
+                                      .bound = 2,
+                                      .schedules = 500,
                                       .quiet = true };
         const struct sim_result r = sim_explore(named(name), &c);
 
@@ -414,8 +441,12 @@ static void test_kinds(void)
 
 static uint64_t outcomes_with(enum sim_fault fault, uint64_t at, bool from)
 {
-    const struct sim_config c = { .model = SIM_SC, .schedules = 1, .fault = fault,
-                                  .fail_at = at, .fail_from = from, .quiet = true };
+    const struct sim_config c = { .model = SIM_SC,
+                                  .schedules = 1,
+                                  .fault = fault,
+                                  .fail_at = at,
+                                  .fail_from = from,
+                                  .quiet = true };
 
     return sim_explore(named("counts_faults"), &c).outcomes;
 }
@@ -429,11 +460,14 @@ static void test_faults(void)
     selftest(outcomes_with(SIM_FAULT_ANY, 0, false) == none, "no fault");
     selftest(outcomes_with(SIM_FAULT_ANY, 1, false) == first, "the first call fails");
     selftest(outcomes_with(SIM_FAULT_ANY, 2, false) == second, "the second call fails");
-    selftest(outcomes_with(SIM_FAULT_ANY, 3, false) == (none | thread), "the third fails");
+    selftest(outcomes_with(SIM_FAULT_ANY, 3, false) == (none | thread),
+             "the third fails");
     selftest(outcomes_with(SIM_FAULT_ANY, 4, false) == none, "there is no fourth");
-    selftest(outcomes_with(SIM_FAULT_ANY, 2, true) == (second | thread), "from the second");
+    selftest(outcomes_with(SIM_FAULT_ANY, 2, true) == (second | thread),
+             "from the second");
     selftest(outcomes_with(SIM_FAULT_ALLOC, 1, true) == both, "all allocations fail");
-    selftest(outcomes_with(SIM_FAULT_THREAD, 1, false) == (none | thread), "the thread");
+    selftest(outcomes_with(SIM_FAULT_THREAD, 1, false) == (none | thread),
+             "the thread");
     r = sim_sweep_faults(named("counts_faults"), SIM_SC, true);
     selftest(r.failures == 0 && r.faults == 6, "the sweep has three points, twice");
     selftest(sim_sweep_faults(named("leaves_memory"), SIM_SC, true).kind == SIM_LEAK,
@@ -468,18 +502,25 @@ static void test_same_hash(const char *program)
     static const char *const strategies[] = { "random", "pct:3" };
 
     for (int i = 0; i < 2; i++) {
-        const struct sim_config c = { .model = SIM_SC, .strategy = i == 0 ? SIM_RANDOM : SIM_PCT,
-                                      .depth = 3, .seed = 77, .schedules = 1, .quiet = true };
+        const struct sim_config c = { .model = SIM_SC,
+                                      .strategy = i == 0 ? SIM_RANDOM : SIM_PCT,
+                                      .depth = 3,
+                                      .seed = 77,
+                                      .schedules = 1,
+                                      .quiet = true };
         const struct sim_result first = sim_explore(named("one_wake_for_two"), &c);
         const struct sim_result again = sim_explore(named("one_wake_for_two"), &c);
         char command[600], answer[64] = "", expected[64];
 
         selftest(first.hash == again.hash && first.steps == again.steps,
                  "the same seed gives another schedule, %s", strategies[i]);
-        (void)snprintf(command, sizeof command,
-                       "%s --scenario one_wake_for_two --model sc --strategy %s --seed 77 "
-                       "2>&1", program, strategies[i]);
-        (void)snprintf(expected, sizeof expected, "%016llx", (unsigned long long)first.hash);
+        (void)snprintf(
+            command, sizeof command,
+            "%s --scenario one_wake_for_two --model sc --strategy %s --seed 77 "
+            "2>&1",
+            program, strategies[i]);
+        (void)snprintf(expected, sizeof expected, "%016llx",
+                       (unsigned long long)first.hash);
         selftest(ask(command, "hash ", answer, sizeof answer) &&
                      strncmp(answer, expected, 16) == 0,
                  "the same seed gives another schedule in another process, %s: %s, %s",
@@ -500,9 +541,39 @@ static void test_replay(const char *program, const char *options)
         return;
     }
     (void)snprintf(command, sizeof command, "%s 2>&1", replay);
-    selftest(ask(command, "FAILED", again, sizeof again), "no failure again: %s", command);
+    selftest(ask(command, "FAILED", again, sizeof again), "no failure again: %s",
+             command);
     selftest(ask(command, "hash ", again, sizeof again) && strcmp(hash, again) == 0,
              "another schedule, %s instead of %s: %s", again, hash, command);
+}
+
+/* Mutants are listed, and each of these three is killed, survives or is unknown. */
+static void test_mutants(const char *program)
+{
+    static const struct {
+        const char *operand, *change, *expected;
+    } mutants[] = {
+        { "&cells[1]", "release-relaxed", "killed" },
+        { "&cells[2]", "release-relaxed", "survived" },
+        { "&cells[1]", "release-dropped", "unreached" },
+    };
+    char command[700], rest[200], place[300];
+
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(command, sizeof command, "%s --scenario publication --mutants",
+                       program);
+        (void)snprintf(place, sizeof place, ":store@%s:%s", mutants[i].operand,
+                       mutants[0].change);
+        selftest(ask(command, place, rest, sizeof rest), "%s is not listed", place);
+    }
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(command, sizeof command,
+                       "%s --scenario publication --mutate '%s:%d:store@%s:%s'",
+                       program, __FILE__, mutant_line + (i == 1 ? 1 : 0),
+                       mutants[i].operand, mutants[i].change);
+        selftest(ask(command, mutants[i].expected, rest, sizeof rest), "not %s: %s",
+                 mutants[i].expected, command);
+    }
 }
 
 int main(int argc, char **argv)
@@ -517,6 +588,8 @@ int main(int argc, char **argv)
     test_replay(argv[0], "--model sc --strategy pct:2 --seed 1 --schedules 1000");
     test_replay(argv[0], "--model sc");
     if (sim_models() != SIM_SC) {
+        expect_kind("publication", SIM_OK);
+        test_mutants(argv[0]);
         test_replay(argv[0], "--model c11 --strategy dfs:2");
         test_replay(argv[0], "--model c11");
         test_replay(argv[0], "--model pso --strategy dfs:2");

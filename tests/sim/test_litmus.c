@@ -271,13 +271,13 @@ static void print_set(uint64_t set)
 
 /* ---- the programs --------------------------------------------------------------- */
 
-#define ALL_2     "00 01 10 11"
-#define NOT_00    "01 10 11"
-#define NOT_10    "00 01 11"
-#define NOT_11    "00 01 10"
-#define ALL_3     "000 001 010 011 100 101 110 111"
-#define NOT_110   "000 001 010 011 100 101 111"
-#define IRIW_SC                                                                \
+#define ALL_2   "00 01 10 11"
+#define NOT_00  "01 10 11"
+#define NOT_10  "00 01 11"
+#define NOT_11  "00 01 10"
+#define ALL_3   "000 001 010 011 100 101 110 111"
+#define NOT_110 "000 001 010 011 100 101 111"
+#define IRIW_SC \
     "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111"
 #define IRIW_WEAK IRIW_SC " 1010"
 
@@ -297,8 +297,8 @@ static const struct litmus {
       ALL_2, 2 },
     { "SB light and heavy", "x=1.rlx L r0=y.rlx | y=1.rlx H r1=x.rlx", NOT_00, NOT_00,
       NOT_00, NOT_00, 2 },
-    { "SB both heavy", "x=1.rlx H r0=y.rlx | y=1.rlx H r1=x.rlx", NOT_00, NOT_00, NOT_00,
-      NOT_00, 2 },
+    { "SB both heavy", "x=1.rlx H r0=y.rlx | y=1.rlx H r1=x.rlx", NOT_00, NOT_00,
+      NOT_00, NOT_00, 2 },
     { "SB both light", "x=1.rlx L r0=y.rlx | y=1.rlx L r1=x.rlx", NOT_00, ALL_2, ALL_2,
       ALL_2, 2 },
     /* A locked instruction drains the buffer; a relaxed RMW of C11 does not. */
@@ -308,11 +308,12 @@ static const struct litmus {
       "0100 1000 1100", "0100 1000 1100", "0100 1000 1100", 2 },
 
     /* Message passing: the flag arrives before the message. */
-    { "MP rlx", "x=1.rlx y=1.rlx | r0=y.rlx r1=x.rlx", NOT_10, NOT_10, ALL_2, ALL_2, 2 },
-    { "MP rel/acq", "x=1.rlx y=1.rel | r0=y.acq r1=x.rlx", NOT_10, NOT_10, NOT_10, NOT_10,
+    { "MP rlx", "x=1.rlx y=1.rlx | r0=y.rlx r1=x.rlx", NOT_10, NOT_10, ALL_2, ALL_2,
       2 },
-    { "MP rel/rlx", "x=1.rlx y=1.rel | r0=y.rlx r1=x.rlx", NOT_10, NOT_10, NOT_10, ALL_2,
-      2 },
+    { "MP rel/acq", "x=1.rlx y=1.rel | r0=y.acq r1=x.rlx", NOT_10, NOT_10, NOT_10,
+      NOT_10, 2 },
+    { "MP rel/rlx", "x=1.rlx y=1.rel | r0=y.rlx r1=x.rlx", NOT_10, NOT_10, NOT_10,
+      ALL_2, 2 },
     { "MP rlx/acq", "x=1.rlx y=1.rlx | r0=y.acq r1=x.rlx", NOT_10, NOT_10, ALL_2, ALL_2,
       2 },
     { "MP sc", "x=1.sc y=1.sc | r0=y.sc r1=x.sc", NOT_10, NOT_10, NOT_10, NOT_10, 2 },
@@ -326,17 +327,18 @@ static const struct litmus {
       ALL_2, 2 },
 
     /* Load buffering: never, in any of the models. */
-    { "LB rlx", "r0=x.rlx y=1.rlx | r1=y.rlx x=1.rlx", NOT_11, NOT_11, NOT_11, NOT_11, 2 },
-    { "LB acq/rel", "r0=x.acq y=1.rel | r1=y.acq x=1.rel", NOT_11, NOT_11, NOT_11, NOT_11,
+    { "LB rlx", "r0=x.rlx y=1.rlx | r1=y.rlx x=1.rlx", NOT_11, NOT_11, NOT_11, NOT_11,
       2 },
+    { "LB acq/rel", "r0=x.acq y=1.rel | r1=y.acq x=1.rel", NOT_11, NOT_11, NOT_11,
+      NOT_11, 2 },
 
     /* Independent readers disagree about the order of independent writes. */
     { "IRIW rlx", "x=1.rlx | y=1.rlx | r0=x.rlx r1=y.rlx | r2=y.rlx r3=x.rlx", IRIW_SC,
       IRIW_SC, IRIW_SC, IRIW_WEAK, 2 },
-    { "IRIW rel/acq", "x=1.rel | y=1.rel | r0=x.acq r1=y.acq | r2=y.acq r3=x.acq", IRIW_SC,
-      IRIW_SC, IRIW_SC, IRIW_WEAK, 2 },
-    { "IRIW sc", "x=1.sc | y=1.sc | r0=x.sc r1=y.sc | r2=y.sc r3=x.sc", IRIW_SC, IRIW_SC,
-      IRIW_SC, IRIW_SC, 2 },
+    { "IRIW rel/acq", "x=1.rel | y=1.rel | r0=x.acq r1=y.acq | r2=y.acq r3=x.acq",
+      IRIW_SC, IRIW_SC, IRIW_SC, IRIW_WEAK, 2 },
+    { "IRIW sc", "x=1.sc | y=1.sc | r0=x.sc r1=y.sc | r2=y.sc r3=x.sc", IRIW_SC,
+      IRIW_SC, IRIW_SC, IRIW_SC, 2 },
     { "IRIW fences", "x=1.rlx | y=1.rlx | r0=x.rlx F r1=y.rlx | r2=y.rlx F r3=x.rlx",
       IRIW_SC, IRIW_SC, IRIW_SC, IRIW_SC, 2 },
 
@@ -344,10 +346,10 @@ static const struct litmus {
     { "CoRR", "x=1.rlx | r0=x.rlx r1=x.rlx", NOT_10, NOT_10, NOT_10, NOT_10, 2 },
     { "CoRR, two writes", "x=1.rlx x=2.rlx | r0=x.rlx r1=x.rlx", "00 01 02 11 12 22",
       "00 01 02 11 12 22", "00 01 02 11 12 22", "00 01 02 11 12 22", 3 },
-    { "CoWR", "x=1.rlx r0=x.rlx | x=2.rlx | final x", "11 12 22", "11 12 22", "11 12 22",
-      "11 12 22", 3 },
-    { "CoRW", "r0=x.rlx x=1.rlx | x=2.rlx | final x", "01 02 21", "01 02 21", "01 02 21",
-      "01 02 21", 3 },
+    { "CoWR", "x=1.rlx r0=x.rlx | x=2.rlx | final x", "11 12 22", "11 12 22",
+      "11 12 22", "11 12 22", 3 },
+    { "CoRW", "r0=x.rlx x=1.rlx | x=2.rlx | final x", "01 02 21", "01 02 21",
+      "01 02 21", "01 02 21", 3 },
     { "CoWW", "x=1.rlx x=2.rlx | final x", "2", "2", "2", "2", 3 },
     { "CoRR across happens-before", "r0=x.rlx y=1.rel | r1=y.acq r2=x.rlx | x=1.rlx",
       NOT_110, NOT_110, NOT_110, NOT_110, 2 },
@@ -359,16 +361,16 @@ static const struct litmus {
       "01 02 11 12", "01 02 11 12", 3 },
 
     /* Two writes each, in opposite order: the first of each thread wins. */
-    { "2+2W rlx", "x=1.rlx y=2.rlx | y=1.rlx x=2.rlx | final x y", "12 21 22", "12 21 22",
-      "11 12 21 22", "11 12 21 22", 3 },
-    { "2+2W rel", "x=1.rel y=2.rel | y=1.rel x=2.rel | final x y", "12 21 22", "12 21 22",
-      "12 21 22", "11 12 21 22", 3 },
+    { "2+2W rlx", "x=1.rlx y=2.rlx | y=1.rlx x=2.rlx | final x y", "12 21 22",
+      "12 21 22", "11 12 21 22", "11 12 21 22", 3 },
+    { "2+2W rel", "x=1.rel y=2.rel | y=1.rel x=2.rel | final x y", "12 21 22",
+      "12 21 22", "12 21 22", "11 12 21 22", 3 },
     { "2+2W sc", "x=1.sc y=2.sc | y=1.sc x=2.sc | final x y", "12 21 22", "12 21 22",
       "12 21 22", "12 21 22", 3 },
     { "2+2W fences", "x=1.rlx F y=2.rlx | y=1.rlx F x=2.rlx | final x y", "12 21 22",
       "12 21 22", "12 21 22", "12 21 22", 3 },
-    { "R rlx", "x=1.rlx y=1.rlx | y=2.rlx r0=x.rlx | final y", "01 11 12", "01 02 11 12",
-      "01 02 11 12", "01 02 11 12", 3 },
+    { "R rlx", "x=1.rlx y=1.rlx | y=2.rlx r0=x.rlx | final y", "01 11 12",
+      "01 02 11 12", "01 02 11 12", "01 02 11 12", 3 },
     { "R sc", "x=1.sc y=1.sc | y=2.sc r0=x.sc | final y", "01 11 12", "01 11 12",
       "01 11 12", "01 11 12", 3 },
     { "R fences", "x=1.rlx F y=1.rlx | y=2.rlx F r0=x.rlx | final y", "01 11 12",
@@ -388,8 +390,7 @@ static const struct litmus {
      * since C++20, broken by a plain store even of the same one. */
     { "release, then relaxed store", "x=1.rlx y=1.rel y=2.rlx | r0=y.acq r1=x.rlx",
       "00 01 11 21", "00 01 11 21", "00 01 11 21", "00 01 11 20 21", 3 },
-    { "release, then relaxed rmw",
-      "x=1.rlx y=2.rel | r0=y+1.rlx | r1=y.acq r2=x.rlx",
+    { "release, then relaxed rmw", "x=1.rlx y=2.rel | r0=y+1.rlx | r1=y.acq r2=x.rlx",
       "000 001 010 011 021 200 201 221 231", "000 001 010 011 021 200 201 221 231",
       "000 001 010 011 021 200 201 221 231", "000 001 010 011 021 200 201 221 231", 4 },
 
@@ -414,7 +415,9 @@ static void check(const struct litmus *l, struct sim_scenario *scenario,
                   enum sim_model model, const char *allowed_text)
 {
     const uint64_t allowed = outcomes_of(allowed_text);
-    struct sim_config c = { .model = model, .strategy = SIM_DFS, .bound = SIM_UNBOUNDED };
+    struct sim_config c = { .model = model,
+                            .strategy = SIM_DFS,
+                            .bound = SIM_UNBOUNDED };
     struct sim_result r = sim_explore(scenario, &c);
     const uint64_t schedules = r.schedules;
 
@@ -442,13 +445,15 @@ static void check(const struct litmus *l, struct sim_scenario *scenario,
 /* With symmetric fences a light fence is a fence. */
 static void check_symmetric(void)
 {
-    struct sim_scenario scenario = { .name = "SB both light, symmetric", .body = body,
+    struct sim_scenario scenario = { .name = "SB both light, symmetric",
+                                     .body = body,
                                      .opts = { .fences = SIM_FENCES_SYMMETRIC } };
     const enum sim_model models[] = { SIM_SC, SIM_TSO, SIM_PSO, SIM_C11 };
 
     parse("x=1.rlx L r0=y.rlx | y=1.rlx L r1=x.rlx", 2);
     for (int i = 0; i < 4; i++) {
-        const struct sim_config c = { .model = models[i], .strategy = SIM_DFS,
+        const struct sim_config c = { .model = models[i],
+                                      .strategy = SIM_DFS,
                                       .bound = SIM_UNBOUNDED };
         struct sim_result r;
 
@@ -464,7 +469,8 @@ int main(void)
 {
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         const struct litmus *l = &programs[i];
-        struct sim_scenario scenario = { .name = l->name, .body = body,
+        struct sim_scenario scenario = { .name = l->name,
+                                         .body = body,
                                          .opts = { .fences = SIM_FENCES_ASYMMETRIC } };
 
         parse(l->text, l->base);

@@ -298,6 +298,22 @@ static void pair_undone(void)
     pair_destroy(pair_create(bug));
 }
 
+static void drops(void *arg)
+{
+    counted_use_and_drop(arg, bug);
+}
+
+static void counted_freed_after_use(void)
+{
+    struct counted *c = spn__alloc(sizeof *c);
+
+    spn__init(&c->references, 2);
+    spn__init(&c->value, 0);
+    sim_thread(drops, c);
+    drops(c);
+    sim_join_all();
+}
+
 struct message {
     SPN__ATOMIC(int) text;
 };
@@ -349,9 +365,9 @@ static void stop_is_seen(void)
 
 /* ---- the table ------------------------------------------------------------------------- */
 
-#define RANDOM   SIM_RANDOM, 0
-#define PCT(d)   SIM_PCT, d
-#define SWEEP    SIM_DFS, -1 /* fail every allocation in turn */
+#define RANDOM SIM_RANDOM, 0
+#define PCT(d) SIM_PCT, d
+#define SWEEP  SIM_DFS, -1 /* fail every allocation in turn */
 
 static const struct row {
     const char *name;
@@ -363,22 +379,22 @@ static const struct row {
     uint64_t budget; /* schedules, several times what it takes */
     enum sim_kind kind;
 } rows[] = {
-    { "parker: time-out drops the permit", park_keeps_permit, PARKER_DROPS_PERMIT, SIM_SC,
-      RANDOM, 2000, SIM_ASSERTION },
+    { "parker: time-out drops the permit", park_keeps_permit, PARKER_DROPS_PERMIT,
+      SIM_SC, RANDOM, 2000, SIM_ASSERTION },
     { "parker: a spurious wake counts as a permit", park_gets_payload, PARKER_NO_LOOP,
       SIM_SC, RANDOM, 30000, SIM_ASSERTION },
-    { "parker: park does not acquire", park_gets_payload, PARKER_RELAXED, SIM_C11, RANDOM,
-      500, SIM_ASSERTION },
+    { "parker: park does not acquire", park_gets_payload, PARKER_RELAXED, SIM_C11,
+      RANDOM, 500, SIM_ASSERTION },
     { "lock: a sleeper takes it as if alone", lock_excludes, LOCK_SLEEPER_TAKES_AS_1,
       SIM_SC, RANDOM, 2000, SIM_DEADLOCK },
-    { "lock: unlock does not release", lock_excludes, LOCK_RELAXED_UNLOCK, SIM_C11, RANDOM,
-      500, SIM_ASSERTION },
+    { "lock: unlock does not release", lock_excludes, LOCK_RELAXED_UNLOCK, SIM_C11,
+      RANDOM, 500, SIM_ASSERTION },
     { "locks: taken in opposite order", locks_in_order, 1, SIM_SC, PCT(2), 1000,
       SIM_DEADLOCK },
     { "queue: no re-check before sleeping", queue_delivers, QUEUE_NO_RECHECK, SIM_SC,
       RANDOM, 500, SIM_DEADLOCK },
-    { "queue: wakes on empty to non-empty only", queue_delivers, QUEUE_EDGE_ONLY, SIM_SC,
-      PCT(3), 1000, SIM_DEADLOCK },
+    { "queue: wakes on empty to non-empty only", queue_delivers, QUEUE_EDGE_ONLY,
+      SIM_SC, PCT(3), 1000, SIM_DEADLOCK },
     { "queue: a time-out eats a wake-up", queue_timeout_passes_on, QUEUE_TIMEOUT_EATS,
       SIM_SC, RANDOM, 5000, SIM_DEADLOCK },
     { "hand-off: fence missing, TSO", handoff_wakes, HANDOFF_NO_FENCE, SIM_TSO, RANDOM,
@@ -389,8 +405,8 @@ static const struct row {
       RANDOM, 2000, SIM_DEADLOCK },
     { "hand-off: both fences light, C11", handoff_wakes, HANDOFF_BOTH_LIGHT, SIM_C11,
       RANDOM, 500, SIM_DEADLOCK },
-    { "deque: pop of the last one without CAS", deque_once_each, DEQUE_POP_NO_CAS, SIM_SC,
-      RANDOM, 2000, SIM_ASSERTION },
+    { "deque: pop of the last one without CAS", deque_once_each, DEQUE_POP_NO_CAS,
+      SIM_SC, RANDOM, 2000, SIM_ASSERTION },
     { "deque: pop without fence, TSO", deque_once_each, DEQUE_POP_NO_FENCE, SIM_TSO,
       RANDOM, 5000, SIM_ASSERTION },
     { "deque: pop without fence, C11", deque_once_each, DEQUE_POP_NO_FENCE, SIM_C11,
@@ -401,16 +417,21 @@ static const struct row {
       RANDOM, 2000, SIM_ASSERTION },
     { "deque: push does not release, C11", deque_once_each, DEQUE_PUSH_RELAXED, SIM_C11,
       RANDOM, 500, SIM_ASSERTION },
-    { "deque: pop does not release", deque_once_each, DEQUE_POP_RELAXED, SIM_C11, RANDOM,
-      2000, SIM_ASSERTION },
+    { "deque: pop does not release", deque_once_each, DEQUE_POP_RELAXED, SIM_C11,
+      RANDOM, 2000, SIM_ASSERTION },
     { "deque: steal does not acquire", deque_once_each, DEQUE_STEAL_RELAXED, SIM_C11,
       RANDOM, 500, SIM_ASSERTION },
     { "stack: ABA", stack_once_each, STACK_ABA, SIM_SC, RANDOM, 20000, SIM_ASSERTION },
-    { "pool: an idle worker leaves work behind", pool_runs_all, POOL_LEAVES_WORK, SIM_SC,
-      RANDOM, 5000, SIM_ASSERTION },
+    { "pool: an idle worker leaves work behind", pool_runs_all, POOL_LEAVES_WORK,
+      SIM_SC, RANDOM, 5000, SIM_ASSERTION },
     { "publication by a relaxed store", publication, 1, SIM_C11, RANDOM, 500,
       SIM_ASSERTION },
-    { "stop flag cleared too late", stop_is_seen, 1, SIM_SC, RANDOM, 500, SIM_LIVELOCK },
+    { "reference dropped without release", counted_freed_after_use, COUNTED_NO_RELEASE,
+      SIM_C11, RANDOM, 500, SIM_ASSERTION },
+    { "last reference dropped without acquire", counted_freed_after_use,
+      COUNTED_NO_ACQUIRE, SIM_C11, RANDOM, 500, SIM_ASSERTION },
+    { "stop flag cleared too late", stop_is_seen, 1, SIM_SC, RANDOM, 500,
+      SIM_LIVELOCK },
     { "pair: leaks when the second allocation fails", pair_undone, PAIR_LEAKS, SIM_SC,
       SWEEP, 0, SIM_LEAK },
 #ifndef __SANITIZE_ADDRESS__ /* it would see that first */
@@ -443,16 +464,19 @@ static const enum sim_model models[] = { SIM_SC, SIM_TSO, SIM_PSO, SIM_C11 };
 static void find(const struct row *row)
 {
     const struct sim_scenario scenario = { .name = row->name, .body = row->body };
-    const struct sim_config config = { .model = row->model, .strategy = row->strategy,
-                                       .depth = row->depth, .schedules = row->budget,
-                                       .seed = 1, .quiet = true };
+    const struct sim_config config = { .model = row->model,
+                                       .strategy = row->strategy,
+                                       .depth = row->depth,
+                                       .schedules = row->budget,
+                                       .seed = 1,
+                                       .quiet = true };
     struct sim_result r;
 
     if ((sim_models() & row->model) == 0)
         return;
     bug = row->bug;
-    r = row->strategy == SIM_DFS ? sim_sweep_faults(&scenario, row->model, true) :
-                                   sim_explore(&scenario, &config);
+    r = row->strategy == SIM_DFS ? sim_sweep_faults(&scenario, row->model, true)
+                                 : sim_explore(&scenario, &config);
     selftest(r.failures != 0 && r.kind == row->kind, "%s: not found in %llu schedules",
              row->name, (unsigned long long)r.schedules);
     (void)printf("%-46s %-3s found at schedule %llu: %s\n", row->name,
@@ -489,7 +513,8 @@ static void find_nothing_in_twin(const struct row *row)
             continue;
         for (unsigned k = 0; k < 4 * 3; k++) {
             const struct sim_config config = { .model = models[k / 3],
-                                               .strategy = k % 3 == 0 ? SIM_RANDOM : SIM_PCT,
+                                               .strategy =
+                                                   k % 3 == 0 ? SIM_RANDOM : SIM_PCT,
                                                .depth = 1 + (int)(k % 3),
                                                .schedules = CLEAN_SCHEDULES };
             find_nothing(name, row->body, right[i][0], &config);
@@ -607,7 +632,8 @@ int main(int argc, char **argv)
         find(&rows[i]);
     for (size_t i = 0; i < sizeof invisible / sizeof *invisible; i++) {
         const struct sim_config config = { .model = invisible[i].model,
-                                           .strategy = SIM_DFS, .bound = 2 };
+                                           .strategy = SIM_DFS,
+                                           .bound = 2 };
         find_nothing(invisible[i].name, invisible[i].body, invisible[i].bug, &config);
     }
     for (size_t i = 0; i < count; i++)
