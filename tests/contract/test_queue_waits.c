@@ -538,6 +538,55 @@ TEST_EACH(queue__closed_with_waiters__all_released, "G-20", "G-11")
     }
 }
 
+/* Closed amid inserts: what was accepted comes out, and every consumer learns of the
+ * end, though the last item goes to one of them only. */
+struct ending {
+    spn_queue *q;
+    atomic_int accepted, taken;
+};
+
+static void insert_until_closed(int index, void *arg)
+{
+    struct ending *e = arg;
+    void *got;
+    int rc;
+
+    switch (index) {
+    case 0:
+    case 1:
+        while ((rc = spn_queue_put(e->q, item(1))) == SPN_OK) {
+            atomic_fetch_add(&e->accepted, 1);
+            if (spn_queue_size(e->q) > 50)
+                t_pause(); /* an unbounded one would hold the consumers up */
+        }
+        CHECK_STATUS(rc, SPN_ECLOSED);
+        break;
+    case 2:
+    case 3:
+    case 4:
+        while ((rc = spn_queue_take(e->q, &got)) == SPN_OK)
+            atomic_fetch_add(&e->taken, 1);
+        CHECK_STATUS(rc, SPN_ECLOSED);
+        break;
+    default:
+        T_AWAIT(atomic_load(&e->taken) >= 3);
+        CHECK_OK(spn_queue_close(e->q));
+        break;
+    }
+}
+
+TEST_EACH(queue__closed_amid_traffic__accepted_comes_out, "G-15", "G-20")
+{
+    for (int round = 0; round < t_rounds(100); round++) {
+        struct ending e = { .q = open_kind(k) };
+
+        t_parallel(6, insert_until_closed, &e);
+        CHECK_EQ(atomic_load(&e.taken), atomic_load(&e.accepted));
+        expect_empty(e.q);
+        shut(e.q);
+    }
+}
+
 /* ---- destroy ---------------------------------------------------------------------------------- */
 
 /* destroy with a waiter is refused and changes nothing; after it has gone it works. */
