@@ -167,6 +167,15 @@ static void pass_on(struct ring *r, struct spn__eventcount *ec, uint64_t positio
         spn__eventcount_notify_slow(ec, false);
 }
 
+/* Called after a removal.  A consumer that came after close may sleep because the
+ * last item was claimed and not yet there; whoever takes that item tells it that
+ * there will be no more. */
+static void announce_end(struct ring *r)
+{
+    if (spn__eventcount_has_waiters(&r->not_empty) && at_end(r))
+        spn__eventcount_notify_all(&r->not_empty);
+}
+
 static void enter(struct ring *r, bool *waited)
 {
     if (!*waited)
@@ -261,6 +270,8 @@ static int ring_remove_many(spn_queue *q, void **items, size_t capacity,
 
         pass_on(r, &r->not_empty, head, head + 1);
     }
+    if (*count != 0)
+        announce_end(r);
     leave(r, waited);
     return *count != 0 ? SPN_OK : rc;
 }
@@ -289,6 +300,7 @@ static int ring_remove(spn_queue *q, void **item, enum spn__end end,
     (void)end;
     if (try_remove(r, item, 1) == 1) {
         spn__eventcount_notify(&r->not_full);
+        announce_end(r);
         return SPN_OK;
     }
     rc = ring_remove_many(q, item, 1, p, &count);

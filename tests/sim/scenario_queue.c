@@ -485,6 +485,33 @@ SCENARIO(queue_transfer__close__accepted_comes_out_first, "G-15", "G-20")
     closing(SPN_QUEUE_TRANSFER, 0);
 }
 
+static void closing_two_consumers(spn_queue_kind kind, int32_t capacity)
+{
+    if (!open_queue(kind, capacity, may_be_fair(kind) && sim_choose(2) == 1))
+        return;
+    sim_thread(put_or_closed, (void *)1);
+    sim_thread(close_it, NULL);
+    sim_thread(take_until_closed, NULL);
+    take_until_closed(NULL);
+    sim_join_all();
+    sim_assert(got[1] == 1);
+    close_queue();
+}
+
+/* The last item goes to one consumer; the other learns that it was the last. */
+SCENARIO(queue_linked__close__all_consumers_end, "G-20")
+{
+    closing_two_consumers(SPN_QUEUE_LINKED, 2);
+}
+SCENARIO(queue_ring__close__all_consumers_end, "G-20")
+{
+    closing_two_consumers(SPN_QUEUE_RING, 2);
+}
+SCENARIO(queue_delay__close__all_consumers_end, "G-20")
+{
+    closing_two_consumers(SPN_QUEUE_DELAY, 0);
+}
+
 /* ---- out of memory ------------------------------------------------------------------- */
 
 static void without_memory(spn_queue_kind kind)
