@@ -201,8 +201,9 @@ void sim__thread_detach(struct sim_site *site, spn__os_thread id)
     joinable(id, "detach")->detached = true;
 }
 
-int spn__os_set_nice(int32_t nice)
+int spn__os_set_sched(uint32_t sched, int32_t nice)
 {
+    (void)sched;
     return nice >= -20 && nice <= 19 ? SPN_OK : SPN_EINVAL;
 }
 
