@@ -82,7 +82,8 @@ SPN_API SPN_NODISCARD
 int spn_queue_create(spn_queue **out, spn_queue_kind kind, const spn_queue_opts *opts);
 
 /*
- * Frees the queue and drops what is in it; NULL is a no-op.
+ * Frees the queue and drops what is in it; NULL is a no-op.  No other call on
+ * the queue may be under way but waits, and those it refuses.
  * Returns  SPN_OK, or SPN_EBUSY and changes nothing while a thread waits on it.
  * Since    0.1
  */
@@ -93,6 +94,7 @@ SPN_API int spn_queue_destroy(spn_queue *queue);
  * for an item or for a taker, with SPN_ECLOSED; items in the queue can still be
  * taken.  Closing twice is the same as once.  Never blocks.
  * Returns  SPN_OK, SPN_EINVAL.
+ * Orders   what precedes close happens-before the SPN_ECLOSED it causes.
  * Since    0.1
  */
 SPN_API int spn_queue_close(spn_queue *queue);

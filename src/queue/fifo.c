@@ -145,7 +145,8 @@ static size_t room(struct fifo *f, uint64_t pos, size_t wanted)
     if (f->q.capacity == INT32_MAX)
         return wanted;
     if (pos - f->put.seen + wanted > capacity)
-        f->put.seen = spn__load(&f->take.pos, acquire); /* [take] */
+        /* [take] mutant: to overtake the reads it needs load buffering */
+        f->put.seen = spn__load(&f->take.pos, acquire);
     if (pos - f->put.seen >= capacity)
         return 0;
     return capacity - (pos - f->put.seen) < wanted ? capacity - (pos - f->put.seen)
@@ -211,7 +212,8 @@ static size_t read_items(struct fifo *f, void **items, size_t capacity)
         }
     }
     if (pos != began)
-        spn__store(&f->take.pos, pos, release); /* [take] */
+        /* [take] mutant: as in room */
+        spn__store(&f->take.pos, pos, release);
     return done;
 }
 

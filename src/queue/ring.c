@@ -35,7 +35,8 @@
  *   is synchronised on.
  *   [closed] is a bit of `tail`, so that closing stops the claims themselves:
  *          after it no position is claimed, and a consumer that finds head equal
- *          to tail then has seen the end.
+ *          to tail then has seen the end.  Its release pairs with the acquire
+ *          loads of those who answer SPN_ECLOSED.
  *
  * LIFE  as in linked.c: `inside` counts threads in a wait.
  */
@@ -94,8 +95,10 @@ static int64_t try_insert(struct ring *r, void *const *items, size_t count)
     size_t claimed;
 
     for (;;) {
-        if ((tail & CLOSED) != 0)
+        if ((tail & CLOSED) != 0) {
+            (void)spn__load(&r->tail, acquire); /* [closed] the bit stays */
             return SPN_ECLOSED;
+        }
         claimed = ready(r, tail, tail, count);
         if (claimed == 0) {
             /* Full, unless somebody else has moved on meanwhile. */
@@ -351,7 +354,7 @@ static void ring_close(spn_queue *q)
 {
     struct ring *r = ring_of(q);
 
-    (void)spn__fetch_or(&r->tail, CLOSED, acq_rel); /* [closed] */
+    (void)spn__fetch_or(&r->tail, CLOSED, release); /* [closed] */
     spn__eventcount_notify_all(&r->not_empty);
     spn__eventcount_notify_all(&r->not_full);
 }

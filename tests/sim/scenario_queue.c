@@ -512,6 +512,156 @@ SCENARIO(queue_delay__close__all_consumers_end, "G-20")
     closing_two_consumers(SPN_QUEUE_DELAY, 0);
 }
 
+static SPN__ATOMIC(int) before_close;
+
+static void close_with_payload(void *arg)
+{
+    (void)arg;
+    spn__store(&before_close, 7, relaxed);
+    sim_assert(spn_queue_close(queue) == SPN_OK);
+}
+
+static void offer_at_the_end(void *item)
+{
+    spn__store(&payload[(uintptr_t)item], 7, relaxed);
+    if (spn_queue_offer(queue, item) == SPN_ECLOSED)
+        sim_assert(spn__load(&before_close, relaxed) == 7);
+}
+
+static void told_of_the_end(spn_queue_kind kind)
+{
+    void *item;
+
+    if (!open_queue(kind, 2, may_be_fair(kind) && sim_choose(2) == 1))
+        return;
+    spn__init(&before_close, 0);
+    sim_thread(close_with_payload, NULL);
+    sim_thread(offer_at_the_end, (void *)1);
+    while (spn_queue_take(queue, &item) == SPN_OK) {
+    }
+    sim_assert(spn__load(&before_close, relaxed) == 7);
+    close_queue();
+}
+
+/* Who is told that the queue is closed sees what was done before. */
+SCENARIO(queue_linked__told_of_the_end__work_before_it_seen, "G-19")
+{
+    told_of_the_end(SPN_QUEUE_LINKED);
+}
+SCENARIO(queue_array__told_of_the_end__work_before_it_seen, "G-19")
+{
+    told_of_the_end(SPN_QUEUE_ARRAY);
+}
+SCENARIO(queue_ring__told_of_the_end__work_before_it_seen, "G-19")
+{
+    told_of_the_end(SPN_QUEUE_RING);
+}
+SCENARIO(queue_delay__told_of_the_end__work_before_it_seen, "G-19")
+{
+    told_of_the_end(SPN_QUEUE_DELAY);
+}
+
+/* ---- peek ------------------------------------------------------------------------------ */
+
+static void peeking(spn_queue_kind kind)
+{
+    void *item;
+
+    if (!open_queue(kind, 2, may_be_fair(kind) && sim_choose(2) == 1))
+        return;
+    sim_thread(put, (void *)1);
+    item = spn_queue_peek(queue);
+    if (item != NULL)
+        sim_assert(spn__load(&payload[1], relaxed) == 7);
+    close_queue();
+}
+
+/* An item that is shown can be followed: what its producer did is seen. */
+SCENARIO(queue_linked__peek__work_before_the_put_seen, "Q-15", "G-19")
+{
+    peeking(SPN_QUEUE_LINKED);
+}
+SCENARIO(queue_array__peek__work_before_the_put_seen, "Q-15", "G-19")
+{
+    peeking(SPN_QUEUE_ARRAY);
+}
+SCENARIO(queue_ring__peek__work_before_the_put_seen, "Q-15", "G-19")
+{
+    peeking(SPN_QUEUE_RING);
+}
+SCENARIO(queue_transfer__peek__work_before_the_put_seen, "Q-15", "G-19")
+{
+    peeking(SPN_QUEUE_TRANSFER);
+}
+
+static void take_in_turns(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 3; i++) {
+        put((void *)1);
+        take(NULL);
+    }
+}
+
+/* Peek while the cell is used again: what it shows was at the head. */
+SCENARIO(queue_ring__peek_while_cells_are_reused__head_or_nothing, "Q-15")
+{
+    if (!open_queue(SPN_QUEUE_RING, 2, false))
+        return;
+    sim_thread(take_in_turns, NULL);
+    for (int i = 0; i < 2; i++) {
+        void *item = spn_queue_peek(queue);
+        sim_assert(item == NULL || item == (void *)1);
+    }
+    close_queue();
+}
+
+/* ---- destroy --------------------------------------------------------------------------- */
+
+static void wait_a_little(void *arg)
+{
+    void *item;
+
+    (void)arg;
+    sim_assert(spn_queue_poll_timed(queue, &item, 100) == SPN_ETIMEDOUT);
+}
+
+static void offer_a_little(void *item)
+{
+    sim_assert(spn_queue_offer_timed(queue, item, 100) == SPN_ETIMEDOUT);
+}
+
+static void destroyed_when_left(spn_queue_kind kind, bool full)
+{
+    if (!open_queue(kind, 2, false))
+        return;
+    for (uintptr_t i = 1; full && i <= 2; i++)
+        sim_assert(spn_queue_add(queue, (void *)i) == SPN_OK);
+    sim_thread(full ? offer_a_little : wait_a_little, (void *)3);
+    sim_settle(); /* it is inside, and will leave by itself */
+    while (spn_queue_destroy(queue) == SPN_EBUSY)
+        spn__cpu_relax();
+    sim_join_all();
+}
+
+/* A queue that says it is not busy is not touched any more. */
+SCENARIO(queue_linked__destroyed_once_not_busy__nobody_touches_it, "Q-37", "G-17")
+{
+    destroyed_when_left(SPN_QUEUE_LINKED, sim_choose(2) == 1);
+}
+SCENARIO(queue_ring__destroyed_once_not_busy__nobody_touches_it, "Q-37", "G-17")
+{
+    destroyed_when_left(SPN_QUEUE_RING, sim_choose(2) == 1);
+}
+SCENARIO(queue_deque__destroyed_once_not_busy__nobody_touches_it, "Q-37", "G-17")
+{
+    destroyed_when_left(SPN_QUEUE_DEQUE, sim_choose(2) == 1);
+}
+SCENARIO(queue_delay__destroyed_once_not_busy__nobody_touches_it, "Q-37", "G-17")
+{
+    destroyed_when_left(SPN_QUEUE_DELAY, false);
+}
+
 /* ---- out of memory ------------------------------------------------------------------- */
 
 static void without_memory(spn_queue_kind kind)
