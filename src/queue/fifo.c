@@ -22,7 +22,10 @@
  * HOLES
  *   Removal from inside takes both locks and leaves a NULL in the slot;
  *   consumers pass over it.  A hole is not an item, so it must not count as
- *   one: a producer that finds the queue full of holes closes the gaps (tidy).
+ *   one: a producer that finds the queue full of holes closes the gaps, and so
+ *   does a removal that leaves more holes than items (tidy).  The items have
+ *   other positions then, and the iterators, which know items by them, are told.
+ *   Whoever is about to sleep may have seen half of the change: it is woken.
  *
  * ORDERING
  *   [put]    a producer's release store of put_pos follows its writes of the
@@ -45,7 +48,10 @@
 
 #include "sync/eventcount.h"
 
-enum { CHUNK = 63 }; /* of a linked queue; with `next` 512 bytes */
+enum {
+    CHUNK = 63,           /* of a linked queue; with `next` 512 bytes */
+    HOLES_MAX = 2 * CHUNK /* more than that, and more than items: tidy */
+};
 
 struct chunk {
     struct chunk *next; /* written by producers before [put] says so */
@@ -247,13 +253,45 @@ static struct cursor head_of(const struct fifo *f)
                             spn__load(&f->take.pos, relaxed) }; /* under the lock */
 }
 
-/* Moves the items together at the head; the holes are gone then. */
+/* The serial of an item that is not in the queue any more. */
+#define GONE UINT64_MAX
+
+/* Gives what an iterator has seen the positions that tidy will give. */
+static void renumber(const struct fifo *f, struct spn_queue_iter *iter, uint64_t end)
+{
+    const size_t count = iter->count < iter->capacity ? iter->count : iter->capacity;
+    struct cursor c = head_of(f);
+    uint64_t next = c.pos;
+    size_t i = 0;
+
+    for (; c.pos != end; step(&c)) {
+        if (*slot_of(f, &c) == NULL)
+            continue;
+        for (; i < count &&
+               (iter->seen[i].serial == GONE || iter->seen[i].serial < c.pos);
+             i++)
+            iter->seen[i].serial = GONE;
+        if (i < count && iter->seen[i].serial == c.pos)
+            iter->seen[i++].serial = next;
+        next++;
+    }
+    for (; i < count; i++)
+        iter->seen[i].serial = GONE;
+}
+
+/* Moves the items together at the head; the holes are gone then.  The caller
+ * wakes everybody (`wake_all`) when it has let go of the locks. */
 static void tidy(struct fifo *f)
 {
     const uint64_t end = spn__load(&f->put.pos, relaxed); /* under the lock */
     struct cursor from = head_of(f), to = from;
+    struct spn__list_node *node;
     struct chunk *surplus;
 
+    spn__lock(&f->q.iters_lock);
+    spn__list_each (node, &f->q.iters)
+        renumber(f, spn__list_entry(node, struct spn_queue_iter, link), end);
+    spn__unlock(&f->q.iters_lock);
     for (; from.pos != end; step(&from)) {
         void **slot = slot_of(f, &from);
         void *item = *slot;
@@ -279,6 +317,13 @@ static void tidy(struct fifo *f)
         spn__free(surplus);
         surplus = next;
     }
+}
+
+/* After a tidy: see HOLES. */
+static void wake_all(struct fifo *f)
+{
+    spn__eventcount_notify_all(&f->not_empty);
+    spn__eventcount_notify_all(&f->not_full);
 }
 
 static void lock_both(struct fifo *f)
@@ -332,13 +377,15 @@ static void leave(struct fifo *f, bool waited)
 /* What can be done now, closing gaps if that is what room there is. */
 static int insert_now(struct fifo *f, void *const *items, size_t count, size_t *done)
 {
+    bool tidied;
     int rc;
 
     *done = 0;
     spn__lock(&f->put.lock);
     /* [closed] put.lock orders it. */
     rc = is_closed(f) ? SPN_ECLOSED : write_items(f, items, count, done);
-    if (rc == SPN_EFULL && spn__load(&f->holes, relaxed) > 0) { /* a hint */
+    tidied = rc == SPN_EFULL && spn__load(&f->holes, relaxed) > 0; /* a hint */
+    if (tidied) {
         size_t more;
 
         spn__lock(&f->take.lock);
@@ -348,7 +395,10 @@ static int insert_now(struct fifo *f, void *const *items, size_t count, size_t *
         *done += more;
     }
     spn__unlock(&f->put.lock);
-    spn__eventcount_notify_many(&f->not_empty, *done);
+    if (tidied)
+        wake_all(f);
+    else
+        spn__eventcount_notify_many(&f->not_empty, *done);
     return rc;
 }
 
@@ -446,6 +496,7 @@ static void fifo_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void 
 {
     struct fifo *f = fifo_of(q);
     int verdict = SPN__KEEP;
+    bool tidied = false;
     int64_t taken = 0;
     uint64_t stop;
 
@@ -464,10 +515,18 @@ static void fifo_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void 
             taken++;
         }
     }
-    if (taken != 0)
-        (void)spn__fetch_add(&f->holes, taken, relaxed); /* a number */
+    if (taken != 0) {
+        const int64_t holes = spn__fetch_add(&f->holes, taken, relaxed) + taken;
+
+        /* Not for a few, and not often: the work is paid for by the removals. */
+        tidied = holes > HOLES_MAX && holes > items_seen(f);
+        if (tidied)
+            tidy(f);
+    }
     unlock_both(f);
-    if (f->q.capacity != INT32_MAX)
+    if (tidied)
+        wake_all(f);
+    else if (f->q.capacity != INT32_MAX)
         spn__eventcount_notify_many(&f->not_full, (size_t)taken);
 }
 

@@ -31,6 +31,8 @@ void spn__queue_init(spn_queue *q, spn_queue_kind kind,
     q->drop = o->drop;
     q->ctx = o->ctx;
     q->clock = o->clock;
+    spn__lock_init(&q->iters_lock);
+    spn__list_init(&q->iters);
 }
 
 /* The largest ring: 2^30 cells of 16 bytes. */
@@ -763,30 +765,32 @@ int spn_queue_drain_to(spn_queue *q, spn_queue *sink, int64_t max, int64_t *move
 
 /* ---- iteration ----------------------------------------------------------- */
 
-/*
- * An iterator is a copy of what was there.  It costs memory, but nothing in the
- * queue has to know of it, and it cannot be overtaken.
- */
-struct seen {
-    void *item;
-    uint64_t serial;
-};
-
-struct spn_queue_iter {
-    spn_queue *queue;
-    size_t count, capacity, next; /* next: index of what `next` shows */
-    bool removable;               /* something was shown and not removed */
-    struct seen seen[];
-};
-
 static int visit_snapshot(void *item, uint64_t serial, void *ctx)
 {
     struct spn_queue_iter *iter = ctx;
 
     if (iter->count < iter->capacity)
-        iter->seen[iter->count] = (struct seen){ item, serial };
+        iter->seen[iter->count] = (struct spn__seen){ item, serial };
     iter->count++;
     return SPN__KEEP;
+}
+
+/* Listed before it looks, so that it hears of all that changes what it has seen. */
+static void list_iter(struct spn_queue_iter *iter)
+{
+    spn__lock(&iter->queue->iters_lock);
+    spn__list_push_back(&iter->queue->iters, &iter->link);
+    spn__unlock(&iter->queue->iters_lock);
+}
+
+void spn_queue_iter_end(spn_queue_iter *iter)
+{
+    if (iter == NULL)
+        return;
+    spn__lock(&iter->queue->iters_lock);
+    spn__list_remove(&iter->link);
+    spn__unlock(&iter->queue->iters_lock);
+    spn__free(iter);
 }
 
 static int begin(spn_queue_iter **out, spn_queue *q, enum spn__end end)
@@ -810,13 +814,14 @@ static int begin(spn_queue_iter **out, spn_queue *q, enum spn__end end)
         if (iter == NULL)
             return SPN_ENOMEM;
         *iter = (struct spn_queue_iter){ .queue = q, .capacity = capacity };
+        list_iter(iter);
         walk(q, end, visit_snapshot, iter);
         if (iter->count <= capacity) {
             *out = iter;
             return SPN_OK;
         }
         capacity = iter->count + iter->count / 2; /* it grew meanwhile */
-        spn__free(iter);
+        spn_queue_iter_end(iter);
     }
 }
 
@@ -844,14 +849,12 @@ int spn_queue_iter_next(spn_queue_iter *iter, void **item)
     return SPN_OK;
 }
 
-/* The pointer too: a queue that closes its gaps gives serials anew, and the
- * wrong item must never go. */
 static int visit_remove_seen(void *item, uint64_t serial, void *ctx)
 {
-    const struct seen *seen = ctx;
+    const struct spn__seen *seen = ctx;
 
-    return serial == seen->serial && item == seen->item ? SPN__TAKE | SPN__STOP
-                                                        : SPN__KEEP;
+    (void)item;
+    return serial == seen->serial ? SPN__TAKE | SPN__STOP : SPN__KEEP;
 }
 
 int spn_queue_iter_remove(spn_queue_iter *iter)
@@ -863,9 +866,4 @@ int spn_queue_iter_remove(spn_queue_iter *iter)
     iter->removable = false;
     walk(iter->queue, SPN__FIRST, visit_remove_seen, &iter->seen[iter->next - 1]);
     return SPN_OK;
-}
-
-void spn_queue_iter_end(spn_queue_iter *iter)
-{
-    spn__free(iter);
 }

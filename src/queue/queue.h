@@ -10,6 +10,7 @@
 
 #include <spindle/queue.h>
 
+#include "base/list.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 
@@ -66,7 +67,7 @@ struct spn__queue_ops {
     int (*transfer)(spn_queue *q, void *item, struct spn__patience p);
 };
 
-/* The head of every kind's struct; all fixed after create. */
+/* The head of every kind's struct; all fixed after create, but the iterators. */
 struct spn_queue {
     const struct spn__queue_ops *ops;
     spn_queue_kind kind;
@@ -78,6 +79,26 @@ struct spn_queue {
     spn_queue_drop_fn drop;
     void *ctx;
     spn_clock *clock;
+    struct spn__lock iters_lock; /* a leaf */
+    struct spn__list iters;      /* those alive; guarded by iters_lock */
+};
+
+/*
+ * An iterator is a copy of what was there: it cannot be overtaken.  A kind whose
+ * serials change (fifo.c) tells the iterators; others need not know of them.
+ * `seen` is written by walks and by that, with the queue locked.
+ */
+struct spn__seen {
+    void *item;
+    uint64_t serial;
+};
+
+struct spn_queue_iter {
+    struct spn__list_node link; /* in queue->iters */
+    spn_queue *queue;
+    size_t count, capacity, next; /* next: index of what `next` shows */
+    bool removable;               /* something was shown and not removed */
+    struct spn__seen seen[];
 };
 
 /* Constructors, one per family; options are checked.  NULL: no memory. */

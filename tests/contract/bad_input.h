@@ -19,6 +19,7 @@
 #include <spindle/latch.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
+#include <spindle/queue.h>
 #include <spindle/semaphore.h>
 #include <spindle/thread.h>
 #include <spindle/version.h>
@@ -35,7 +36,14 @@ struct fixture {
     spn_thread *target;       /* a live library thread, parked */
     spn_thread *ended;        /* one that has returned 7 */
     spn_thread *self;
-    atomic_int gate; /* 1: the target ends */
+    spn_queue *deque;     /* room for 4: first, second */
+    spn_queue *empty;     /* a transfer queue */
+    spn_queue *ring;      /* empty */
+    spn_queue_iter *iter; /* over the deque, nothing shown yet */
+    int first, second;    /* items */
+    void *both[2];        /* first, second */
+    void *news[2];        /* an item that is in no queue, NULL */
+    atomic_int gate;      /* 1: the target ends */
     struct peer waiter;
 };
 
@@ -45,6 +53,11 @@ struct results {
     spn_semaphore *semaphore;
     spn_clock *clock;
     spn_thread *thread;
+    spn_queue *queue;
+    spn_queue_iter *iter;
+    int cell; /* an item that is in no queue */
+    void *taken, *items[4];
+    size_t count;
     const void *blocker;
     spn_cpu_limits limits;
     sigset_t mask;
@@ -62,6 +75,8 @@ static const char *bad_input_label;
 struct state {
     int64_t latch, open, permits, now, level;
     int64_t self_flag, target_flag, live, tasks;
+    int64_t deque, empty, ring, waiting, closed;
+    const void *first, *last; /* of the deque */
 };
 
 static inline int return_seven(void *arg)
@@ -103,6 +118,14 @@ static inline struct state state_now(void)
         .target_flag = spn_thread_is_interrupted(fixture.target),
         .live = atomic_load(&counting_live),
         .tasks = tasks_of_process(),
+        .deque = spn_queue_size(fixture.deque),
+        .empty = spn_queue_size(fixture.empty),
+        .ring = spn_queue_size(fixture.ring),
+        .waiting = spn_queue_waiting_consumers(fixture.empty),
+        .closed =
+            spn_queue_is_closed(fixture.deque) + spn_queue_is_closed(fixture.empty),
+        .first = spn_queue_peek(fixture.deque),
+        .last = spn_queue_peek_last(fixture.deque),
     };
 }
 
@@ -126,6 +149,43 @@ static inline void end_case(const struct state *was)
     bad_input_cases++;
 }
 
+static inline void refill_deque(void)
+{
+    CHECK_OK(spn_queue_add(fixture.deque, &fixture.first));
+    CHECK_OK(spn_queue_add(fixture.deque, &fixture.second));
+}
+
+/* Queues keep a few nodes: have them made now. */
+static inline void open_queues(void)
+{
+    spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
+
+    opts.capacity = 4;
+    REQUIRE_OK(spn_queue_create(&fixture.deque, SPN_QUEUE_DEQUE, &opts));
+    REQUIRE_OK(spn_queue_create(&fixture.ring, SPN_QUEUE_RING, &opts));
+    REQUIRE_OK(spn_queue_create(&fixture.empty, SPN_QUEUE_TRANSFER, NULL));
+    for (int i = 0; i < 2; i++) {
+        refill_deque();
+        CHECK_OK(spn_queue_add(fixture.empty, &fixture.first));
+    }
+    CHECK_EQ(spn_queue_clear(fixture.deque), 4);
+    CHECK_EQ(spn_queue_clear(fixture.empty), 2);
+    refill_deque();
+    REQUIRE_OK(spn_queue_iter_begin(&fixture.iter, fixture.deque));
+    fixture.both[0] = &fixture.first;
+    fixture.both[1] = &fixture.second;
+    fixture.news[0] = &o.cell;
+    fixture.news[1] = NULL;
+}
+
+static inline void close_queues(void)
+{
+    spn_queue_iter_end(fixture.iter);
+    CHECK_OK(spn_queue_destroy(fixture.deque));
+    CHECK_OK(spn_queue_destroy(fixture.ring));
+    CHECK_OK(spn_queue_destroy(fixture.empty));
+}
+
 static inline void open_fixture(void)
 {
     spn_semaphore_opts opts = SPN_SEMAPHORE_OPTS_INIT;
@@ -140,6 +200,7 @@ static inline void open_fixture(void)
     REQUIRE_OK(spn_thread_join(fixture.ended, SPN_FOREVER, NULL));
     REQUIRE_OK(spn_thread_create(&fixture.target, NULL, await_gate, &fixture));
     fixture.self = spn_thread_current();
+    open_queues();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -158,6 +219,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_latch_destroy(fixture.open));
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
     CHECK_OK(spn_clock_destroy(fixture.clock));
+    close_queues();
 }
 
 /* ---- options with room behind them ------------------------------------------- */
@@ -176,6 +238,7 @@ static inline void close_fixture(void)
 
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
+GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 
@@ -208,6 +271,40 @@ static inline int watch_clock(void *arg)
 {
     (void)arg;
     return spn_clock_await_sleepers(fixture.clock, 1, SPN_FOREVER);
+}
+
+static inline int wait_on_queue(void *arg)
+{
+    void *item;
+
+    (void)arg;
+    return spn_queue_take(fixture.empty, &item);
+}
+
+/* The deque is full for the case, and as it was afterwards. */
+static inline void fill_deque(void)
+{
+    CHECK_OK(spn_queue_add(fixture.deque, &fixture.gate));
+    CHECK_OK(spn_queue_add(fixture.deque, &fixture.gate));
+}
+
+static inline void drop_fill(void)
+{
+    CHECK(spn_queue_poll_last(fixture.deque) == &fixture.gate);
+    CHECK(spn_queue_poll_last(fixture.deque) == &fixture.gate);
+}
+
+static inline int compare_items(const void *a, const void *b, void *ctx)
+{
+    (void)ctx;
+    return (a > b) - (a < b);
+}
+
+static inline int64_t due_at_once(const void *item, void *ctx)
+{
+    (void)item;
+    (void)ctx;
+    return 0;
 }
 
 /* A thread waits on an object of the fixture... */

@@ -224,6 +224,117 @@ TEST_EACH(queue__iterator_overtaken__takes_out_nothing_else, "ABQ-6", "G-26")
     }
 }
 
+/* The item an iterator showed was taken out by somebody else, and the queue has filled
+ * up again since: the iterator's remove finds it gone, and no other goes in its place. */
+TEST_EACH(queue__iterators_item_gone_and_refilled__nothing_else_goes, "Q-22", "ABQ-6",
+          "G-26")
+{
+    const int n = room_of(k);
+
+    if (!is(k, INSIDE | KEEPS))
+        return;
+    for (int shown = 0; shown < n; shown++)
+        for (int gone = 1; gone <= n; gone++) { /* this one and those behind it */
+            spn_queue *q = open_full(k);
+            spn_queue_iter *iter;
+            bool out[16] = { false };
+            void *got = NULL;
+
+            REQUIRE_OK(spn_queue_iter_begin(&iter, q));
+            for (int i = 0; i <= shown; i++)
+                CHECK_OK(spn_queue_iter_next(iter, &got));
+            for (int i = 0; i < gone; i++) {
+                const int index = (index_of(got) + i) % n;
+
+                CHECK_EQ(spn_queue_remove_item(q, item(index)), 1);
+                out[index] = true;
+            }
+            add_range(q, n, n + gone); /* full again */
+            CHECK_OK(spn_queue_iter_remove(iter));
+            CHECK_EQ(spn_queue_size(q), n);
+            spn_queue_iter_end(iter);
+            for (int i = 0; i < n + gone; i++)
+                if (i >= n || !out[i])
+                    CHECK_EQ(index_of(spn_queue_poll(q)), i);
+            expect_empty(q);
+            shut(q);
+        }
+}
+
+/* An item the iterator showed is still there, but others before it have gone and new
+ * ones come: it is the one that goes, also among equal pointers. */
+TEST_EACH(queue__iterators_item_among_changes__goes, "Q-22", "ABQ-6", "G-26")
+{
+    const int n = room_of(k);
+
+    if (!is(k, INSIDE | KEEPS | FIFO))
+        return;
+    for (int equal = 0; equal < 2; equal++)
+        for (int shown = 1; shown < n; shown++)
+            for (int gone = 1; gone <= shown; gone++) {
+                spn_queue *q = open_kind(k);
+                spn_queue_iter *iter;
+                void *got = NULL, *all[16];
+                int at = 0;
+
+                /* 0 1 2 3 4, or 0 100 2 100 4: odd places are the same pointer */
+                for (int i = 0; i < n; i++)
+                    CHECK_OK(spn_queue_add(q, item(equal && i % 2 == 1 ? 100 : i)));
+                REQUIRE_OK(spn_queue_iter_begin(&iter, q));
+                for (int i = 0; i <= shown; i++)
+                    CHECK_OK(spn_queue_iter_next(iter, &got));
+                for (int i = 0; i < gone; i++)
+                    CHECK(spn_queue_remove_item(q, item(equal && i % 2 == 1 ? 100
+                                                                            : i)) == 1);
+                add_range(q, 200, 200 + gone);
+                CHECK_OK(spn_queue_iter_remove(iter));
+                spn_queue_iter_end(iter);
+                CHECK_EQ(spn_queue_to_array(q, all, 16), n - 1);
+                for (int i = gone; i < n; i++)
+                    if (i != shown)
+                        CHECK_EQ(index_of(all[at++]), equal && i % 2 == 1 ? 100 : i);
+                for (int i = 0; i < gone; i++)
+                    CHECK_EQ(index_of(all[at++]), 200 + i);
+                shut(q);
+            }
+}
+
+/* A long queue, most of it taken out by one iterator, with inserts in between. */
+TEST_EACH(queue__most_removed_by_iterator__exactly_those, "Q-22", "G-26", "ABQ-2")
+{
+    enum { N = 1000 };
+    struct kind row = *k;
+
+    if (!is(k, INSIDE | KEEPS))
+        return;
+    if (is(k, BOUNDED))
+        row.capacity = N;
+    for (int inserts = 0; inserts < 2; inserts++) {
+        spn_queue *q = open_kind(&row);
+        spn_queue_iter *iter;
+        void *got;
+        int added = 0;
+
+        add_range(q, 0, N);
+        REQUIRE_OK(spn_queue_iter_begin(&iter, q));
+        while (spn_queue_iter_next(iter, &got) == SPN_OK) {
+            if (index_of(got) % 10 == 3)
+                continue;
+            CHECK_OK(spn_queue_iter_remove(iter));
+            CHECK_EQ(spn_queue_contains(q, got), 0);
+            if (inserts && index_of(got) % 2 == 0)
+                CHECK_OK(spn_queue_add(q, item(N + added++)));
+        }
+        spn_queue_iter_end(iter);
+        CHECK_EQ(spn_queue_size(q), N / 10 + added);
+        for (int i = 3; i < N; i += 10)
+            CHECK_EQ(index_of(spn_queue_poll(q)), i);
+        expect_range(q, N, N + added);
+        expect_empty(q);
+        shut(q);
+    }
+}
+
 /* Iteration while every item is removed ends, and the queue is empty. */
 TEST_EACH(queue__iteration_amid_removal__ends, "Q-24", "G-26", "LBD-14", "ABQ-6")
 {

@@ -181,3 +181,24 @@ TEST(queue_linked__holes_far_from_the_head__let_waiting_puts_in, "Q-17", "Q-32")
     CHECK_EQ(spn_queue_clear(q), 3);
     shut(q);
 }
+
+/* Items that come and go inside, behind one that stays, leave no holes behind: the
+ * memory is bounded. */
+TEST(queue_linked__inserts_and_removals_inside_for_long__memory_bounded, "Q-18",
+     "LBQ-2")
+{
+    for (int bounded = 0; bounded < 2; bounded++) {
+        spn_queue *q = open_linked(bounded ? 1000 : SPN_DEFAULT);
+        const long before = atomic_load(&counting_live);
+
+        add_range(q, 0, 1); /* stays at the head */
+        for (int i = 0; i < 100000; i++) {
+            CHECK_OK(spn_queue_add(q, item(1 + i % 7)));
+            CHECK_EQ(spn_queue_remove_item(q, item(1 + i % 7)), 1);
+        }
+        CHECK(atomic_load(&counting_live) <= before + 20);
+        CHECK_EQ(spn_queue_size(q), 1);
+        expect_range(q, 0, 1);
+        shut(q);
+    }
+}
