@@ -31,6 +31,9 @@
  * ORDERING
  *   [turn] the release store of a turn pairs with the acquire load by the other
  *          side: with p + 1 goes the item, with p + size the room.
+ *   [peek] a peek may find the item of a later round in the cell.  The release
+ *          store of the item pairs with its acquire load, so it has the item
+ *          whole, and sees that head has moved on.
  *   head and tail are relaxed: they decide who has a position; the turn is what
  *   is synchronised on.
  *   [closed] is a bit of `tail`, so that closing stops the claims themselves:
@@ -114,7 +117,7 @@ static int64_t try_insert(struct ring *r, void *const *items, size_t count)
     for (size_t i = 0; i < claimed; i++) {
         struct cell *cell = cell_at(r, tail + i);
 
-        spn__store(&cell->item, items[i], relaxed);     /* with the turn */
+        spn__store(&cell->item, items[i], release);     /* [peek] */
         spn__store(&cell->turn, tail + i + 1, release); /* [turn] */
     }
     return (int64_t)claimed;
@@ -324,7 +327,7 @@ static void *ring_peek(spn_queue *q, enum spn__end end)
     for (;;) {
         item = NULL;
         if (ready(r, head, head + 1, 1) == 1)
-            /* acquire: the look at head below comes after it. */
+            /* [peek] perhaps of a later round; then head has moved. */
             item = spn__load(&cell_at(r, head)->item, acquire);
         again = spn__load(&r->head, relaxed); /* ours if head has not moved */
         if (again == head)
