@@ -206,6 +206,34 @@ TEST_EACH(queue__room_made_from_inside__put_goes_on, "Q-19", "Q-28", "Q-17", "Q-
     }
 }
 
+/* A queue that was emptied from inside is empty: a take waits, and the next insert, which
+ * finds the room that the removals left, serves it. */
+TEST_EACH(queue__emptied_from_inside__waiting_take_served, "Q-17", "Q-18", "G-20")
+{
+    const int n = room_of(k);
+
+    if (!is(k, INSIDE | KEEPS))
+        return;
+    for (int many = 0; many < 2; many++) {
+        spn_queue *q = open_full(k);
+        void *const one[1] = { item(MINE) };
+        struct call c;
+        struct peer p;
+
+        for (int i = 0; i < n; i++)
+            CHECK_EQ(spn_queue_remove_item(q, item(i)), 1);
+        block_take(&p, &c, q);
+        if (many)
+            CHECK_OK(spn_queue_put_many(q, one, 1, 0, NULL));
+        else
+            CHECK_OK(spn_queue_add(q, item(MINE)));
+        CHECK_OK(peer_finish(&p));
+        CHECK_EQ(index_of(c.item), MINE);
+        expect_empty(q);
+        shut(q);
+    }
+}
+
 /* A pool of two: one hands to the other through offer and take, put and poll_timed. */
 struct pair {
     spn_queue *q;

@@ -410,6 +410,78 @@ TEST_EACH(stress_queue__served_and_interrupted__one_outcome, "G-12", "SQ-17", "Q
     }
 }
 
+/* Two takers, one item, and one of the two is interrupted: it has the item and the flag,
+ * or SPN_EINTR and no flag, and then the item goes to the other. */
+struct rivals {
+    spn_queue *q;
+    spn_thread *_Atomic victim;
+    atomic_int waiting, finished;
+    int rounds;
+    uint64_t seed;
+};
+
+static void rival(int index, void *arg)
+{
+    struct rivals *r = arg;
+    uint64_t seed = r->seed;
+
+    if (index == 1)
+        atomic_store(&r->victim, spn_thread_ref(spn_thread_current()));
+    T_AWAIT(atomic_load(&r->victim) != NULL);
+    for (int i = 1; i <= r->rounds; i++) {
+        if (index < 2) {
+            void *got = NULL;
+            int rc;
+
+            /* Now the one comes first, now the other. */
+            if (index == i / 4 % 2)
+                T_AWAIT(spn_queue_waiting_consumers(r->q) == 1);
+            atomic_fetch_add(&r->waiting, 1);
+            rc = spn_queue_take(r->q, &got);
+            if (index == 1) {
+                if (rc == SPN_OK)
+                    T_AWAIT(spn_thread_is_interrupted(atomic_load(&r->victim)) == 1);
+                CHECK_EQ(spn_thread_interrupted(), rc == SPN_OK);
+                CHECK(rc == SPN_OK || rc == SPN_EINTR);
+                if (rc == SPN_OK) /* then the other has got nothing yet */
+                    CHECK_OK(spn_queue_put(r->q, item(2)));
+            } else {
+                CHECK_OK(rc);
+            }
+            CHECK_EQ(got != NULL, rc == SPN_OK);
+            atomic_fetch_add(&r->finished, 1);
+        } else {
+            const uint64_t apart = t_random(&seed) % 4000; /* up to some microseconds */
+
+            T_AWAIT(atomic_load(&r->waiting) == 2 * i);
+            while (i % 4 != 0 && spn_queue_waiting_consumers(r->q) < 2)
+                sched_yield(); /* mostly while both sleep */
+            if (i % 2 == 0)
+                CHECK_OK(spn_queue_put(r->q, item(1)));
+            else
+                CHECK_OK(spn_thread_interrupt(atomic_load(&r->victim)));
+            for (uint64_t spin = 0; spin < apart; spin++)
+                atomic_signal_fence(memory_order_seq_cst);
+            if (i % 2 == 0)
+                CHECK_OK(spn_thread_interrupt(atomic_load(&r->victim)));
+            else
+                CHECK_OK(spn_queue_put(r->q, item(1)));
+        }
+        T_AWAIT(atomic_load(&r->finished) == 2 * i);
+    }
+}
+
+TEST_EACH(stress_queue__one_of_two_takers_interrupted__one_outcome, "G-12", "Q-32",
+          "DQ-14", "SQ-11")
+{
+    struct rivals r = { .q = open_kind(k), .rounds = t_rounds(1000), .seed = t_seed() };
+
+    t_parallel(3, rival, &r);
+    expect_empty(r.q);
+    spn_thread_unref(atomic_load(&r.victim));
+    shut(r.q);
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
 /* Waiters that time out or are interrupted by the thousand leave no memory. */
