@@ -66,6 +66,8 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->result = SPN_OK;
     spn__lock_init(&record->reap_lock);
     record->reaped = record->detached = false;
+    record->call = NULL;
+    record->hand_over = NULL;
     record->next_free = NULL;
     return record;
 }

@@ -51,6 +51,11 @@ struct spn_thread {
     bool reaped;   /* the system's thread was joined */
     bool detached; /* or nobody will */
 
+    /* The thread's own, for src/future: the innermost function it was called to
+     * run, and the stage it is just handing to an executor. */
+    struct spn__call *call;
+    struct spn__hand_over *hand_over;
+
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
 

@@ -86,6 +86,10 @@ void spn__chosen_grant(struct spn__chosen *chosen);
  */
 int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadline_ns);
 
+/* Sleeps until granted, whatever comes: for waits that are not interruptible.
+ * Entered without the lock, which is not held afterwards either. */
+void spn__waitq_sleep(struct spn__waiter *w);
+
 /*
  * Takes off a waiter that has not slept.  True: it was still listed, and the
  * lock is held now.  False: it had been chosen; the grant has been awaited, the

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wait.c - waiting for a future.
+ *
+ * OVERVIEW
+ *   A future that is done costs a load.  Otherwise the waiter looks for a moment,
+ *   because a completion that is under way is faster than a system call, and then
+ *   lies down in the future's wait queue like any other waiter (sync/waitq.c).
+ *
+ * LOST WAKE-UPS
+ *   There are none: the waiter sets ATTENDED in the state word and lists itself
+ *   under the lock.  A completion that comes before finds the future done there;
+ *   one that comes after sees ATTENDED and takes the lock, after the waiter.
+ *
+ * ORDERING  [done] see core.c.
+ */
+#include "future/core.h"
+#include "future/wait.h"
+
+#include "base/time.h"
+
+bool spn__future_attend(struct spn_future *f, uint32_t limit)
+{
+    /* relaxed, all: it asks the completer to take the lock, which orders; who finds
+     * the future done here looks again before it reads the outcome [done]. */
+    uint32_t found = spn__load(&f->state, relaxed);
+
+    while ((found & SPN__ATTENDED) == 0 && spn__phase(found) < limit)
+        if (spn__cas_weak(&f->state, &found, found | SPN__ATTENDED, relaxed, relaxed))
+            return true;
+    return spn__phase(found) < limit;
+}
+
+/* Looks for a while; a timeout that does not wait does not look either. */
+static bool spin(const struct spn_future *f, int64_t timeout_ns)
+{
+    if (timeout_ns <= 0)
+        return false;
+    for (int i = 0; i < SPN__SPIN_LIMIT; i++) {
+        spn__cpu_relax();
+        if (spn__future_done(f))
+            return true;
+    }
+    return false;
+}
+
+static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+{
+    struct spn_thread *self;
+    struct spn__waiter w;
+    int64_t deadline_ns;
+    int rc;
+
+    deadline_ns = timeout_ns == SPN_FOREVER ? SPN_FOREVER
+                                            : spn__deadline(spn__now(), timeout_ns);
+    if (spin(f, timeout_ns))
+        return SPN_OK;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+
+    spn__lock(&f->lock);
+    if (!spn__future_attend(f, SPN__NORMAL)) {
+        spn__unlock(&f->lock);
+        return SPN_OK;
+    }
+    spn__waitq_add(&f->waiters, &w, self);
+    spn__unlock(&f->lock);
+    if (!interruptible) {
+        spn__waitq_sleep(&w);
+        return SPN_OK;
+    }
+    rc = spn__waitq_wait(&w, &f->lock, deadline_ns);
+    if (rc != SPN_OK)
+        spn__unlock(&f->lock);
+    return rc;
+}
+
+static int get(struct spn_future *f, void **value, int64_t timeout_ns,
+               bool interruptible)
+{
+    int rc;
+
+    if (f == NULL)
+        return SPN_EINVAL;
+    if (!spn__future_done(f)) {
+        rc = await(f, timeout_ns, interruptible);
+        if (rc != SPN_OK)
+            return rc;
+    }
+    rc = spn__future_status(f);
+    if (rc == SPN_OK && value != NULL)
+        *value = spn__future_read_value(f);
+    return rc;
+}
+
+int spn_future_get(spn_future *f, void **value, int64_t timeout_ns)
+{
+    return get(f, value, timeout_ns, true);
+}
+
+int spn_future_join(spn_future *f, void **value)
+{
+    return get(f, value, SPN_FOREVER, false);
+}
+
+void spn__future_await_interrupted(struct spn_future *f, struct spn_thread *self)
+{
+    struct spn__waiter w;
+
+    spn__lock(&f->lock);
+    if (!spn__future_attend(f, SPN__INTERRUPTED)) {
+        spn__unlock(&f->lock);
+        return;
+    }
+    spn__waitq_add(&f->waiters, &w, self);
+    spn__unlock(&f->lock);
+    spn__waitq_sleep(&w);
+}
