@@ -48,7 +48,8 @@ format: ## lets clang-format rewrite the C files
 
 mutate: ## weakens each memory order in turn: the tests must notice
 	@scripts/packages build test
-	@scripts/mutate
+	@scripts/build sim
+	@scripts/mutate build/sim
 
 contract: ## which lines of docs/contract.md have a test
 	@scripts/contract

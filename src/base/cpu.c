@@ -195,7 +195,7 @@ static bool open_in(struct reader *reader, struct path *directory, const char *n
     return opened;
 }
 
-static bool open_proc(struct reader *reader, const char *root, const char *name)
+static bool open_below(struct reader *reader, const char *root, const char *name)
 {
     struct path path = { .length = 0 };
 
@@ -371,7 +371,7 @@ static const char *find_group(const char *root, enum tree tree, char line[LINE_S
     const char *group = NULL;
     struct reader reader;
 
-    if (!open_proc(&reader, root, "/proc/self/cgroup"))
+    if (!open_below(&reader, root, "/proc/self/cgroup"))
         return NULL;
     while (group == NULL && read_line(&reader, line, "/")) {
         /* id:controllers:path, and the path may have colons of its own */
@@ -469,7 +469,7 @@ static struct found read_tree(const char *root, enum tree tree)
     struct path directory;
     struct reader reader;
 
-    if (group == NULL || !open_proc(&reader, root, "/proc/self/mountinfo"))
+    if (group == NULL || !open_below(&reader, root, "/proc/self/mountinfo"))
         return trusted;
     while (read_line(&reader, line, ", ")) {
         struct found *found = &trusted;
@@ -535,13 +535,13 @@ void spn__cpu_limits_read(spn_cpu_limits *limits, const char *root, uint32_t onl
 }
 
 /* Not from sysconf alone: some C libraries answer it with the affinity mask. */
-static uint32_t count_online(void)
+uint32_t spn__cpu_online_read(const char *root)
 {
     struct reader reader;
     uint32_t count = 0;
     long answer;
 
-    if (open_reader(&reader, "/sys/devices/system/cpu/online", SMALL_FILE_LIMIT)) {
+    if (open_below(&reader, root, "/sys/devices/system/cpu/online")) {
         count = count_list(&reader);
         close(reader.fd);
     }
@@ -575,7 +575,7 @@ int spn_cpu_limits_get(spn_cpu_limits *limits)
     size = limits->size;
     if (size < size_0_1 || size > SPN__OPTIONS_MAX)
         return SPN_EINVAL;
-    spn__cpu_limits_read(&answer, "", count_online(), count_affinity());
+    spn__cpu_limits_read(&answer, "", spn__cpu_online_read(""), count_affinity());
     /* A newer program has fields this library does not know: they read as 0. */
     answer.size = size;
     memset(limits, 0, size);

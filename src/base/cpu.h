@@ -13,4 +13,8 @@
 void spn__cpu_limits_read(spn_cpu_limits *limits, const char *root, uint32_t online,
                           uint32_t affinity);
 
+/* How many CPUs are online, by root/sys/devices/system/cpu/online; where that
+ * cannot be read, by the C library.  0: nobody knows. */
+uint32_t spn__cpu_online_read(const char *root);
+
 #endif /* SPN__CPU_H */

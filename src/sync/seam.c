@@ -308,10 +308,9 @@ void spn__os_yield(void)
 
 _Thread_local void *spn__self_pointer __attribute__((tls_model("initial-exec")));
 
-/* The key exists for its destructor; reads go to the thread-local. */
-static pthread_key_t self_key;
-static pthread_once_t self_once = PTHREAD_ONCE_INIT;
-static int self_key_status;
+/* The key exists for its destructor; reads go to the thread-local.  1 + the key,
+ * or 0 while there is none: a system that had no key to give may have one later. */
+static _Atomic(uint64_t) self_key;
 /* relaxed: a thread's destructor runs after that thread's own set, and every
  * set stores the same function. */
 static void (*_Atomic self_destructor)(void *);
@@ -322,20 +321,37 @@ static void clear_then_destroy(void *self)
     atomic_load_explicit(&self_destructor, memory_order_relaxed)(self);
 }
 
-static void create_key(void)
+/* Stores the key in *key, making it if need be; no lock, so that a fork finds
+ * none held.  Two threads may make one each; the second is given back. */
+static bool get_key(pthread_key_t *key)
 {
-    self_key_status = pthread_key_create(&self_key, clear_then_destroy);
+    /* relaxed, here and below: the number is all there is to the key. */
+    uint64_t word = atomic_load_explicit(&self_key, memory_order_relaxed);
+
+    if (word == 0) {
+        if (pthread_key_create(key, clear_then_destroy) != 0)
+            return false;
+        if (atomic_compare_exchange_strong_explicit(&self_key, &word,
+                                                    (uint64_t)*key + 1,
+                                                    memory_order_relaxed,
+                                                    memory_order_relaxed))
+            return true;
+        (void)pthread_key_delete(*key);
+    }
+    *key = (pthread_key_t)(word - 1);
+    return true;
 }
 
 bool spn__self_set(void *self, void (*destructor)(void *))
 {
+    pthread_key_t key;
+
     if (destructor == NULL) {
         spn__self_pointer = self;
         return true;
     }
     atomic_store_explicit(&self_destructor, destructor, memory_order_relaxed);
-    pthread_once(&self_once, create_key);
-    if (self_key_status != 0 || pthread_setspecific(self_key, self) != 0)
+    if (!get_key(&key) || pthread_setspecific(key, self) != 0)
         return false;
     spn__self_pointer = self;
     return true;

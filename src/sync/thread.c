@@ -157,6 +157,9 @@ static void restore_sigmask(void)
 {
     const struct spn_thread *self = spn__self_get();
 
+    /* Its holder may be a thread the child does not have; the list under it is
+     * whole at every step. */
+    spn__lock_init(&spn__thread_cache.lock);
     if (self != NULL && !self->foreign)
         spn__os_set_sigmask(&self->exec_mask);
 }
@@ -195,7 +198,8 @@ static int start(struct spn_thread *thread, const spn_thread_opts *o)
     };
     int rc;
 
-    spn__os_get_sigmask(&thread->exec_mask);
+    /* Not the creator's present mask, which the library may have blocked. */
+    (void)spn_thread_exec_sigmask(&thread->exec_mask);
     spn__lock(&thread->reap_lock); /* `os` may be written after the thread runs */
     rc = spn__os_thread_create(&thread->os, &attr, run, thread);
     spn__unlock(&thread->reap_lock);
@@ -373,7 +377,9 @@ int spn_thread_interrupt(spn_thread *thread)
 {
     if (thread == NULL)
         return SPN_EINVAL;
-    spn__interrupt_set(thread);
+    /* relaxed: whoever knows that it has ended has been told by join. */
+    if ((spn__load(&thread->life, relaxed) & SPN__LIFE_ALIVE) != 0)
+        spn__interrupt_set(thread);
     return SPN_OK;
 }
 

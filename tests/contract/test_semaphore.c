@@ -34,8 +34,11 @@ static int run_acquire(void *arg)
     struct acquire *a = arg;
     const int rc = spn_semaphore_acquire(a->semaphore, a->count, a->timeout_ns);
 
-    if (a->served != NULL)
-        a->place = atomic_fetch_add(a->served, 1);
+    if (a->served != NULL) {
+        /* The place first: whoever sees the count may read it. */
+        a->place = atomic_load(a->served);
+        atomic_fetch_add(a->served, 1);
+    }
     return rc;
 }
 

@@ -243,6 +243,7 @@ int t_child(void (*fn)(void *arg), void *arg, char *output, size_t capacity)
     if (pid == 0) {
         const struct rlimit no_core = { 0, 0 };
 
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the watchdog kills the parent alone */
         setrlimit(RLIMIT_CORE, &no_core);
         if (output != NULL) {
             dup2(fds[1], STDOUT_FILENO);
@@ -387,14 +388,16 @@ static struct result run_tests(int argc, char **argv)
 
 /* ---- the parent: the watchdog -------------------------------------------- */
 
+/* Of the process and of the children it has: in t_child it is they who hang. */
 static void print_stacks(pid_t pid)
 {
-    char command[256];
+    char command[512];
 
     snprintf(
         command, sizeof command,
-        "eu-stack -p %d 2>/dev/null || gdb -p %d -batch -nx -ex 'thread apply all bt' "
-        "2>/dev/null || exit 1",
+        "for p in %d $(cat /proc/%d/task/*/children 2>/dev/null); do"
+        " eu-stack -p $p 2>/dev/null ||"
+        " gdb -p $p -batch -nx -ex 'thread apply all bt' 2>/dev/null || exit 1; done",
         (int)pid, (int)pid);
     fflush(NULL);
     if (system(command) != 0)

@@ -34,7 +34,8 @@ static const enum sim_model all_models[] = { SIM_SC, SIM_TSO, SIM_PSO, SIM_C11 }
 
 static void usage(FILE *out)
 {
-    (void)fprintf(out,
+    (void)fprintf(
+        out,
         "usage: %s [options]\n"
         "  --list              the scenarios and their contract ids\n"
         "  --scenario NAME     only this one\n"
@@ -172,7 +173,8 @@ static void parse(int argc, char **argv)
             args.config.trace = true;
         } else if (strcmp(option, "--mutants") == 0) {
             args.mutants = true;
-        } else if (i + 1 < argc && parse_valued(option, argv[i + 1], &schedules_given)) {
+        } else if (i + 1 < argc &&
+                   parse_valued(option, argv[i + 1], &schedules_given)) {
             i++;
         } else {
             bad(option, "");
@@ -236,13 +238,15 @@ static struct sim_config base_config(enum sim_model model, const struct tally *t
     return c;
 }
 
-static void run_seeded(const struct sim_scenario *s, enum sim_model model, struct tally *t)
+static void run_seeded(const struct sim_scenario *s, enum sim_model model,
+                       struct tally *t)
 {
     static const struct {
         enum sim_strategy strategy;
         int depth;
         const char *name;
-    } turns[] = { { SIM_PCT, 2, "pct:2" }, { SIM_PCT, 3, "pct:3" },
+    } turns[] = { { SIM_PCT, 2, "pct:2" },
+                  { SIM_PCT, 3, "pct:3" },
                   { SIM_RANDOM, 0, "random" } };
     uint64_t spare = 0;
 
@@ -279,7 +283,8 @@ static void run_dfs(const struct sim_scenario *s, enum sim_model model, struct t
     }
 }
 
-static void run_faults(const struct sim_scenario *s, enum sim_model model, struct tally *t)
+static void run_faults(const struct sim_scenario *s, enum sim_model model,
+                       struct tally *t)
 {
     t->faults = sim_sweep_faults(s, model, sim__mutant() != NULL);
     if (t->faults.failures != 0) {
@@ -293,10 +298,11 @@ static void print_line(const struct sim_scenario *s, enum sim_model model,
                        const struct tally *t)
 {
     const double seconds = t->sum.seconds + t->dfs.seconds + t->faults.seconds;
-    const uint64_t schedules = t->sum.schedules + t->dfs.schedules + t->faults.schedules;
+    const uint64_t schedules =
+        t->sum.schedules + t->dfs.schedules + t->faults.schedules;
 
-    (void)printf("%-6s %-56s %-3s %9llu schedules", t->failed ? "FAILED" : "ok", s->name,
-                 sim_model_name(model), (unsigned long long)schedules);
+    (void)printf("%-6s %-56s %-3s %9llu schedules", t->failed ? "FAILED" : "ok",
+                 s->name, sim_model_name(model), (unsigned long long)schedules);
     if (t->sum.schedules != 0)
         (void)printf(", %llu distinct", (unsigned long long)t->sum.distinct);
     if (seconds > 0)
@@ -333,7 +339,8 @@ static struct tally run_scenario(const struct sim_scenario *s, enum sim_model mo
             (void)printf("hash %016llx\n", (unsigned long long)r.hash);
     } else {
         run_seeded(s, model, &t);
-        if (!t.failed && opts.dfs != 0 && (opts.dfs_models & model) != 0 && !args.no_dfs)
+        if (!t.failed && opts.dfs != 0 && (opts.dfs_models & model) != 0 &&
+            !args.no_dfs)
             run_dfs(s, model, &t);
         if (!t.failed && opts.faults)
             run_faults(s, model, &t);
@@ -381,7 +388,8 @@ static int list_mutants(void)
             continue;
         sim__fill_opts(&opts, s);
         for (size_t i = 0; i < MODEL_COUNT; i++) {
-            const struct sim_config c = { .model = all_models[i], .quiet = true,
+            const struct sim_config c = { .model = all_models[i],
+                                          .quiet = true,
                                           .schedules = MUTANT_LIST_SCHEDULES,
                                           .keep_going = true };
             if ((all_models[i] & args.models & opts.models) != 0)

@@ -46,7 +46,9 @@ static void (*self_destructor)(void *);
 static void *self_outside; /* of code that runs outside of every thread */
 static uint64_t random_outside;
 
-static struct sim_site start_site = { .file = "(start)", .text = "", .op = SIM_OP_START };
+static struct sim_site start_site = { .file = "(start)",
+                                      .text = "",
+                                      .op = SIM_OP_START };
 static struct sim_site exit_site = { .file = "(exit)", .text = "", .op = SIM_OP_EXIT };
 
 #if SPN__TSAN || defined(SIM_TSAN)
@@ -407,16 +409,14 @@ void sim_exit(void)
 {
     struct thread *me = engine.current;
 
-    while (me->cleanups != NULL) {
-        struct sim__cleanup *cleanup = me->cleanups;
-        me->cleanups = cleanup->outer;
-        cleanup->run(cleanup->arg);
-    }
+    while (me->cleanups != NULL)
+        sim__cleanup_pop();
     end_thread();
 }
 
 /* Either entry is given; the stack of an earlier schedule is used again. */
-static struct thread *spawn(void *(*entry)(void *), void (*entry_void)(void *), void *arg)
+static struct thread *spawn(void *(*entry)(void *), void (*entry_void)(void *),
+                            void *arg)
 {
     struct thread *t = &engine.threads[engine.thread_count];
 
@@ -462,8 +462,11 @@ int sim__thread_create(struct sim_site *site, spn__os_thread *out,
     if (sim__fault(SIM_FAULT_THREAD))
         return SPN_EAGAIN;
     t = spawn(entry, NULL, arg);
-    if (attr->block_signals)
+    if (attr->block_signals) {
+        fiber_ignore_begin();
         sigfillset(&t->sigmask);
+        fiber_ignore_end();
+    }
     sim__event_value((uint64_t)t->id);
     *out = t->id;
     return SPN_OK;
@@ -522,8 +525,11 @@ int spn__os_set_nice(int32_t nice)
 
 void spn__os_set_name(const char *name)
 {
-    if (engine.current != NULL)
-        (void)snprintf(engine.current->name, sizeof engine.current->name, "%s", name);
+    if (engine.current == NULL)
+        return;
+    fiber_ignore_begin();
+    (void)snprintf(engine.current->name, sizeof engine.current->name, "%s", name);
+    fiber_ignore_end();
 }
 
 void spn__os_get_name(char name[16])
@@ -553,18 +559,26 @@ bool spn__os_on_fork_child(void (*restore)(void))
     return !sim__fault(SIM_FAULT_ALLOC);
 }
 
-void sim__cleanup_push(struct sim__cleanup *cleanup)
+static struct sim__cleanup **cleanups(void)
 {
-    if (engine.current == NULL)
-        return;
-    cleanup->outer = engine.current->cleanups;
-    engine.current->cleanups = cleanup;
+    static struct sim__cleanup *outside;
+
+    return engine.current != NULL ? &engine.current->cleanups : &outside;
 }
 
-void sim__cleanup_pop(struct sim__cleanup *cleanup)
+void sim__cleanup_push(struct sim__cleanup *cleanup)
 {
-    if (engine.current != NULL)
-        engine.current->cleanups = cleanup->outer;
+    struct sim__cleanup **top = cleanups();
+
+    cleanup->outer = *top;
+    *top = cleanup;
+}
+
+void sim__cleanup_pop(void)
+{
+    struct sim__cleanup **top = cleanups(), *cleanup = *top;
+
+    *top = cleanup->outer;
     cleanup->run(cleanup->arg);
 }
 
@@ -605,8 +619,8 @@ static struct sim_site *body_site(enum sim_op op, const char *file, int line)
             return &sites[i];
     if (count == SITES)
         count = 0; /* begin anew: only the text of old traces suffers */
-    sites[count] = (struct sim_site){ .file = file, .text = "", .line = line,
-                                      .op = (uint8_t)op };
+    sites[count] =
+        (struct sim_site){ .file = file, .text = "", .line = line, .op = (uint8_t)op };
     return &sites[count++];
 }
 
@@ -620,6 +634,7 @@ int sim__thread(void (*fn)(void *), void *arg, const char *file, int line)
     me->site = body_site(SIM_OP_CREATE, file, line);
     t = spawn(NULL, fn, arg);
     t->started_by_body = true;
+    me->fresh = false; /* there is someone new to choose */
     sim__event(me, me->site, SIM_OP_CREATE, NULL);
     sim__event_value((uint64_t)t->id);
     return t->id;
@@ -651,6 +666,14 @@ void sim__settle(const char *file, int line)
     me->site = body_site(SIM_OP_SETTLE, file, line);
     sim__drain(me);
     block(me, IN_SETTLE, SPN_FOREVER);
+    for (int i = 0; i < engine.thread_count; i++) {
+        struct thread *t = &engine.threads[i];
+        if (t != me) {
+            sim__memory_join(me, t);
+            fiber_release_for(&t->fiber, &me->fiber, &engine.steps);
+        }
+    }
+    fiber_acquire(&engine.steps);
     sim__event(me, me->site, SIM_OP_SETTLE, NULL);
 }
 
@@ -782,6 +805,9 @@ void sim__run_schedule(uint64_t seed)
 
     engine.current = body;
     fiber_switch(&engine.home, &body->fiber, false);
+    if (engine.kind != SIM_OK) /* it was stopped, and no thread said goodbye */
+        for (int i = 0; i < engine.thread_count; i++)
+            fiber_release_for(&engine.threads[i].fiber, &engine.home, &engine);
     fiber_acquire(&engine);
     if (engine.kind == SIM_OK) {
         sim_globals_drain();

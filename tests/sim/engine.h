@@ -51,13 +51,13 @@ struct thread {
     int joins;                    /* IN_JOIN: whom, or -1 for the body's all */
     const volatile void *address; /* IN_FUTEX: the word                      */
     int64_t deadline;
-    uint64_t priority;            /* PCT */
-    struct sim_site *site;        /* where it is or waits */
+    uint64_t priority;     /* PCT */
+    struct sim_site *site; /* where it is or waits */
     void *(*entry)(void *);
-    void (*entry_void)(void *);   /* the same for sim_thread */
+    void (*entry_void)(void *); /* the same for sim_thread */
     void *arg;
-    void *self;                   /* spn__self_get                       */
-    void *self_kept;              /* what the destructor gets at the end */
+    void *self;      /* spn__self_get                       */
+    void *self_kept; /* what the destructor gets at the end */
     struct sim__cleanup *cleanups;
     spn__sigmask sigmask;
     char name[16];
@@ -124,7 +124,7 @@ static inline int sim__lowest(uint32_t mask)
 /* ---- strategy.c ---- */
 /* Every nondeterministic decision: 0 .. n-1.  With n <= 1 nothing is chosen. */
 unsigned sim__choose(enum choice kind, unsigned n);
-uint64_t sim__random(void); /* the schedule's own sequence; not for choices */
+uint64_t sim__random(void);     /* the schedule's own sequence; not for choices */
 void sim__strategy_start(void); /* of a run */
 void sim__strategy_begin(void); /* of a schedule */
 void sim__strategy_step(struct thread *t);
@@ -146,8 +146,9 @@ static inline void sim__mix(uint64_t bits)
 void sim__memory_begin(void); /* of a schedule */
 void sim__memory_thread(struct thread *child, const struct thread *parent);
 void sim__memory_join(struct thread *t, const struct thread *ended);
-void sim__memory_pause(struct thread *t); /* spins or goes to sleep */
+void sim__memory_pause(struct thread *t);              /* spins or goes to sleep */
 void sim__memory_gone(volatile void *at, size_t size); /* freed or allocated */
+void sim__memory_freed(const struct sim_site *site, void *memory, size_t size);
 uint32_t sim__memory_newest(struct thread *t, spn__futex_word *word);
 void sim__drain(struct thread *t);
 /* Lets one buffered store reach memory if that is chosen. */
@@ -173,6 +174,8 @@ void views_thread(struct thread *child, const struct thread *parent);
 void views_join(struct thread *t, const struct thread *ended);
 void views_pause(struct thread *t);
 void views_gone(volatile void *at, size_t size);
+void views_freed(struct thread *t, const struct sim_site *site, void *memory,
+                 size_t size);
 void views_init(struct thread *t, volatile void *at, size_t size, uint64_t value);
 uint64_t views_load(struct thread *t, const volatile void *at, size_t size,
                     unsigned order);

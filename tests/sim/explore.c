@@ -13,14 +13,14 @@
 #include <string.h>
 #include <time.h>
 
-#define WINDOW            1000
-#define DEFAULT_STEPS     20000
-#define DEFAULT_SPURIOUS  64
-#define DEFAULT_EARLY     32
-#define DEFAULT_WEAK      8
-#define SWEEP_SEEDS       8
-#define SWEEP_POINTS_MAX  10000
-#define HASHES_MAX        ((size_t)1 << 23) /* 64 MiB; beyond it nothing is new */
+#define WINDOW           1000
+#define DEFAULT_STEPS    20000
+#define DEFAULT_SPURIOUS 64
+#define DEFAULT_EARLY    32
+#define DEFAULT_WEAK     8
+#define SWEEP_SEEDS      8
+#define SWEEP_POINTS_MAX 10000
+#define HASHES_MAX       ((size_t)1 << 23) /* 64 MiB; beyond it nothing is new */
 
 static struct sim_scenario *first_scenario, **last_scenario = &first_scenario;
 static struct sim__named_opts *named_opts;
@@ -106,7 +106,8 @@ static bool insert(struct hashes *set, uint64_t hash)
 
 static void grow(struct hashes *set)
 {
-    struct hashes larger = { .capacity = set->capacity == 0 ? 1024 : set->capacity * 2 };
+    struct hashes larger = { .capacity =
+                                 set->capacity == 0 ? 1024 : set->capacity * 2 };
 
     larger.slots = calloc(larger.capacity, sizeof *larger.slots);
     if (larger.slots == NULL) {
@@ -153,7 +154,8 @@ static void estimate_length(void)
     engine.config = config;
 }
 
-static void prepare(const struct sim_scenario *scenario, const struct sim_config *config)
+static void prepare(const struct sim_scenario *scenario,
+                    const struct sim_config *config)
 {
     static bool prepared;
 
@@ -200,8 +202,9 @@ struct sim_result sim_explore(const struct sim_scenario *scenario,
         exit(2);
     }
     while (config->schedules == 0 || r.schedules < config->schedules) {
-        sim__run_schedule(config->strategy == SIM_DFS ? engine.config.seed :
-                                                        engine.config.seed + r.schedules);
+        sim__run_schedule(config->strategy == SIM_DFS
+                              ? engine.config.seed
+                              : engine.config.seed + r.schedules);
         if (config->trace)
             sim__trace_end();
         r.schedules++;
@@ -280,7 +283,8 @@ struct sim_result sim_sweep_faults(const struct sim_scenario *scenario,
                 sum.failures = 1;
                 sum.kind = SIM_LIVELOCK;
                 (void)snprintf(sum.message, sizeof sum.message,
-                               "still failing calls after %d of them", SWEEP_POINTS_MAX);
+                               "still failing calls after %d of them",
+                               SWEEP_POINTS_MAX);
             } else if (!sweep_point(scenario, &config, &sum)) {
                 break;
             }

@@ -37,6 +37,10 @@ void __tsan_destroy_fiber(void *fiber);
 void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 void __tsan_acquire(void *token);
 void __tsan_release(void *token);
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
 #define TSAN_SWITCH_NO_SYNC 1u
 #endif
 
@@ -153,7 +157,8 @@ void fiber_prepare(struct fiber *fiber, void (*entry)(void))
     fiber->context.uc_link = NULL;
     makecontext(&fiber->context, entry, 0);
 #else
-    uintptr_t *frame = (uintptr_t *)(void *)(fiber->stack + fiber->stack_size) - FRAME_WORDS;
+    uintptr_t *frame =
+        (uintptr_t *)(void *)(fiber->stack + fiber->stack_size) - FRAME_WORDS;
 
     memset(frame, 0, FRAME_WORDS * sizeof *frame);
     frame[FRAME_ENTRY] = (uintptr_t)entry;
@@ -211,5 +216,34 @@ void fiber_acquire(void *token)
     __tsan_acquire(token);
 #else
     (void)token;
+#endif
+}
+
+void fiber_release_for(struct fiber *fiber, struct fiber *home, void *token)
+{
+#ifdef SIM_TSAN
+    __tsan_switch_to_fiber(fiber->tsan, TSAN_SWITCH_NO_SYNC);
+    __tsan_release(token);
+    __tsan_switch_to_fiber(home->tsan, TSAN_SWITCH_NO_SYNC);
+#else
+    (void)fiber;
+    (void)home;
+    (void)token;
+#endif
+}
+
+void fiber_ignore_begin(void)
+{
+#ifdef SIM_TSAN
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
+}
+
+void fiber_ignore_end(void)
+{
+#ifdef SIM_TSAN
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 #endif
 }

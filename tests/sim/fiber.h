@@ -44,5 +44,10 @@ void fiber_entered(void);
 /* Tells ThreadSanitizer of an order that no atomic access shows. */
 void fiber_release(void *token);
 void fiber_acquire(void *token);
+/* The same release on behalf of a fiber that will never continue. */
+void fiber_release_for(struct fiber *fiber, struct fiber *home, void *token);
+/* Between these ThreadSanitizer does not look: libc calls of the engine's own. */
+void fiber_ignore_begin(void);
+void fiber_ignore_end(void);
 
 #endif /* SIM_FIBER_H */

@@ -47,9 +47,11 @@ static struct header live = { .next = &live, .prev = &live };
 static struct header *free_blocks[REUSED_SIZES];
 static char *arena, *arena_top;
 
-static struct sim_site os_alloc_site = { .file = "spn__os_alloc", .text = "",
+static struct sim_site os_alloc_site = { .file = "spn__os_alloc",
+                                         .text = "",
                                          .op = SIM_OP_ALLOC };
-static struct sim_site os_free_site = { .file = "spn__os_free", .text = "",
+static struct sim_site os_free_site = { .file = "spn__os_free",
+                                        .text = "",
                                         .op = SIM_OP_FREE };
 
 /* ---- faults -------------------------------------------------------------------- */
@@ -157,17 +159,18 @@ void *sim__alloc(struct sim_site *site, size_t bytes, size_t alignment)
 
 void sim__free(struct sim_site *site, void *memory)
 {
-    struct header *h = (struct header *)memory - 1;
+    struct header *h;
 
     if (memory == NULL)
         return;
+    h = (struct header *)memory - 1;
     sim__point(site, NULL);
     if (engine.current != NULL)
         sim__drain(engine.current);
     if (h->alive != ALIVE)
         sim__stop(SIM_ASSERTION, "%s:%d: freed twice, or never allocated: %s",
                   site->file, site->line, site->text);
-    sim__memory_gone(memory, h->bytes);
+    sim__memory_freed(site, memory, h->bytes);
     h->alive = 0;
     h->next->prev = h->prev;
     h->prev->next = h->next;

@@ -55,7 +55,8 @@ void sim__poke(volatile void *at, size_t size, uint64_t value)
 }
 
 /* What a read-modify-write leaves behind. */
-uint64_t sim__apply(const struct sim_site *site, uint64_t old, uint64_t operand, size_t size)
+uint64_t sim__apply(const struct sim_site *site, uint64_t old, uint64_t operand,
+                    size_t size)
 {
     const uint64_t mask = UINT64_MAX >> (64 - 8 * size);
 
@@ -138,14 +139,17 @@ static void buffer_store(struct thread *t, struct sim_site *site, volatile void 
     if (t->buffer_count == BUFFER_MAX)
         commit(t, 0);
     t->buffer[t->buffer_count++] =
-        (struct buffered){ .at = at, .site = site, .value = value,
+        (struct buffered){ .at = at,
+                           .site = site,
+                           .value = value,
                            .size = (uint8_t)size,
                            .release = sim__releases(site->order_now) };
     engine.buffered++;
 }
 
 /* A thread sees its own newest store. */
-static uint64_t load_buffered(const struct thread *t, const volatile void *at, size_t size)
+static uint64_t load_buffered(const struct thread *t, const volatile void *at,
+                              size_t size)
 {
     for (unsigned i = t->buffer_count; i-- > 0;)
         if (t->buffer[i].at == at)
@@ -178,8 +182,8 @@ uint64_t sim__load(struct sim_site *site, const volatile void *at, size_t size)
     sim__point(site, at);
     if (me == NULL)
         return sim__peek(at, size);
-    value = c11() ? views_load(me, at, size, site->order_now) :
-                    load_buffered(me, at, size);
+    value =
+        c11() ? views_load(me, at, size, site->order_now) : load_buffered(me, at, size);
     sim__event_value(value);
     return value;
 }
@@ -196,7 +200,8 @@ void sim__store(struct sim_site *site, volatile void *at, size_t size, uint64_t 
     sim__event_value(value);
     if (c11()) {
         views_store(me, at, size, value, site->order_now);
-    } else if (engine.config.model == SIM_SC || site->order_now == memory_order_seq_cst) {
+    } else if (engine.config.model == SIM_SC ||
+               site->order_now == memory_order_seq_cst) {
         sim__drain(me);
         sim__poke(at, size, value);
     } else {
@@ -204,7 +209,8 @@ void sim__store(struct sim_site *site, volatile void *at, size_t size, uint64_t 
     }
 }
 
-uint64_t sim__rmw(struct sim_site *site, volatile void *at, size_t size, uint64_t operand)
+uint64_t sim__rmw(struct sim_site *site, volatile void *at, size_t size,
+                  uint64_t operand)
 {
     struct thread *me = engine.current;
     uint64_t old;
@@ -335,4 +341,11 @@ void sim__memory_gone(volatile void *at, size_t size)
     }
     if (c11())
         views_gone(at, size);
+}
+
+void sim__memory_freed(const struct sim_site *site, void *memory, size_t size)
+{
+    if (engine.current != NULL && c11())
+        views_freed(engine.current, site, memory, size);
+    sim__memory_gone(memory, size);
 }

@@ -71,9 +71,9 @@ static unsigned weaker(unsigned op, unsigned order, unsigned to[2])
 {
     switch (order) {
     case memory_order_seq_cst:
-        to[0] = op == SIM_OP_LOAD  ? memory_order_acquire :
-                op == SIM_OP_STORE ? memory_order_release :
-                                     memory_order_acq_rel;
+        to[0] = op == SIM_OP_LOAD    ? memory_order_acquire
+                : op == SIM_OP_STORE ? memory_order_release
+                                     : memory_order_acq_rel;
         return 1;
     case memory_order_acq_rel:
         to[0] = memory_order_acquire;

@@ -67,75 +67,75 @@ enum sim_op {
 struct sim_site {
     const char *file, *text;
     int line;
-    uint8_t op;       /* sim_op                                        */
-    uint8_t order;    /* memory_order as written                       */
-    uint8_t failure;  /* of a CAS                                      */
-    bool reached;     /* known to mutate.c; the rest is set by then    */
-    bool dropped;     /* mutant: a fence or wake that does nothing     */
+    uint8_t op;                     /* sim_op                                        */
+    uint8_t order;                  /* memory_order as written                       */
+    uint8_t failure;                /* of a CAS                                      */
+    bool reached;                   /* known to mutate.c; the rest is set by then    */
+    bool dropped;                   /* mutant: a fence or wake that does nothing     */
     uint8_t order_now, failure_now; /* as written, or weakened by a mutant */
     struct sim_site *next;
 };
 
 #define SIM__CAT_(a, b) a##b
 #define SIM__CAT(a, b)  SIM__CAT_(a, b)
-#define SIM__SITE(n, operation, words, order_, failure_)                       \
-    static struct sim_site SIM__CAT(sim_site_, n) = {                          \
-        .file = __FILE__,                                                      \
-        .text = words,                                                         \
-        .line = __LINE__,                                                      \
-        .op = operation,                                                       \
-        .order = order_,                                                       \
-        .failure = failure_,                                                   \
+#define SIM__SITE(n, operation, words, order_, failure_) \
+    static struct sim_site SIM__CAT(sim_site_, n) = {    \
+        .file = __FILE__,                                \
+        .text = words,                                   \
+        .line = __LINE__,                                \
+        .op = operation,                                 \
+        .order = order_,                                 \
+        .failure = failure_,                             \
     }
 #define SIM__HERE(n) &SIM__CAT(sim_site_, n)
 
 /* The type in the atomic, and its values to and from 64 bits. */
-#define SIM__TYPE(p)                                                           \
+#define SIM__TYPE(p) \
     __typeof__(atomic_load_explicit(&(p)->spn__raw, memory_order_relaxed))
-#define SIM__BITS(type, v)                                                     \
-    (((union {                                                                 \
-         type value;                                                           \
-         uint64_t bits;                                                        \
-     }){ .value = (type)(v) })                                                 \
-         .bits &                                                               \
+#define SIM__BITS(type, v)     \
+    (((union {                 \
+         type value;           \
+         uint64_t bits;        \
+     }){ .value = (type)(v) }) \
+         .bits &               \
      (UINT64_MAX >> (64 - 8 * sizeof(type))))
-#define SIM__VALUE(type, b)                                                    \
-    (((union {                                                                 \
-         uint64_t bits;                                                        \
-         type value;                                                           \
-     }){ .bits = (b) })                                                        \
+#define SIM__VALUE(type, b) \
+    (((union {              \
+         uint64_t bits;     \
+         type value;        \
+     }){ .bits = (b) })     \
          .value)
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "low bytes come first");
 
 /* ---- atomics ------------------------------------------------------------- */
 
-#define SPN__ATOMIC(type)                                                      \
-    struct {                                                                   \
-        _Atomic(type) spn__raw;                                                \
+#define SPN__ATOMIC(type)       \
+    struct {                    \
+        _Atomic(type) spn__raw; \
     }
-#define SPN__ATOMIC_INIT(value)                                                \
-    {                                                                          \
-        value                                                                  \
+#define SPN__ATOMIC_INIT(value) \
+    {                           \
+        value                   \
     }
 
-#define spn__load(p, mo)  SIM__LOAD(__COUNTER__, p, #p, memory_order_##mo)
+#define spn__load(p, mo)     SIM__LOAD(__COUNTER__, p, #p, memory_order_##mo)
 #define spn__store(p, v, mo) SIM__STORE(__COUNTER__, p, #p, v, memory_order_##mo)
-#define spn__exchange(p, v, mo)                                                \
+#define spn__exchange(p, v, mo) \
     SIM__RMW(__COUNTER__, EXCHANGE, exchange, p, #p, v, memory_order_##mo)
-#define spn__fetch_add(p, v, mo)                                               \
+#define spn__fetch_add(p, v, mo) \
     SIM__RMW(__COUNTER__, ADD, fetch_add, p, #p, v, memory_order_##mo)
-#define spn__fetch_sub(p, v, mo)                                               \
+#define spn__fetch_sub(p, v, mo) \
     SIM__RMW(__COUNTER__, SUB, fetch_sub, p, #p, v, memory_order_##mo)
-#define spn__fetch_or(p, v, mo)                                                \
+#define spn__fetch_or(p, v, mo) \
     SIM__RMW(__COUNTER__, OR, fetch_or, p, #p, v, memory_order_##mo)
-#define spn__fetch_and(p, v, mo)                                               \
+#define spn__fetch_and(p, v, mo) \
     SIM__RMW(__COUNTER__, AND, fetch_and, p, #p, v, memory_order_##mo)
-#define spn__cas(p, expected, desired, success, failure)                       \
-    SIM__CAS(__COUNTER__, CAS, strong, p, #p, expected, desired,               \
-             memory_order_##success, memory_order_##failure)
-#define spn__cas_weak(p, expected, desired, success, failure)                  \
-    SIM__CAS(__COUNTER__, CAS_WEAK, weak, p, #p, expected, desired,            \
-             memory_order_##success, memory_order_##failure)
+#define spn__cas(p, expected, desired, success, failure)                         \
+    SIM__CAS(__COUNTER__, CAS, p, #p, expected, desired, memory_order_##success, \
+             memory_order_##failure)
+#define spn__cas_weak(p, expected, desired, success, failure)                         \
+    SIM__CAS(__COUNTER__, CAS_WEAK, p, #p, expected, desired, memory_order_##success, \
+             memory_order_##failure)
 
 /* What an expected value is compared through: the types must agree. */
 #define SIM__EXPECTED(p, expected) (1 ? (expected) : (SIM__TYPE(p) *)NULL)
@@ -143,50 +143,56 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "low bytes come first"
 #if SPN__TSAN
 
 #define spn__init(p, v) atomic_init(&(p)->spn__raw, (v))
-#define SIM__LOAD(n, p, words, mo)                                             \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_LOAD, words, mo, mo);                              \
-        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw;      \
-        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                        \
-        const SIM__TYPE(p) SIM__CAT(sim_v_, n) =                               \
-            atomic_load_explicit(SIM__CAT(sim_at_, n), mo);                    \
-        sim__saw(SIM__BITS(SIM__TYPE(p), SIM__CAT(sim_v_, n)));                \
-        SIM__CAT(sim_v_, n);                                                   \
+#define SIM__LOAD(n, p, words, mo)                                        \
+    __extension__({                                                       \
+        SIM__SITE(n, SIM_OP_LOAD, words, mo, mo);                         \
+        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw; \
+        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                   \
+        const SIM__TYPE(p) SIM__CAT(sim_v_, n) =                          \
+            atomic_load_explicit(SIM__CAT(sim_at_, n), mo);               \
+        sim__saw(SIM__BITS(SIM__TYPE(p), SIM__CAT(sim_v_, n)));           \
+        SIM__CAT(sim_v_, n);                                              \
     })
-#define SIM__STORE(n, p, words, v, mo)                                         \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_STORE, words, mo, mo);                             \
-        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw;      \
-        const SIM__TYPE(p) SIM__CAT(sim_v_, n) = (SIM__TYPE(p))(v);            \
-        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                        \
-        atomic_store_explicit(SIM__CAT(sim_at_, n), SIM__CAT(sim_v_, n), mo);  \
-        sim__saw(SIM__BITS(SIM__TYPE(p), SIM__CAT(sim_v_, n)));                \
+#define SIM__STORE(n, p, words, v, mo)                                        \
+    __extension__({                                                           \
+        SIM__SITE(n, SIM_OP_STORE, words, mo, mo);                            \
+        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw;     \
+        const SIM__TYPE(p) SIM__CAT(sim_v_, n) = (SIM__TYPE(p))(v);           \
+        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                       \
+        atomic_store_explicit(SIM__CAT(sim_at_, n), SIM__CAT(sim_v_, n), mo); \
+        sim__saw(SIM__BITS(SIM__TYPE(p), SIM__CAT(sim_v_, n)));               \
     })
-#define SIM__RMW(n, OPERATION, operation, p, words, v, mo)                     \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, mo);                       \
-        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw;      \
-        const SIM__TYPE(p) SIM__CAT(sim_v_, n) = (SIM__TYPE(p))(v);            \
-        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                        \
-        const SIM__TYPE(p) SIM__CAT(sim_old_, n) = atomic_##operation##_explicit( \
-            SIM__CAT(sim_at_, n), SIM__CAT(sim_v_, n), mo);                    \
-        sim__saw(SIM__BITS(SIM__TYPE(p), SIM__CAT(sim_old_, n)));              \
-        SIM__CAT(sim_old_, n);                                                 \
+#define SIM__RMW(n, OPERATION, operation, p, words, v, mo)                           \
+    __extension__({                                                                  \
+        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, mo);                             \
+        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw;            \
+        const SIM__TYPE(p) SIM__CAT(sim_v_, n) = (SIM__TYPE(p))(v);                  \
+        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                              \
+        const SIM__TYPE(p) SIM__CAT(sim_old_, n) =                                   \
+            atomic_##operation##_explicit(SIM__CAT(sim_at_, n), SIM__CAT(sim_v_, n), \
+                                          mo);                                       \
+        sim__saw(SIM__BITS(SIM__TYPE(p), SIM__CAT(sim_old_, n)));                    \
+        SIM__CAT(sim_old_, n);                                                       \
     })
-#define SIM__CAS(n, OPERATION, strength, p, words, expected, desired, mo, failure) \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, failure);                  \
-        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw;      \
-        SIM__TYPE(p) *SIM__CAT(sim_e_, n) = (expected);                        \
-        const SIM__TYPE(p) SIM__CAT(sim_v_, n) = (SIM__TYPE(p))(desired);      \
-        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                        \
-        const bool SIM__CAT(sim_ok_, n) =                                      \
-            !sim__cas_fails(SIM__HERE(n)) &&                                   \
-            atomic_compare_exchange_strong_explicit(                           \
-                SIM__CAT(sim_at_, n), SIM__CAT(sim_e_, n), SIM__CAT(sim_v_, n), \
-                mo, failure);                                                  \
-        sim__saw(SIM__CAT(sim_ok_, n));                                        \
-        SIM__CAT(sim_ok_, n);                                                  \
+#define SIM__CAS(n, OPERATION, p, words, expected, desired, mo, failure)         \
+    __extension__({                                                              \
+        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, failure);                    \
+        __typeof__(&(p)->spn__raw) SIM__CAT(sim_at_, n) = &(p)->spn__raw;        \
+        SIM__TYPE(p) * SIM__CAT(sim_e_, n) = (expected);                         \
+        const SIM__TYPE(p) SIM__CAT(sim_v_, n) = (SIM__TYPE(p))(desired);        \
+        sim__point(SIM__HERE(n), SIM__CAT(sim_at_, n));                          \
+        bool SIM__CAT(sim_ok_, n) = false;                                       \
+        if (sim__cas_fails(SIM__HERE(n)))                                        \
+            *SIM__CAT(sim_e_, n) =                                               \
+                atomic_load_explicit(SIM__CAT(sim_at_, n), failure);             \
+        else                                                                     \
+            SIM__CAT(sim_ok_, n) =                                               \
+                atomic_compare_exchange_strong_explicit(SIM__CAT(sim_at_, n),    \
+                                                        SIM__CAT(sim_e_, n),     \
+                                                        SIM__CAT(sim_v_, n), mo, \
+                                                        failure);                \
+        sim__saw(SIM__CAT(sim_ok_, n));                                          \
+        SIM__CAT(sim_ok_, n);                                                    \
     })
 
 #else
@@ -194,31 +200,31 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "low bytes come first"
 /* Gives a value to an atomic that no other thread can reach yet.  The model
  * keeps what was there before as an older store: a thread to which the
  * initialisation was not published may still read it. */
-#define spn__init(p, v)                                                        \
+#define spn__init(p, v) \
     sim__init(&(p)->spn__raw, sizeof((p)->spn__raw), SIM__BITS(SIM__TYPE(p), v))
-#define SIM__LOAD(n, p, words, mo)                                             \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_LOAD, words, mo, mo);                              \
-        SIM__VALUE(SIM__TYPE(p), sim__load(SIM__HERE(n), &(p)->spn__raw,       \
-                                           sizeof((p)->spn__raw)));            \
+#define SIM__LOAD(n, p, words, mo)                                                  \
+    __extension__({                                                                 \
+        SIM__SITE(n, SIM_OP_LOAD, words, mo, mo);                                   \
+        SIM__VALUE(SIM__TYPE(p),                                                    \
+                   sim__load(SIM__HERE(n), &(p)->spn__raw, sizeof((p)->spn__raw))); \
     })
-#define SIM__STORE(n, p, words, v, mo)                                         \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_STORE, words, mo, mo);                             \
-        sim__store(SIM__HERE(n), &(p)->spn__raw, sizeof((p)->spn__raw),        \
-                   SIM__BITS(SIM__TYPE(p), v));                                \
+#define SIM__STORE(n, p, words, v, mo)                                  \
+    __extension__({                                                     \
+        SIM__SITE(n, SIM_OP_STORE, words, mo, mo);                      \
+        sim__store(SIM__HERE(n), &(p)->spn__raw, sizeof((p)->spn__raw), \
+                   SIM__BITS(SIM__TYPE(p), v));                         \
     })
-#define SIM__RMW(n, OPERATION, operation, p, words, v, mo)                     \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, mo);                       \
-        SIM__VALUE(SIM__TYPE(p), sim__rmw(SIM__HERE(n), &(p)->spn__raw,        \
-                                          sizeof((p)->spn__raw),               \
-                                          SIM__BITS(SIM__TYPE(p), v)));        \
+#define SIM__RMW(n, OPERATION, operation, p, words, v, mo)                       \
+    __extension__({                                                              \
+        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, mo);                         \
+        SIM__VALUE(SIM__TYPE(p),                                                 \
+                   sim__rmw(SIM__HERE(n), &(p)->spn__raw, sizeof((p)->spn__raw), \
+                            SIM__BITS(SIM__TYPE(p), v)));                        \
     })
-#define SIM__CAS(n, OPERATION, strength, p, words, expected, desired, mo, failure) \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, failure);                  \
-        sim__cas(SIM__HERE(n), &(p)->spn__raw, sizeof((p)->spn__raw),          \
+#define SIM__CAS(n, OPERATION, p, words, expected, desired, mo, failure)        \
+    __extension__({                                                             \
+        SIM__SITE(n, SIM_OP_##OPERATION, words, mo, failure);                   \
+        sim__cas(SIM__HERE(n), &(p)->spn__raw, sizeof((p)->spn__raw),           \
                  SIM__EXPECTED(p, expected), SIM__BITS(SIM__TYPE(p), desired)); \
     })
 
@@ -241,17 +247,17 @@ bool sim__cas_fails(const struct sim_site *site);
 #if SPN__TSAN
 /* The release seam does the same: ThreadSanitizer does not understand fences. */
 extern _Atomic(uint32_t) sim__fence_word;
-#define SIM__REAL_FENCE()                                                      \
+#define SIM__REAL_FENCE() \
     ((void)atomic_fetch_add_explicit(&sim__fence_word, 0u, memory_order_seq_cst))
 #else
 #define SIM__REAL_FENCE() ((void)0)
 #endif
-#define SIM__FENCE(n, OPERATION, words)                                        \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_##OPERATION, words, memory_order_seq_cst,          \
-                  memory_order_seq_cst);                                       \
-        sim__fence(SIM__HERE(n));                                              \
-        SIM__REAL_FENCE();                                                     \
+#define SIM__FENCE(n, OPERATION, words)                               \
+    __extension__({                                                   \
+        SIM__SITE(n, SIM_OP_##OPERATION, words, memory_order_seq_cst, \
+                  memory_order_seq_cst);                              \
+        sim__fence(SIM__HERE(n));                                     \
+        SIM__REAL_FENCE();                                            \
     })
 
 /* Only seq_cst exists; another word does not compile. */
@@ -262,17 +268,16 @@ extern _Atomic(uint32_t) sim__fence_word;
 void sim__fence(struct sim_site *site);
 bool spn__fence_is_asymmetric(void);
 
-#define SIM__PLAIN(n, OPERATION, words, call)                                  \
-    __extension__({                                                            \
-        SIM__SITE(n, SIM_OP_##OPERATION, words, memory_order_relaxed,          \
-                  memory_order_relaxed);                                       \
-        call;                                                                  \
+#define SIM__PLAIN(n, OPERATION, words, call)                         \
+    __extension__({                                                   \
+        SIM__SITE(n, SIM_OP_##OPERATION, words, memory_order_relaxed, \
+                  memory_order_relaxed);                              \
+        call;                                                         \
     })
 
 /* A spinning thread runs again only after another one had its turn. */
-#define spn__cpu_relax() SIM__RELAX(__COUNTER__, RELAX)
-#define SIM__RELAX(n, OPERATION)                                               \
-    SIM__PLAIN(n, OPERATION, "", sim__yield(SIM__HERE(n)))
+#define spn__cpu_relax()         SIM__RELAX(__COUNTER__, RELAX)
+#define SIM__RELAX(n, OPERATION) SIM__PLAIN(n, OPERATION, "", sim__yield(SIM__HERE(n)))
 void sim__yield(struct sim_site *site);
 
 /* One more look is all a spin can add; more would only lengthen schedules. */
@@ -282,13 +287,13 @@ void sim__yield(struct sim_site *site);
 
 typedef SPN__ATOMIC(uint32_t) spn__futex_word;
 
-#define spn__futex_wait(word, expected, deadline_ns)                           \
+#define spn__futex_wait(word, expected, deadline_ns) \
     SIM__WAIT(__COUNTER__, word, #word, expected, deadline_ns)
-#define SIM__WAIT(n, word, words, expected, deadline_ns)                       \
-    SIM__PLAIN(n, WAIT, words,                                                 \
+#define SIM__WAIT(n, word, words, expected, deadline_ns) \
+    SIM__PLAIN(n, WAIT, words,                           \
                sim__futex_wait(SIM__HERE(n), (word), (expected), (deadline_ns)))
 #define spn__futex_wake(word, count) SIM__WAKE(__COUNTER__, word, #word, count)
-#define SIM__WAKE(n, word, words, count)                                       \
+#define SIM__WAKE(n, word, words, count) \
     SIM__PLAIN(n, WAKE, words, sim__futex_wake(SIM__HERE(n), (word), (count)))
 enum spn__futex_result sim__futex_wait(struct sim_site *site, spn__futex_word *word,
                                        uint32_t expected, int64_t deadline_ns);
@@ -299,16 +304,16 @@ void sim__futex_wake(struct sim_site *site, spn__futex_word *word, int count);
 typedef int spn__os_thread;
 typedef sigset_t spn__sigmask;
 
-#define spn__os_thread_create(out, attr, entry, arg)                           \
+#define spn__os_thread_create(out, attr, entry, arg) \
     SIM__CREATE(__COUNTER__, out, attr, entry, arg, #entry)
-#define SIM__CREATE(n, out, attr, entry, arg, words)                           \
-    SIM__PLAIN(n, CREATE, words,                                               \
+#define SIM__CREATE(n, out, attr, entry, arg, words) \
+    SIM__PLAIN(n, CREATE, words,                     \
                sim__thread_create(SIM__HERE(n), (out), (attr), (entry), (arg)))
 #define spn__os_thread_join(thread) SIM__JOIN(__COUNTER__, thread, #thread)
-#define SIM__JOIN(n, thread, words)                                            \
+#define SIM__JOIN(n, thread, words) \
     SIM__PLAIN(n, JOIN, words, sim__thread_join(SIM__HERE(n), (thread)))
 #define spn__os_thread_detach(thread) SIM__DETACH(__COUNTER__, thread, #thread)
-#define SIM__DETACH(n, thread, words)                                          \
+#define SIM__DETACH(n, thread, words) \
     SIM__PLAIN(n, DETACH, words, sim__thread_detach(SIM__HERE(n), (thread)))
 #define spn__os_yield() SIM__RELAX(__COUNTER__, YIELD)
 int sim__thread_create(struct sim_site *site, spn__os_thread *out,
@@ -330,15 +335,18 @@ struct sim__cleanup {
     void *arg;
     struct sim__cleanup *outer;
 };
-#define SPN__CLEANUP_PUSH(cleanup, argument)                                   \
-    {                                                                          \
-        struct sim__cleanup sim_cleanup_here = { (cleanup), (argument), NULL }; \
-        sim__cleanup_push(&sim_cleanup_here);
-#define SPN__CLEANUP_POP()                                                     \
-    sim__cleanup_pop(&sim_cleanup_here);                                       \
+#define SPN__CLEANUP_PUSH(cleanup, argument) \
+    SIM__CLEANUP_PUSH(__COUNTER__, cleanup, argument)
+#define SIM__CLEANUP_PUSH(n, cleanup, argument)                                  \
+    {                                                                            \
+        struct sim__cleanup SIM__CAT(sim_cleanup_, n) = { (cleanup), (argument), \
+                                                          NULL };                \
+        sim__cleanup_push(&SIM__CAT(sim_cleanup_, n));
+#define SPN__CLEANUP_POP() \
+    sim__cleanup_pop();    \
     }
 void sim__cleanup_push(struct sim__cleanup *cleanup);
-void sim__cleanup_pop(struct sim__cleanup *cleanup);
+void sim__cleanup_pop(void);
 
 /* ---- the thread-local self pointer ------------------------------------------- */
 
@@ -347,17 +355,17 @@ bool spn__self_set(void *self, void (*destructor)(void *));
 
 /* ---- clock, memory, randomness ------------------------------------------------ */
 
-#define spn__now()       SIM__NOW(__COUNTER__)
-#define SIM__NOW(n)      SIM__PLAIN(n, NOW, "", sim__now(SIM__HERE(n)))
+#define spn__now()  SIM__NOW(__COUNTER__)
+#define SIM__NOW(n) SIM__PLAIN(n, NOW, "", sim__now(SIM__HERE(n)))
 int64_t sim__now(struct sim_site *site);
 
 #define spn__alloc(bytes) SIM__ALLOC(__COUNTER__, bytes, sizeof(void *) * 2, #bytes)
-#define spn__alloc_aligned(bytes, aligned)                                     \
+#define spn__alloc_aligned(bytes, aligned) \
     SIM__ALLOC(__COUNTER__, bytes, aligned, #bytes)
-#define SIM__ALLOC(n, bytes, aligned, words)                                   \
+#define SIM__ALLOC(n, bytes, aligned, words) \
     SIM__PLAIN(n, ALLOC, words, sim__alloc(SIM__HERE(n), (bytes), (aligned)))
 #define spn__free(memory) SIM__FREE(__COUNTER__, memory, #memory)
-#define SIM__FREE(n, memory, words)                                            \
+#define SIM__FREE(n, memory, words) \
     SIM__PLAIN(n, FREE, words, sim__free(SIM__HERE(n), (memory)))
 void *sim__alloc(struct sim_site *site, size_t bytes, size_t alignment);
 void sim__free(struct sim_site *site, void *memory);

@@ -51,7 +51,7 @@ struct sim_opts {
     int weak;            /* 1/n of the weak CAS that could succeed fail; 0: 8    */
     uint64_t max_steps;  /* a schedule longer than this is a livelock; 0: 20,000 */
     enum sim_fences fences;
-    bool faults;         /* also fail every allocation and thread creation       */
+    bool faults; /* also fail every allocation and thread creation       */
 };
 
 struct sim_scenario {
@@ -62,33 +62,34 @@ struct sim_scenario {
 };
 
 /* The ids are the lines of docs/contract.md that the scenario proves. */
-#define SCENARIO(scenario_name, ...)                                           \
-    static void scenario_name(void);                                           \
+#define SCENARIO(scenario_name, ...)                                            \
+    static void scenario_name(void);                                            \
     __attribute__((constructor)) static void sim_register_##scenario_name(void) \
-    {                                                                          \
-        static struct sim_scenario scenario = { .name = #scenario_name,        \
-                                                .ids = #__VA_ARGS__,           \
-                                                .file = __FILE__,              \
-                                                .body = scenario_name };       \
-        sim__register(&scenario);                                              \
-    }                                                                          \
+    {                                                                           \
+        static struct sim_scenario scenario = { .name = #scenario_name,         \
+                                                .ids = #__VA_ARGS__,            \
+                                                .file = __FILE__,               \
+                                                .body = scenario_name };        \
+        sim__register(&scenario);                                               \
+    }                                                                           \
     static void scenario_name(void)
 
 /* Options of a scenario of the same file, before or after it. */
 #define SCENARIO_OPTS(scenario_name, ...)                                      \
     __attribute__((constructor)) static void sim_options_##scenario_name(void) \
     {                                                                          \
-        static struct sim__named_opts named = { #scenario_name, __FILE__,      \
-                                                { __VA_ARGS__ }, NULL };       \
+        static struct sim__named_opts named = {                                \
+            #scenario_name, __FILE__, { __VA_ARGS__ }, NULL                    \
+        };                                                                     \
         sim__register_opts(&named);                                            \
     }
 
 /* ---- for scenario bodies ------------------------------------------------ */
 
 /* Ends the schedule as failed when the condition does not hold. */
-#define sim_assert(condition)                                                  \
-    (__builtin_expect(!!(condition), 1)                                        \
-         ? (void)0                                                             \
+#define sim_assert(condition)           \
+    (__builtin_expect(!!(condition), 1) \
+         ? (void)0                      \
          : sim__assert_failed(#condition, __FILE__, __LINE__))
 
 /* Starts a thread.  It never fails: faults are for the code under test. */
@@ -98,7 +99,8 @@ struct sim_scenario {
 #define sim_join_all() sim__join_started(-1, __FILE__, __LINE__)
 
 /* Waits until every other thread is asleep or has ended, before any timer
- * expires: "and now the waiter is surely parked". */
+ * expires: "and now the waiter is surely parked".  What they did before happens
+ * before it returns: do not look for a missing order behind it. */
 #define sim_settle() sim__settle(__FILE__, __LINE__)
 /* Sleeps in virtual time. */
 #define sim_sleep(ns) sim__sleep((ns), __FILE__, __LINE__)
@@ -140,31 +142,31 @@ enum sim_fault { SIM_FAULT_ANY, SIM_FAULT_ALLOC, SIM_FAULT_THREAD };
 struct sim_config {
     enum sim_model model;
     enum sim_strategy strategy;
-    int depth;           /* PCT: number of ordering constraints of the bug     */
-    int bound;           /* DFS: preemption bound, or SIM_UNBOUNDED            */
-    uint64_t schedules;  /* at most                                            */
-    uint64_t seed;       /* of the first schedule; the next has the next seed  */
-    double seconds;      /* at most; 0: no limit                               */
+    int depth;          /* PCT: number of ordering constraints of the bug     */
+    int bound;          /* DFS: preemption bound, or SIM_UNBOUNDED            */
+    uint64_t schedules; /* at most                                            */
+    uint64_t seed;      /* of the first schedule; the next has the next seed  */
+    double seconds;     /* at most; 0: no limit                               */
     enum sim_fault fault;
-    uint64_t fail_at;    /* the n-th such call fails; 0: none                  */
-    bool fail_from;      /* and all after it                                   */
-    const char *path;    /* DFS: run this one path, as printed                 */
-    bool keep_going;     /* count failures instead of stopping at the first    */
-    bool quiet;          /* no report                                          */
-    bool trace;          /* print every event of every schedule                */
-    bool saturate;       /* stop when under 1 % of the schedules are new       */
+    uint64_t fail_at; /* the n-th such call fails; 0: none                  */
+    bool fail_from;   /* and all after it                                   */
+    const char *path; /* DFS: run this one path, as printed                 */
+    bool keep_going;  /* count failures instead of stopping at the first    */
+    bool quiet;       /* no report                                          */
+    bool trace;       /* print every event of every schedule                */
+    bool saturate;    /* stop when under 1 % of the schedules are new       */
 };
 
 struct sim_result {
     uint64_t schedules, steps, failures, distinct;
-    uint64_t first;      /* number of the first failing schedule, from 1 */
-    uint64_t seed;       /* and its seed                                 */
-    uint64_t hash;       /* of the last schedule's steps                 */
-    uint64_t outcomes;   /* bit n: sim_outcome(n) was called             */
-    uint64_t faults;     /* fault points the last schedule reached       */
+    uint64_t first;    /* number of the first failing schedule, from 1 */
+    uint64_t seed;     /* and its seed                                 */
+    uint64_t hash;     /* of the last schedule's steps                 */
+    uint64_t outcomes; /* bit n: sim_outcome(n) was called             */
+    uint64_t faults;   /* fault points the last schedule reached       */
     double seconds;
-    enum sim_kind kind;  /* of the first failure                         */
-    bool complete;       /* DFS: nothing is left within the bound        */
+    enum sim_kind kind; /* of the first failure                         */
+    bool complete;      /* DFS: nothing is left within the bound        */
     bool saturated;
     char message[200];
 };

@@ -141,13 +141,17 @@ static unsigned by_path(enum choice kind, unsigned n)
         *step = (struct step){ (uint8_t)kind, 0, (uint16_t)n };
     } else if (step->of == 0) { /* from the command line: only `taken` is known */
         if (step->taken >= n)
-            sim__stop(SIM_DIVERGENCE, "the path asks for alternative %u of %u at "
-                      "choice %u", step->taken, n, path_at - 1);
+            sim__stop(SIM_DIVERGENCE,
+                      "the path asks for alternative %u of %u at "
+                      "choice %u",
+                      step->taken, n, path_at - 1);
         step->kind = (uint8_t)kind;
         step->of = (uint16_t)n;
     } else if (step->kind != kind || step->of != n) {
-        sim__stop(SIM_DIVERGENCE, "choice %u had %u alternatives before and has %u "
-                  "now: something but the schedule decides", path_at - 1, step->of, n);
+        sim__stop(SIM_DIVERGENCE,
+                  "choice %u had %u alternatives before and has %u "
+                  "now: something but the schedule decides",
+                  path_at - 1, step->of, n);
     }
     if (is_bad_luck(kind) && step->taken != 0)
         spent++;
@@ -156,7 +160,8 @@ static unsigned by_path(enum choice kind, unsigned n)
 
 bool sim__dfs_next(void)
 {
-    while (path_length != 0 && path[path_length - 1].taken + 1 == path[path_length - 1].of)
+    while (path_length != 0 &&
+           path[path_length - 1].taken + 1 == path[path_length - 1].of)
         path_length--;
     if (path_length == 0)
         return false;

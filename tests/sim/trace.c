@@ -45,8 +45,11 @@ void sim__trace_begin(void)
  * by then. */
 static void print_last(void)
 {
-    if (event_count != 0)
-        print_event(stdout, &ring[(event_count - 1) % RING]);
+    if (event_count == 0)
+        return;
+    fiber_ignore_begin();
+    print_event(stdout, &ring[(event_count - 1) % RING]);
+    fiber_ignore_end();
 }
 
 void sim__trace_end(void)
@@ -230,7 +233,8 @@ void sim__replay_command(char *text, size_t size)
                                  faults[c->fault], (unsigned long long)c->fail_at,
                                  c->fail_from ? "+" : "");
     if (sim__mutant() != NULL && used < size)
-        used += (size_t)snprintf(text + used, size - used, " --mutate '%s'", sim__mutant());
+        used +=
+            (size_t)snprintf(text + used, size - used, " --mutate '%s'", sim__mutant());
     if (used < size)
         (void)snprintf(text + used, size - used, " --trace");
 }
@@ -247,7 +251,8 @@ void sim__report(void)
     (void)fflush(stdout);
     (void)fprintf(stderr, "\nFAILED %s: %s\n  %s\n", engine.scenario->name,
                   sim_kind_name(engine.kind), engine.message);
-    (void)fprintf(stderr, "  model %s, strategy %s, seed %llu, %llu steps, hash %016llx\n",
+    (void)fprintf(stderr,
+                  "  model %s, strategy %s, seed %llu, %llu steps, hash %016llx\n",
                   sim_model_name(engine.config.model), strategy,
                   (unsigned long long)engine.seed, (unsigned long long)engine.steps,
                   (unsigned long long)engine.hash);
@@ -259,8 +264,10 @@ void sim__report(void)
                       sim__op_name(t->site->op), place, t->site->text, t->name);
     }
     first = event_count < sim__events_shown ? 0 : event_count - sim__events_shown;
-    (void)fprintf(stderr, "last %llu events: step, thread, operation, place, operand, "
-                  "value, order\n", (unsigned long long)(event_count - first));
+    (void)fprintf(stderr,
+                  "last %llu events: step, thread, operation, place, operand, "
+                  "value, order\n",
+                  (unsigned long long)(event_count - first));
     for (uint64_t i = first; i < event_count; i++)
         print_event(stderr, &ring[i % RING]);
     sim__replay_command(command, sizeof command);
@@ -276,6 +283,15 @@ static void on_death(void)
                    "a sanitizer stopped the program, see above");
     sim__report();
 }
+
+#ifdef SIM_TSAN
+/* The first race ends the run, while its schedule is still the present one. */
+const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void)
+{
+    return "halt_on_error=1:atexit_sleep_ms=0";
+}
+#endif
 
 /* Not safe in a signal handler by the letter; the process is lost anyway, and
  * which schedule it was is worth the try. */

@@ -28,6 +28,12 @@
  *   global view at once.  Programs that mix seq_cst with weaker accesses of the
  *   same locations get slightly less freedom than RC11 gives them.
  *
+ * LIFETIME
+ *   Views also have one entry per thread, a count of its accesses: whoever has
+ *   it knows of them through happens-before.  Memory that is freed must be known
+ *   to the freeing thread in all accesses to its atomics.  This is how a missing
+ *   order in a reference count shows.
+ *
  * COHERENCE  follows from `now`: it contains every store of the location that
  *   the thread read, wrote or learnt of through happens-before.
  *
@@ -62,32 +68,37 @@ typedef uint32_t stamp;
 
 struct store {
     uint64_t value;
-    uint64_t serial;   /* order in time; for `pause` */
+    uint64_t serial; /* order in time; for `pause` */
     stamp at;
-    bool followed;     /* by a read-modify-write: nothing may come between */
-    uint32_t known;    /* entries of view; the rest is 0 */
+    bool followed;  /* by a read-modify-write: nothing may come between */
+    uint32_t known; /* entries of view; the rest is 0 */
     uint32_t capacity;
-    stamp *view;       /* owned by the slot, used again by later schedules */
+    stamp *view; /* owned by the slot, used again by later schedules */
 };
 
 struct location {
     const volatile void *address;
     size_t size;
-    bool void_;        /* freed or allocated since: begin anew */
+    bool void_; /* freed or allocated since: begin anew */
     unsigned count;
+    stamp accessed[MAX_THREADS];   /* by each thread last, by its own count */
     struct store *stores[HISTORY]; /* in modification order */
     struct store slots[HISTORY];
 };
 
+/* The first MAX_THREADS entries of a view are the threads', then come the
+ * locations'. */
+#define VIEW (MAX_THREADS + LOCATIONS)
+
 struct views {
-    stamp now[LOCATIONS], pending[LOCATIONS], fenced[LOCATIONS];
+    stamp now[VIEW], pending[VIEW], fenced[VIEW];
     uint64_t pause;
 };
 
 static struct location locations[LOCATIONS];
 static uint32_t location_count;
 static struct views threads[MAX_THREADS];
-static stamp global[LOCATIONS];
+static stamp global[VIEW];
 static uint64_t serial;
 
 /* Address to location, by open addressing; a slot counts if its generation is
@@ -97,6 +108,11 @@ static struct {
     uint32_t location;
 } table[SLOTS];
 static uint64_t generation;
+
+static uint32_t view_size(void)
+{
+    return MAX_THREADS + location_count;
+}
 
 static void join(stamp *to, const stamp *from, uint32_t count)
 {
@@ -116,6 +132,7 @@ static void begin_anew(struct location *l, uint64_t value)
     l->void_ = false;
     if (last > STAMP_MAX)
         sim__stop(SIM_LIVELOCK, "too many stores to one location");
+    memset(l->accessed, 0, sizeof l->accessed);
     first->value = value;
     first->serial = 0;
     first->at = last + STAMP_GAP;
@@ -123,16 +140,18 @@ static void begin_anew(struct location *l, uint64_t value)
     first->known = 0;
 }
 
-static struct location *add_location(const volatile void *at, size_t size, uint64_t value)
+static struct location *add_location(const volatile void *at, size_t size,
+                                     uint64_t value)
 {
     struct location *l = &locations[location_count];
 
     if (location_count == LOCATIONS)
         sim__stop(SIM_ASSERTION, "more than %d atomics in one schedule", LOCATIONS);
+    const uint32_t here = view_size();
+
     for (int i = 0; i < engine.thread_count; i++)
-        threads[i].now[location_count] = threads[i].pending[location_count] =
-            threads[i].fenced[location_count] = 0;
-    global[location_count] = 0;
+        threads[i].now[here] = threads[i].pending[here] = threads[i].fenced[here] = 0;
+    global[here] = 0;
     location_count++;
     l->address = at;
     l->size = size;
@@ -183,13 +202,19 @@ static struct location *locate(const volatile void *at, size_t size)
 
 static uint32_t index_of(const struct location *l)
 {
-    return (uint32_t)(l - locations);
+    return MAX_THREADS + (uint32_t)(l - locations);
+}
+
+static void note_access(const struct thread *t, struct location *l)
+{
+    l->accessed[t->id] = ++threads[t->id].now[t->id];
 }
 
 /* ---- reading -------------------------------------------------------------------- */
 
 /* The oldest store that a thread may read, given the least timestamp. */
-static unsigned oldest_visible(const struct views *v, const struct location *l, stamp least)
+static unsigned oldest_visible(const struct views *v, const struct location *l,
+                               stamp least)
 {
     for (unsigned i = l->count - 1; i > 0; i--)
         if (l->stores[i]->at <= least || l->stores[i]->serial <= v->pause)
@@ -241,10 +266,10 @@ static struct store *open_place(struct location *l, unsigned after)
             (l->count - position) * sizeof s);
     l->stores[position] = s;
     l->count++;
-    s->at = position + 1 == l->count ?
-                l->stores[position - 1]->at + STAMP_GAP :
-                l->stores[position - 1]->at +
-                    (l->stores[position + 1]->at - l->stores[position - 1]->at) / 2;
+    s->at = position + 1 == l->count
+                ? l->stores[position - 1]->at + STAMP_GAP
+                : l->stores[position - 1]->at +
+                      (l->stores[position + 1]->at - l->stores[position - 1]->at) / 2;
     return s;
 }
 
@@ -276,7 +301,7 @@ static void put(struct thread *t, struct location *l, unsigned after, uint64_t v
     s->serial = ++serial;
     s->followed = false;
     v->now[here] = s->at;
-    carry(s, sim__releases(order) ? v->now : v->fenced, location_count);
+    carry(s, sim__releases(order) ? v->now : v->fenced, view_size());
     if (continued != NULL) {
         continued->followed = true;
         join(s->view, continued->view, continued->known);
@@ -294,10 +319,10 @@ void views_fence(struct thread *t)
 {
     struct views *v = &threads[t->id];
 
-    join(v->now, v->pending, location_count);
-    join(v->now, global, location_count);
-    memcpy(global, v->now, location_count * sizeof *global);
-    memcpy(v->fenced, v->now, location_count * sizeof *global);
+    join(v->now, v->pending, view_size());
+    join(v->now, global, view_size());
+    memcpy(global, v->now, view_size() * sizeof *global);
+    memcpy(v->fenced, v->now, view_size() * sizeof *global);
 }
 
 /* membarrier: each thread passes a fence somewhere between two of its
@@ -311,12 +336,14 @@ void views_fence_everywhere(struct thread *t)
     views_fence(t);
 }
 
-uint64_t views_load(struct thread *t, const volatile void *at, size_t size, unsigned order)
+uint64_t views_load(struct thread *t, const volatile void *at, size_t size,
+                    unsigned order)
 {
     struct views *v = &threads[t->id];
     struct location *l = locate(at, size);
     unsigned oldest, taken;
 
+    note_access(t, l);
     if (order == memory_order_seq_cst)
         views_fence(t);
     oldest = oldest_visible(v, l, v->now[index_of(l)]);
@@ -342,6 +369,7 @@ void views_store(struct thread *t, volatile void *at, size_t size, uint64_t valu
     struct location *l = locate(at, size);
     unsigned places[HISTORY], count = 0;
 
+    note_access(t, l);
     if (order == memory_order_seq_cst)
         views_fence(t);
     const unsigned oldest = oldest_visible(v, l, v->now[index_of(l)]);
@@ -385,6 +413,7 @@ uint64_t views_rmw(struct thread *t, const struct sim_site *site, volatile void 
     unsigned readable[HISTORY], count = 0, taken;
     uint64_t old;
 
+    note_access(t, l);
     for (unsigned i = l->count; i-- > oldest;)
         if (has_room(l, i))
             readable[count++] = i;
@@ -406,9 +435,11 @@ bool views_cas(struct thread *t, const struct sim_site *site, volatile void *at,
     struct location *l = locate(at, size);
     const uint32_t here = index_of(l);
     const unsigned for_success = oldest_visible(v, l, least(v, here, site->order_now));
-    const unsigned for_failure = oldest_visible(v, l, least(v, here, site->failure_now));
+    const unsigned for_failure =
+        oldest_visible(v, l, least(v, here, site->failure_now));
     unsigned readable[HISTORY], count = 0, taken;
 
+    note_access(t, l);
     for (unsigned i = l->count; i-- > 0;) {
         const bool equal = l->stores[i]->value == *expected;
         if (equal ? i >= for_success && has_room(l, i) : i >= for_failure)
@@ -447,12 +478,13 @@ void views_begin(void)
     generation++;
     location_count = 0;
     serial = 0;
+    memset(global, 0, MAX_THREADS * sizeof *global);
 }
 
 void views_thread(struct thread *child, const struct thread *parent)
 {
     struct views *v = &threads[child->id];
-    const size_t bytes = location_count * sizeof *v->now;
+    const size_t bytes = view_size() * sizeof *v->now;
 
     memset(v->pending, 0, bytes);
     memset(v->fenced, 0, bytes);
@@ -465,7 +497,7 @@ void views_thread(struct thread *child, const struct thread *parent)
 
 void views_join(struct thread *t, const struct thread *ended)
 {
-    join(threads[t->id].now, threads[ended->id].now, location_count);
+    join(threads[t->id].now, threads[ended->id].now, view_size());
 }
 
 void views_pause(struct thread *t)
@@ -481,5 +513,27 @@ void views_gone(volatile void *at, size_t size)
         const uintptr_t address = (uintptr_t)locations[i].address;
         if (address >= begin && address < end)
             locations[i].void_ = true;
+    }
+}
+
+void views_freed(struct thread *t, const struct sim_site *site, void *memory,
+                 size_t size)
+{
+    const uintptr_t begin = (uintptr_t)memory, end = begin + size;
+    const stamp *now = threads[t->id].now;
+
+    for (uint32_t i = 0; i < location_count; i++) {
+        const struct location *l = &locations[i];
+        const uintptr_t address = (uintptr_t)l->address;
+
+        if (address < begin || address >= end || l->void_)
+            continue;
+        for (int k = 0; k < engine.thread_count; k++)
+            if (l->accessed[k] > now[k])
+                sim__stop(
+                    SIM_ASSERTION,
+                    "%s:%d: freed, though nothing orders T%d's last access to the "
+                    "word at offset %zu before it",
+                    site->file, site->line, k, (size_t)(address - begin));
     }
 }

@@ -55,7 +55,8 @@ static void write_bytes(const char *path, const char *bytes, size_t length)
         REQUIRE(mkdir(whole, 0700) == 0 || errno == EEXIST);
         *slash = '/';
     }
-    fd = open(whole, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    (void)unlink(whole); /* some file systems flush a file that is truncated */
+    fd = open(whole, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     REQUIRE(fd >= 0);
     REQUIRE(write(fd, bytes, length) == (ssize_t)length);
     close(fd);
@@ -477,7 +478,7 @@ static const struct {
     { "lines that are no groups",
       { 8, 8 },
       { 8, ONLINE, 0, 0, 0 },
-      { { CGROUP, "\n0\n0:\n0::a\n:::/\n00::/\n0:cpu\n1::/\nname\n" },
+      { { CGROUP, "\n0\n0:\n0::a\n0:x:/\n:::/\n00::/\n0:cpu\n1::/\nname\n" },
         { MOUNTINFO, MOUNT_HYBRID },
         { "/sys/fs/cgroup/unified/cpu.max", "100000 100000\n" } } },
 };
@@ -725,22 +726,28 @@ TEST(cpu__line_cut_in_a_word__word_not_halved)
     remove_tree();
 }
 
-/* A group too deep to be opened still has the ancestors that can be. */
+/* A group too deep to be opened still has the ancestors that can be, wherever in
+ * a name the longest path ends. */
 TEST(cpu__very_deep_group__ancestors_count)
 {
     make_v2_tree();
-    write_text(V2 "/d/d/d/cpu.max", "250000 100000\n");
-    for (size_t depth = 1500; depth < 2300; depth += 7) {
-        size_t length = (size_t)sprintf(large, "0::");
+    for (int name = 1; name <= 7; name++) {
+        char path[64];
 
-        for (size_t i = 0; i < depth; i++)
-            length += (size_t)sprintf(large + length, "/d");
-        large[length++] = '\n';
-        write_bytes(CGROUP, large, length);
-        CHECK_EQ(read_tree(9, 9).quota_percent, 250);
+        snprintf(path, sizeof path, V2 "/%0*d/%0*d/cpu.max", name, 0, name, 0);
+        write_text(path, "250000 100000\n");
+        for (size_t total = 3900; total < 4300; total += 61) {
+            size_t length = (size_t)sprintf(large, "0::");
+
+            while (length < total)
+                length += (size_t)sprintf(large + length, "/%0*d", name, 0);
+            large[length++] = '\n';
+            write_bytes(CGROUP, large, length);
+            CHECK_EQ(read_tree(9, 9).quota_percent, 250);
+        }
     }
     /* One component that is too long by itself leaves the top. */
-    memset(large + 4, 'd', 10000);
+    memset(large + 4, 'd', 10000 - 4);
     write_bytes(CGROUP, large, 10000);
     write_text(V2 "/cpu.max", "350000 100000\n");
     CHECK_EQ(read_tree(9, 9).quota_percent, 350);
@@ -764,6 +771,20 @@ TEST(cpu__directories_in_place_of_files__no_limit)
     write_text(CGROUP, "0::/a\n");
     write_text(MOUNTINFO "/x", "");
     CHECK_EQ(read_tree(9, 9).cgroup, 0);
+    remove_tree();
+}
+
+/* The CPUs online are those of the list; without one, what the C library says. */
+TEST(cpu__online_list__or_the_library)
+{
+    const long library = sysconf(_SC_NPROCESSORS_ONLN);
+
+    make_tree();
+    CHECK_EQ(spn__cpu_online_read(tree), library);
+    write_text("/sys/devices/system/cpu/online", "0-2,4-6\n");
+    CHECK_EQ(spn__cpu_online_read(tree), 6);
+    write_text("/sys/devices/system/cpu/online", "none\n");
+    CHECK_EQ(spn__cpu_online_read(tree), library);
     remove_tree();
 }
 

@@ -95,6 +95,17 @@ TEST_WHEN_NAMED(subject__dies_before_its_child)
     raise(SIGKILL);
 }
 
+static void hang_in_child(void *arg)
+{
+    (void)arg;
+    wait_for_ever();
+}
+
+TEST_WHEN_NAMED(subject__hangs_in_a_child)
+{
+    CHECK_CHILD(hang_in_child, NULL);
+}
+
 static void exit_badly(void)
 {
     _exit(23);
@@ -260,6 +271,21 @@ TEST(harness__hung_test__killed_with_stacks)
         t_skip("neither eu-stack nor gdb can look into a process here");
     else
         CHECK(printed("wait_for_ever"));
+}
+
+/* A hung child process is shown and does not outlive its test: its end of the
+ * output would keep this test waiting. */
+TEST(harness__hung_child__killed_with_stacks)
+{
+    setenv("SPN_TEST_LIMIT_MS", "300", 1);
+    CHECK_EQ(RUN("subject__hangs_in_a_child"), 1);
+    unsetenv("SPN_TEST_LIMIT_MS");
+    CHECK(printed("TIMEOUT in subject__hangs_in_a_child after 300 ms"));
+    CHECK(printed("signal 9 in subject__hangs_in_a_child"));
+    if (strstr(output, "no stacks:") != NULL)
+        t_skip("neither eu-stack nor gdb can look into a process here");
+    else
+        CHECK(printed("hang_in_child"));
 }
 
 /* The seed of a failed random test is printed and repeats its numbers. */
