@@ -108,12 +108,16 @@ void spn__future_await_interrupted(struct spn_future *f, struct spn_thread *self
 {
     struct spn__waiter w;
 
+    bool waits;
+
     spn__lock(&f->lock);
-    if (!spn__future_attend(f, SPN__INTERRUPTED)) {
-        spn__unlock(&f->lock);
-        return;
-    }
-    spn__waitq_add(&f->waiters, &w, self);
+    waits = spn__future_attend(f, SPN__INTERRUPTED);
+    if (waits)
+        spn__waitq_add(&f->waiters, &w, self);
     spn__unlock(&f->lock);
-    spn__waitq_sleep(&w);
+    if (waits)
+        spn__waitq_sleep(&w);
+    else
+        /* [done] acquire: with INTERRUPTED comes the interrupt. */
+        (void)spn__load(&f->state, acquire);
 }
