@@ -74,7 +74,7 @@ int spn_executor_execute(spn_executor *executor, spn_task *task);
 
 /*
  * For those who make an executor.  claim marks a task as queued; release unmarks
- * it.  Never block.
+ * it; NULL is a no-op there.  Never block.
  * Returns  claim: SPN_OK; SPN_EBUSY if it was marked; SPN_EINVAL (NULL, no fn).
  * Since    0.1
  */

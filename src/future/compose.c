@@ -131,6 +131,8 @@ static int make_many(enum spn__stage_op op, spn_future *const *futures, size_t c
     struct spn__stage *s;
     int rc = check(out, futures != NULL || count == 0);
 
+    if (rc == SPN_OK && count > SPN__STAGE_EDGES_MAX)
+        return SPN_ENOMEM; /* before anybody looks at that many entries */
     for (size_t i = 0; rc == SPN_OK && i < count; i++)
         if (futures[i] == NULL)
             rc = SPN_EINVAL;

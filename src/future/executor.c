@@ -43,6 +43,8 @@ int spn_task_claim(spn_task *task)
 
 void spn_task_release(spn_task *task)
 {
+    if (task == NULL)
+        return;
     spn__store(queued_of(task), 0, release); /* [queued] */
 }
 

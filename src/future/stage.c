@@ -479,8 +479,7 @@ struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
 {
     struct spn__stage *s;
 
-    if (edges > (SIZE_MAX - sizeof *s) / sizeof s->edges[0] || edges > UINT32_MAX)
-        return NULL;
+    spn__assert(edges <= SPN__STAGE_EDGES_MAX);
     s = spn__alloc(sizeof *s + edges * sizeof s->edges[0]);
     if (s == NULL)
         return NULL;

@@ -48,6 +48,12 @@ struct spn__stage {
     struct spn__edge edges[];
 };
 
+/* `waiting` counts them. */
+#define SPN__STAGE_EDGES_MAX ((size_t)INT32_MAX)
+_Static_assert(SPN__STAGE_EDGES_MAX <=
+                   (SIZE_MAX - sizeof(struct spn__stage)) / sizeof(struct spn__edge),
+               "the size of a stage does not overflow");
+
 /* A stage with one reference, the caller's, and no source yet; NULL: no memory. */
 struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
                                      spn_executor *executor, union spn__stage_fn fn,
