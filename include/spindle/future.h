@@ -108,7 +108,8 @@ SPN_API void spn_future_unref(spn_future *future);
  * None of these blocks or touches the interrupt flag.
  *
  * state:        an spn_future_state.
- * is_done:      1 if there is an outcome; then get returns it at once.
+ * is_done:      1 if there is an outcome; then get returns it at once, and what
+ *               precedes the completion happens-before.
  * is_failed:    1 for a failure, and for cancelled.
  * is_cancelled: 1 for cancelled; a stage of a cancelled future has failed.
  * is_derived:   1 for a failure that came from a future this one is made of, or

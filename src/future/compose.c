@@ -32,10 +32,9 @@ static int connect_all(struct spn__stage *s, spn_future *const *sources, size_t 
         spn__stage_connect(s, i, sources[i], &work);
     }
     spn__work_drain(&work);
-    /* [edge] seq_cst: after the edges were added.  A source on another thread may
-     * have completed the stage meanwhile. */
-    if (count > 1 &&
-        spn__phase_done(spn__load(&s->future.state, seq_cst))) {
+    /* [edge] after the edges were added: a source on another thread may have
+     * completed the stage meanwhile.  mutant: half of a pair */
+    if (count > 1 && spn__phase_done(spn__load(&s->future.state, seq_cst))) {
         spn__stage_detach(&s->future, &work);
         spn__work_drain(&work);
     }

@@ -33,7 +33,10 @@
  *   [refs]  each drop is a release and the last an acquire: all use of the future
  *           lies before its end.  [holds] the same for the memory.
  *   [runner] and [edge] need the changes of the state to be seq_cst; see task.c
- *           and stage.c.
+ *           and stage.c.  Both are a change and then a look on either side, and C11
+ *           wants all four to be seq_cst.  The explorer takes a seq_cst access for
+ *           a fence followed by the access, so that to it one of the two would do:
+ *           that is what "mutant: half of a pair" says at these places.
  *
  * LOCKS  `lock` is a leaf.  Nothing of the user's is called with it held.
  */
@@ -141,7 +144,8 @@ uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *sourc
 {
     struct spn_future *root = spn__future_root(source);
 
-    if (spn__phase(spn__load(&source->state, acquire)) == SPN__NORMAL) { /* [done] */
+    /* [done] mutant: in the explorer the exchange in finish is a fence, too */
+    if (spn__phase(spn__load(&source->state, acquire)) == SPN__NORMAL) {
         f->value = source->value;
         if (root->drop_value != NULL)
             f->origin = spn__future_ref(root); /* it frees the value, if unread */
@@ -231,8 +235,8 @@ static void look_after(struct spn_future *f, struct spn__work *work)
     while ((node = spn__list_pop_front(&edges)) != NULL) {
         struct spn__edge *edge = spn__list_entry(node, struct spn__edge, link);
 
-        /* [edge] acq_rel: we or the stage, which takes itself off, gets it. */
-        if (spn__exchange(&edge->source, NULL, acq_rel) != NULL)
+        /* [edge] relaxed: decides who lets go, we or the stage; f is ours. */
+        if (spn__exchange(&edge->source, NULL, relaxed) != NULL)
             spn__future_release_hold(f); /* never the last: the caller has a ref */
         edge->fire(edge, f, work);
     }
@@ -291,7 +295,7 @@ int spn_future_complete_error(spn_future *f, int code, const char *message)
 int spn_future_cancel(spn_future *f, int may_interrupt)
 {
     struct spn__work work = SPN__WORK_INIT;
-    uint32_t found, target;
+    uint32_t found, target, next;
 
     if (f == NULL)
         return SPN_EINVAL;
@@ -303,9 +307,9 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
             return f->kind != SPN__TASK && spn__phase(found) == SPN__CANCELLED;
         /* [done] release: what the canceller did before.  INTERRUPTING keeps
          * ATTENDED for the exchange to come.  seq_cst for [runner], [edge]. */
-    } while (!spn__cas_weak(&f->state, &found,
-                            target == SPN__CANCELLED ? target : found | target, seq_cst,
-                            relaxed));
+        next = target == SPN__CANCELLED ? target : found | target;
+        /* mutant: half of a pair */
+    } while (!spn__cas_weak(&f->state, &found, next, seq_cst, relaxed));
     if (target == SPN__INTERRUPTING) {
         spn__task_interrupt(f);
         spn__future_finish(f, SPN__INTERRUPTED, &work);

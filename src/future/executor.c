@@ -37,7 +37,8 @@ int spn_task_claim(spn_task *task)
 {
     if (task == NULL || task->fn == NULL)
         return SPN_EINVAL;
-    /* [queued] acquire: the links are ours. */
+    /* [queued] acquire: the links are ours.
+     * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
     return spn__exchange(queued_of(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
 }
 
@@ -45,7 +46,8 @@ void spn_task_release(spn_task *task)
 {
     if (task == NULL)
         return;
-    spn__store(queued_of(task), 0, release); /* [queued] */
+    /* [queued] mutant: as in claim */
+    spn__store(queued_of(task), 0, release);
 }
 
 int spn_executor_execute(spn_executor *executor, spn_task *task)

@@ -71,7 +71,8 @@ bool spn__edge_add(struct spn__edge *edge, struct spn_future *source)
         (void)spn__fetch_add(&source->holds, 1, relaxed);
         spn__list_push_back(&source->edges, &edge->link);
         source->edge_count++;
-        spn__store(&edge->source, source, seq_cst); /* [edge] */
+        /* [edge] mutant: half of a pair */
+        spn__store(&edge->source, source, seq_cst);
     }
     spn__unlock(&source->lock);
     return added;
@@ -82,11 +83,12 @@ bool spn__edge_remove(struct spn__edge *edge)
     struct spn_future *source;
     bool removed;
 
-    /* [edge] seq_cst: after the change of the stage's state.  Mostly there is none:
-     * a look is cheaper than an exchange. */
+    /* [edge] after the change of the stage's state.  Mostly there is none, and a
+     * look is cheaper than an exchange.  mutant: half of a pair */
     if (spn__load(&edge->source, seq_cst) == NULL)
         return false;
-    source = spn__exchange(&edge->source, NULL, seq_cst);
+    /* relaxed: decides who lets go; the look has seen the source's making. */
+    source = spn__exchange(&edge->source, NULL, relaxed);
     if (source == NULL)
         return false;
     spn__lock(&source->lock);
@@ -331,7 +333,7 @@ static bool follow(struct spn__stage *s, spn_future *next, struct spn__work *wor
         drop_inputs(s, work);
         s->mirroring = true;
         spn__stage_connect(s, 1, next, work);
-        /* [edge] seq_cst: completed by hand, meanwhile? */
+        /* [edge] completed by hand, meanwhile?  mutant: half of a pair */
         if (spn__phase_done(spn__load(&s->future.state, seq_cst)))
             spn__stage_detach(&s->future, work);
     }

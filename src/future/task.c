@@ -85,7 +85,7 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
 
 void spn__task_interrupt(struct spn_future *f)
 {
-    /* [runner] seq_cst: after INTERRUPTING. */
+    /* [runner] after INTERRUPTING.  mutant: half of a pair */
     const uintptr_t runner = spn__load(&task_of(f)->runner, seq_cst);
 
     if (runner != FREE && runner != UNKNOWN && runner != CLOSED)
@@ -98,9 +98,10 @@ void spn__task_done(struct spn_future *f)
     struct task_future *t = task_of(f);
     uintptr_t found = FREE;
 
-    /* [runner] seq_cst: after the change of the state. */
-    if (t->release_arg != NULL &&
-        spn__cas(&t->runner, &found, CLOSED, seq_cst, relaxed))
+    if (t->release_arg == NULL)
+        return;
+    /* [runner] after the change of the state.  mutant: half of a pair */
+    if (spn__cas(&t->runner, &found, CLOSED, seq_cst, relaxed))
         t->release_arg(t->arg);
 }
 
@@ -145,9 +146,9 @@ static bool leave(struct task_future *t, struct spn_thread *self)
 {
     uint32_t state;
 
-    /* [runner] seq_cst: leave, then look. */
+    /* [runner] leave, then look.  mutant: half of a pair */
     (void)spn__exchange(&t->runner, FREE, seq_cst);
-    state = spn__load(&t->future.state, seq_cst);
+    state = spn__load(&t->future.state, seq_cst); /* mutant: half of a pair */
     if (spn__phase(state) == SPN__NEW)
         return true;
     if (spn__phase(state) == SPN__INTERRUPTING && self != NULL)
@@ -173,19 +174,20 @@ static int run(struct spn_future *f, bool reset)
 {
     struct running r = { .reset = reset };
     struct spn_thread *self;
-    uintptr_t found = FREE;
+    uintptr_t found = FREE, me;
     bool called = false;
 
     if (f == NULL || f->kind != SPN__TASK)
         return SPN_EINVAL;
     r.t = task_of(f);
-    if (spn__phase(spn__load(&f->state, acquire)) != SPN__NEW)
+    if (spn__phase(spn__load(&f->state, relaxed)) != SPN__NEW) /* a hint */
         return 0;
     self = spn__thread_self();
-    /* [runner] seq_cst: claim, then look. */
-    if (!spn__cas(&r.t->runner, &found, self != NULL ? (uintptr_t)self : UNKNOWN,
-                  seq_cst, relaxed))
+    me = self != NULL ? (uintptr_t)self : UNKNOWN;
+    /* [runner] claim, then look.  mutant: half of a pair */
+    if (!spn__cas(&r.t->runner, &found, me, seq_cst, relaxed))
         return 0;
+    /* [runner] mutant: half of a pair */
     if (spn__phase(spn__load(&f->state, seq_cst)) == SPN__NEW) {
         called = true;
         spn__call_enter(&r.call);

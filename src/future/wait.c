@@ -31,16 +31,26 @@ bool spn__future_attend(struct spn_future *f, uint32_t limit)
     return spn__phase(found) < limit;
 }
 
-/* Looks for a while; a timeout that does not wait does not look either. */
-static bool spin(const struct spn_future *f, int64_t timeout_ns)
+/*
+ * Looks for a while.  Whether that pays depends on what the thread waits for, and
+ * on whether there is another CPU for it to happen on; so a thread whose looking
+ * was in vain looks half as long the next time, down to not at all, and tries the
+ * whole span again every PROBE waits.
+ */
+static bool spin(const struct spn_future *f, struct spn_thread *self)
 {
-    if (timeout_ns <= 0)
-        return false;
-    for (int i = 0; i < SPN__SPIN_LIMIT; i++) {
+    enum { PROBE = 32 };
+    const bool probe = self->spin_waits++ % PROBE == 0;
+    const uint32_t limit = probe ? SPN__SPIN_LIMIT : self->spin_budget;
+
+    for (uint32_t i = 0; i < limit; i++) {
         spn__cpu_relax();
-        if (spn__future_done(f))
+        if (spn__future_done(f)) {
+            self->spin_budget = SPN__SPIN_LIMIT;
             return true;
+        }
     }
+    self->spin_budget /= 2;
     return false;
 }
 
@@ -53,11 +63,11 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
 
     deadline_ns = timeout_ns == SPN_FOREVER ? SPN_FOREVER
                                             : spn__deadline(spn__now(), timeout_ns);
-    if (spin(f, timeout_ns))
-        return SPN_OK;
     self = spn__thread_self();
     if (self == NULL)
         return SPN_ENOMEM;
+    if (timeout_ns > 0 && spin(f, self))
+        return SPN_OK;
 
     spn__lock(&f->lock);
     if (!spn__future_attend(f, SPN__NORMAL)) {

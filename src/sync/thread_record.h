@@ -55,6 +55,8 @@ struct spn_thread {
      * run, and the stage it is just handing to an executor. */
     struct spn__call *call;
     struct spn__hand_over *hand_over;
+    uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
+    uint32_t spin_waits;  /* and how often it had to wait */
 
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };

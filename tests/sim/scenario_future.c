@@ -130,6 +130,20 @@ SCENARIO(future__seen_done__get_never_times_out, "FUT-30")
 }
 SCENARIO_OPTS(future__seen_done__get_never_times_out, .dfs = 2, .dfs_models = SIM_SC)
 
+/* Whoever sees it done sees what came before, without asking for the outcome. */
+SCENARIO(future__seen_done__is_published, "G-19")
+{
+    if (!create())
+        return;
+    sim_thread(complete, &f);
+    while (spn_future_is_done(f) == 0)
+        spn__cpu_relax();
+    sim_assert(spn__load(&payload, relaxed) == 7);
+    sim_join_all();
+    spn_future_unref(f);
+}
+SCENARIO_OPTS(future__seen_done__is_published, .dfs = 2)
+
 /* A time-out that races the completion: the value or the time-out, never late. */
 SCENARIO(future__timeout_races_completion__one_of_two, "FUT-27", "G-7")
 {
@@ -234,6 +248,41 @@ SCENARIO(future__dropped_by_the_getter__completer_is_safe, "G-16")
 }
 SCENARIO_OPTS(future__dropped_by_the_getter__completer_is_safe, .dfs = 2,
               .faults = true)
+
+static SPN__ATOMIC(spn_future *) kept;
+
+static void keep(spn_future *future, void *arg)
+{
+    (void)arg;
+    spn__store(&kept, spn_future_ref(future), release);
+}
+
+static void drop_kept(void *arg)
+{
+    spn_future *mine;
+
+    (void)arg;
+    while ((mine = spn__load(&kept, acquire)) == NULL)
+        spn__cpu_relax();
+    sim_assert(spn_future_is_failed(mine) == 1);
+    spn_future_unref(mine);
+}
+
+/* The done hook of an abandoned future takes a reference: the future lives on, and
+ * ends with that one. */
+SCENARIO(future__abandoned_and_kept_by_its_hook__lives_on, "G-16", "CF-41")
+{
+    spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
+
+    opts.done = keep;
+    spn__init(&kept, NULL);
+    if (spn_future_create(&f, &opts) != SPN_OK)
+        return;
+    sim_thread(drop_kept, NULL);
+    spn_future_unref(f);
+    sim_join_all();
+}
+SCENARIO_OPTS(future__abandoned_and_kept_by_its_hook__lives_on, .dfs = 3)
 
 static int dropped;
 

@@ -161,6 +161,51 @@ SCENARIO(stage__cancelled_while_source_is_abandoned__ends_once, "CF-41")
 }
 SCENARIO_OPTS(stage__cancelled_while_source_is_abandoned__ends_once, .dfs = 2)
 
+/* A copy made while the source completes carries what came before, too. */
+SCENARIO(stage__copied_while_completing__is_published, "CF-38", "G-19")
+{
+    void *value = NULL;
+
+    if (!create_two())
+        return;
+    sim_thread(complete_f, NULL);
+    if (spn_future_copy(f, &s) == SPN_OK &&
+        spn_future_get(s, &value, SPN_FOREVER) == SPN_OK) {
+        sim_assert(value == &f);
+        sim_assert(spn__load(&payload[0], relaxed) == 7);
+    }
+    sim_join_all();
+    spn_future_unref(s);
+    drop_two();
+}
+SCENARIO_OPTS(stage__copied_while_completing__is_published, .dfs = 3,
+              .dfs_models = SIM_SC | SIM_C11, .faults = true)
+
+/* Abandoned by one thread and read through a stage by another: whoever is last
+ * frees it. */
+SCENARIO(stage__source_abandoned_while_read__freed_by_the_last, "CF-41", "G-16")
+{
+    char text[16];
+    int code = 0;
+
+    if (!create_two())
+        return;
+    if (spn_future_copy(f, &s) == SPN_OK) {
+        sim_thread(drop_f, NULL);
+        if (spn_future_get(s, NULL, SPN_FOREVER) == SPN_EFAILED) {
+            sim_assert(spn_future_error(s, &code, text, sizeof text) == SPN_OK);
+            sim_assert(code == SPN_ECANCELED && text[0] == 'a');
+        }
+        spn_future_unref(s);
+        sim_join_all();
+    } else {
+        spn_future_unref(f);
+    }
+    spn_future_unref(g);
+}
+SCENARIO_OPTS(stage__source_abandoned_while_read__freed_by_the_last, .dfs = 2,
+              .faults = true)
+
 /* combine of two that complete at once runs once, and sees both. */
 SCENARIO(stage__both_sources_complete_at_once__runs_once, "CF-22", "G-19")
 {
