@@ -83,6 +83,7 @@ void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
     f->drop_value = opts != NULL ? opts->drop_value : NULL;
     f->done = opts != NULL ? opts->done : NULL;
     f->done_arg = opts != NULL ? opts->done_arg : NULL;
+    f->plain = kind == SPN__PROMISE && f->done == NULL;
     f->message[0] = '\0';
 }
 
@@ -156,16 +157,6 @@ uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *sourc
     return SPN__EXCEPTIONAL;
 }
 
-void *spn__future_read_value(struct spn_future *f)
-{
-    struct spn_future *root = spn__future_root(f);
-
-    /* relaxed: read by whoever drops the last reference, after [refs]. */
-    if (root->drop_value != NULL)
-        spn__store(&root->read, 1, relaxed);
-    return f->value;
-}
-
 int spn__future_status(const struct spn_future *f)
 {
     switch (spn__phase(spn__load(&f->state, acquire))) { /* [done] */
@@ -205,7 +196,8 @@ void spn__future_outcome(struct spn_future *f, spn_outcome *out)
 
 /* ---- completing ----------------------------------------------------------- */
 
-bool spn__future_claim(struct spn_future *f)
+/* The two halves of completing, here inline and below for the other files. */
+static inline bool claim(struct spn_future *f)
 {
     uint32_t found = spn__load(&f->state, relaxed); /* checked by the exchange */
 
@@ -214,6 +206,11 @@ bool spn__future_claim(struct spn_future *f)
         if (spn__cas_weak(&f->state, &found, found | SPN__COMPLETING, relaxed, relaxed))
             return true;
     return false;
+}
+
+bool spn__future_claim(struct spn_future *f)
+{
+    return claim(f);
 }
 
 /* Releases the waiters and fires the edges. */
@@ -254,14 +251,20 @@ void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *
         spn__task_done(f);
 }
 
-void spn__future_finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
+static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
 {
     /* [done] release: the outcome.  seq_cst for [runner] and [edge]. */
     const uint32_t old = spn__exchange(&f->state, phase, seq_cst);
 
     spn__debug_assert(spn__phase(old) == SPN__COMPLETING ||
                       spn__phase(old) == SPN__INTERRUPTING);
-    spn__future_finished(f, old, work);
+    if ((old & SPN__ATTENDED) != 0 || !f->plain)
+        spn__future_finished(f, old, work);
+}
+
+void spn__future_finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
+{
+    finish(f, phase, work);
 }
 
 int spn_future_complete(spn_future *f, void *value)
@@ -270,10 +273,10 @@ int spn_future_complete(spn_future *f, void *value)
 
     if (f == NULL)
         return SPN_EINVAL;
-    if (!spn__future_claim(f))
+    if (!claim(f))
         return 0;
     f->value = value;
-    spn__future_finish(f, SPN__NORMAL, &work);
+    finish(f, SPN__NORMAL, &work);
     spn__work_drain(&work);
     return 1;
 }

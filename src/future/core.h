@@ -52,12 +52,14 @@ struct spn_future {
     bool taken;   /* the edges were taken off by the completer; final */
     uint32_t edge_count;
     SPN__ATOMIC(uint32_t) read; /* 1: somebody has the value */
+    bool plain;                 /* fixed: a promise without a done hook, which has
+                                   nothing to do when nobody attends to it */
+    void (*drop_value)(void *value); /* fixed */
 
     struct spn__waitq waiters;
     struct spn__list edges; /* to the stages that wait for this future */
 
     /* Fixed. */
-    void (*drop_value)(void *value);
     void (*done)(spn_future *future, void *done_arg);
     void *done_arg;
 
@@ -101,7 +103,15 @@ static inline struct spn_future *spn__future_root(struct spn_future *f)
     return f->origin != NULL ? f->origin : f;
 }
 /* The value goes to somebody. */
-void *spn__future_read_value(struct spn_future *f);
+static inline void *spn__future_read_value(struct spn_future *f)
+{
+    struct spn_future *root = spn__future_root(f);
+
+    /* relaxed: read by whoever drops the last reference, after [refs]. */
+    if (root->drop_value != NULL)
+        spn__store(&root->read, 1, relaxed);
+    return f->value;
+}
 /* The status get returns, of a future that is done. */
 int spn__future_status(const struct spn_future *f);
 void spn__future_outcome(struct spn_future *f, spn_outcome *out);

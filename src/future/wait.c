@@ -35,18 +35,21 @@ bool spn__future_attend(struct spn_future *f, uint32_t limit)
  * Looks for a while.  Whether that pays depends on what the thread waits for, and
  * on whether there is another CPU for it to happen on; so a thread whose looking
  * was in vain looks half as long the next time, down to not at all, and tries the
- * whole span again every PROBE waits.
+ * whole span again every PROBE waits.  The whole span is longer than a thread takes
+ * to wake up (some 20 us): of two threads that hand to and fro and have both begun
+ * to sleep, one that looks as long as that sees the other come, and both are awake
+ * again.
  */
 static bool spin(const struct spn_future *f, struct spn_thread *self)
 {
-    enum { PROBE = 32 };
+    enum { PROBE = 128 };
     const bool probe = self->spin_waits++ % PROBE == 0;
-    const uint32_t limit = probe ? SPN__SPIN_LIMIT : self->spin_budget;
+    const uint32_t limit = probe ? SPN__SPIN_LIMIT_LONG : self->spin_budget;
 
     for (uint32_t i = 0; i < limit; i++) {
         spn__cpu_relax();
         if (spn__future_done(f)) {
-            self->spin_budget = SPN__SPIN_LIMIT;
+            self->spin_budget = SPN__SPIN_LIMIT_LONG;
             return true;
         }
     }
@@ -106,6 +109,12 @@ static int get(struct spn_future *f, void **value, int64_t timeout_ns,
 
 int spn_future_get(spn_future *f, void **value, int64_t timeout_ns)
 {
+    /* The common case first: there is a value.  [done] */
+    if (f != NULL && value != NULL &&
+        spn__phase(spn__load(&f->state, acquire)) == SPN__NORMAL) {
+        *value = spn__future_read_value(f);
+        return SPN_OK;
+    }
     return get(f, value, timeout_ns, true);
 }
 

@@ -164,6 +164,8 @@ static inline void spn__cpu_relax(void)
 
 /* How many times to spin before a system call, where spinning pays at all. */
 #define SPN__SPIN_LIMIT                 100
+/* The same for a wait that may be as long as it takes another thread to wake up. */
+#define SPN__SPIN_LIMIT_LONG            1000
 
 /* ---- futex ------------------------------------------------------------ */
 

@@ -281,7 +281,8 @@ bool spn__fence_is_asymmetric(void);
 void sim__yield(struct sim_site *site);
 
 /* One more look is all a spin can add; more would only lengthen schedules. */
-#define SPN__SPIN_LIMIT 1
+#define SPN__SPIN_LIMIT      1
+#define SPN__SPIN_LIMIT_LONG 1
 
 /* ---- futex ------------------------------------------------------------------ */
 
