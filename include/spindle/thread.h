@@ -72,8 +72,8 @@ typedef struct spn_thread_opts {
 /*
  * Starts a thread that runs fn(arg) and stores a handle in *out; on failure
  * *out is NULL and no thread was started.  opts may be NULL for all defaults.
- * Does not wait for the thread to run, except when `sched` asks for a nice
- * value: then until it is known to be granted.
+ * Does not wait for the thread to run, except when `sched` is OTHER, BATCH or
+ * IDLE: then until it is known to be granted.
  *
  * Returns  SPN_OK; SPN_EINVAL (NULL out or fn, bad opts, a CPU that is not
  *          there, a stack too small); SPN_ENOMEM; SPN_EAGAIN (the system has
@@ -90,7 +90,8 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
  * in *result (may be NULL); a thread that left through pthread_exit reports
  * SPN_ECANCELED.  May be called by several threads and again; each gets the
  * same answer.  Does not drop the handle.  Blocks up to timeout_ns;
- * interruptible.
+ * interruptible, but not while the thread only runs the destructors of its
+ * thread-specific data.
  *
  * Returns  SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_EINVAL (NULL, or a thread
  *          the library did not create), SPN_EDEADLK (own thread), SPN_ENOMEM

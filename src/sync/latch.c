@@ -112,7 +112,8 @@ int spn_latch_await(spn_latch *latch, int64_t timeout_ns)
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
 
     spn__lock(&latch->lock);
-    if (spn__load(&latch->count, acquire) != 0) { /* [open] */
+    /* relaxed: the last step down was made under the lock. */
+    if (spn__load(&latch->count, relaxed) != 0) {
         spn__waitq_add(&latch->waiters, &w, self);
         spn__unlock(&latch->lock);
         rc = spn__waitq_wait(&w, &latch->lock, deadline_ns);

@@ -181,33 +181,18 @@ static int set_cpus(pthread_attr_t *attr, const uint32_t *cpus, size_t count)
     return rc;
 }
 
+/* Real-time classes only: pthread attributes know no others, and a thread can
+ * give itself those (spn__os_set_sched). */
 static int set_sched(pthread_attr_t *attr, uint32_t sched, int32_t priority)
 {
+    const int policy = sched == SPN_SCHED_FIFO ? SCHED_FIFO : SCHED_RR;
     struct sched_param param;
-    int policy, rc;
+    int rc;
 
-    switch (sched) {
-    case SPN_SCHED_INHERIT:
+    if (sched != SPN_SCHED_FIFO && sched != SPN_SCHED_RR)
         return 0;
-    case SPN_SCHED_BATCH:
-        policy = SCHED_BATCH;
-        break;
-    case SPN_SCHED_IDLE:
-        policy = SCHED_IDLE;
-        break;
-    case SPN_SCHED_FIFO:
-        policy = SCHED_FIFO;
-        break;
-    case SPN_SCHED_RR:
-        policy = SCHED_RR;
-        break;
-    default:
-        policy = SCHED_OTHER;
-        break;
-    }
     memset(&param, 0, sizeof param);
-    if (policy == SCHED_FIFO || policy == SCHED_RR)
-        param.sched_priority = priority;
+    param.sched_priority = priority;
     rc = pthread_attr_setinheritsched(attr, PTHREAD_EXPLICIT_SCHED);
     if (rc == 0)
         rc = pthread_attr_setschedpolicy(attr, policy);
@@ -258,16 +243,43 @@ void spn__os_thread_detach(spn__os_thread thread)
     spn__assert(rc == 0);
 }
 
-int spn__os_set_nice(int32_t nice)
+int spn__os_thread_join_until(spn__os_thread thread, int64_t deadline_ns)
+{
+    int rc;
+
+#ifdef __GLIBC__
+    if (deadline_ns != SPN_FOREVER) {
+        const int64_t at = deadline_ns < 0 ? 0 : deadline_ns;
+        const struct timespec ts = { .tv_sec = (time_t)(at / 1000000000),
+                                     .tv_nsec = (long)(at % 1000000000) };
+        rc = pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &ts);
+    } else
+#endif
+        rc = pthread_join(thread, NULL);
+    if (rc == ETIMEDOUT || rc == EBUSY)
+        return SPN_ETIMEDOUT;
+    if (rc == EDEADLK)
+        return SPN_EDEADLK;
+    spn__assert(rc == 0);
+    return SPN_OK;
+}
+
+int spn__os_set_sched(uint32_t sched, int32_t nice)
 {
 #ifdef __linux__
-    /* On Linux nice belongs to the thread, whatever POSIX says. */
+    /* On Linux class and nice value belong to the thread, whatever POSIX says. */
+    const int policy = sched == SPN_SCHED_BATCH  ? SCHED_BATCH
+                       : sched == SPN_SCHED_IDLE ? SCHED_IDLE
+                                                 : SCHED_OTHER;
+    const struct sched_param param = { .sched_priority = 0 };
     const id_t self = (id_t)syscall(SYS_gettid);
 
-    if (setpriority(PRIO_PROCESS, self, nice) == 0)
+    if (sched_setscheduler(0, policy, &param) == 0 &&
+        (sched == SPN_SCHED_IDLE || setpriority(PRIO_PROCESS, self, nice) == 0))
         return SPN_OK;
     return errno == EACCES || errno == EPERM ? SPN_EPERM : SPN_EINVAL;
 #else
+    (void)sched;
     (void)nice;
     return SPN_ENOTSUP;
 #endif

@@ -32,7 +32,7 @@ static struct bucket {
 
 static pthread_once_t buckets_once = PTHREAD_ONCE_INIT;
 
-static void init_buckets(void)
+static void reset_buckets(void)
 {
     pthread_condattr_t attr;
 
@@ -41,8 +41,17 @@ static void init_buckets(void)
     for (int i = 0; i < BUCKETS; i++) {
         pthread_mutex_init(&buckets[i].mutex, NULL);
         pthread_cond_init(&buckets[i].changed, &attr);
+        buckets[i].sleepers = 0;
     }
     pthread_condattr_destroy(&attr);
+}
+
+static void init_buckets(void)
+{
+    reset_buckets();
+    /* The child of a fork has none of the sleepers, and a broadcast would wait
+     * for them; a mutex may be held by a thread that is not there. */
+    (void)pthread_atfork(NULL, NULL, reset_buckets);
 }
 
 static struct bucket *bucket_of(const spn__futex_word *word)

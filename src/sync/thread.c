@@ -3,7 +3,7 @@
  * thread.c - threads: create, join, handles, names, signals, interrupt.
  *
  * LIFE of a created thread
- *   create -> (nice asked for: granted or refused) -> on_start -> fn -> on_stop
+ *   create -> (class asked for: granted or refused) -> on_start -> fn -> on_stop
  *          -> ended, joiners released -> record left -> the system's thread ends
  *
  *   What follows fn is a cleanup handler, so that pthread_exit in fn passes
@@ -11,11 +11,12 @@
  *
  * JOIN
  *   Joiners wait for `ended` like any other waiter: timed and interruptible.
- *   Then one of them joins the system's thread under reap_lock and the others
- *   find it done, so that every join returns after the thread is really gone.
- *   The last handle dropped without a join detaches it.
+ *   Then one of them waits for the system's thread, which may still run the
+ *   program's thread-specific destructors, while the others wait on; so every
+ *   join returns after the thread is really gone.  If the one gives up, another
+ *   goes on.  The last handle dropped without a join detaches it.
  *
- * LOCKS  end_lock and reap_lock are never held together.
+ * LOCKS  a record's `lock` is a leaf, but for the moment of creation.
  *
  * SIGNALS
  *   New threads have every signal blocked unless told otherwise: handlers run
@@ -25,8 +26,6 @@
  *
  * ORDERING
  *   [life]    see thread_record.c.
- *   [started] the new thread's release store of its answer pairs with the
- *             creator's acquire load; after it a refused thread touches nothing.
  */
 #include <spindle/park.h>
 #include <spindle/thread.h>
@@ -85,10 +84,10 @@ static void finish(void *p)
     if (self->on_stop != NULL)
         self->on_stop(self->hook_arg);
 
-    spn__lock(&self->end_lock);
+    spn__lock(&self->lock);
     self->ended = true;
     spn__waitq_choose_all(&self->joiners, &chosen);
-    spn__unlock(&self->end_lock);
+    spn__unlock(&self->lock);
     spn__chosen_grant(&chosen);
 
     /* A thread-specific destructor of the program that calls the library after
@@ -102,10 +101,11 @@ static void *run(void *p)
     struct spn_thread *self = p;
     char name[16];
 
-    if (self->set_nice) {
-        const int status = spn__os_set_nice(self->nice);
+    if (self->set_sched) {
+        const int status = spn__os_set_sched(self->sched, self->priority);
 
-        spn__store(&self->started, encode_started(status), release); /* [started] */
+        /* relaxed: an answer and nothing else; a refused thread is joined. */
+        spn__store(&self->started, encode_started(status), relaxed);
         spn__futex_wake(&self->started, 1);
         if (status != SPN_OK)
             return NULL;
@@ -176,12 +176,12 @@ static bool install_fork_hook(void)
     return installed;
 }
 
-/* Waits for the answer of a thread that was asked to be nice. */
+/* Waits for the answer of a thread that was asked to change its class. */
 static int await_started(struct spn_thread *thread)
 {
     uint32_t started;
 
-    while ((started = spn__load(&thread->started, acquire)) == 0) /* [started] */
+    while ((started = spn__load(&thread->started, relaxed)) == 0) /* see run */
         (void)spn__futex_wait(&thread->started, 0, SPN_FOREVER);
     return decode_started(started);
 }
@@ -200,10 +200,10 @@ static int start(struct spn_thread *thread, const spn_thread_opts *o)
 
     /* Not the creator's present mask, which the library may have blocked. */
     (void)spn_thread_exec_sigmask(&thread->exec_mask);
-    spn__lock(&thread->reap_lock); /* `os` may be written after the thread runs */
+    spn__lock(&thread->lock); /* `os` may be written after the thread runs */
     rc = spn__os_thread_create(&thread->os, &attr, run, thread);
-    spn__unlock(&thread->reap_lock);
-    if (rc == SPN_OK && thread->set_nice) {
+    spn__unlock(&thread->lock);
+    if (rc == SPN_OK && thread->set_sched) {
         rc = await_started(thread);
         if (rc != SPN_OK)
             spn__os_thread_join(thread->os);
@@ -238,8 +238,10 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
     thread->on_start = o.on_start;
     thread->on_stop = o.on_stop;
     thread->hook_arg = o.hook_arg;
-    thread->set_nice = o.sched == SPN_SCHED_OTHER || o.sched == SPN_SCHED_BATCH;
-    thread->nice = o.priority;
+    thread->set_sched = o.sched == SPN_SCHED_OTHER || o.sched == SPN_SCHED_BATCH ||
+                        o.sched == SPN_SCHED_IDLE;
+    thread->sched = o.sched;
+    thread->priority = o.priority;
     if (o.name == NULL)
         o.name = "spindle";
     memcpy(thread->name, o.name, strlen(o.name) + 1); /* valid_opts: it fits */
@@ -255,21 +257,41 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
 
 /* ---- join and handles -------------------------------------------------- */
 
-/* Returns after the system's thread is gone, if anybody may still wait for it. */
-static void reap(struct spn_thread *thread)
+/* Whether a joiner has to wait for somebody else; the lock is held. */
+static bool must_wait(const struct spn_thread *thread)
 {
-    spn__lock(&thread->reap_lock);
-    if (!thread->reaped && !thread->detached) {
-        spn__os_thread_join(thread->os);
-        thread->reaped = true;
-    }
-    spn__unlock(&thread->reap_lock);
+    return !thread->ended || thread->reaping;
+}
+
+/*
+ * Waits for the system's thread, unless that was done or cannot be; the lock is
+ * held before and after, but not meanwhile.
+ */
+static int reap(struct spn_thread *thread, int64_t deadline_ns)
+{
+    struct spn__chosen chosen = { NULL, NULL };
+    int rc;
+
+    if (thread->reaped || thread->detached)
+        return SPN_OK;
+    thread->reaping = true;
+    spn__unlock(&thread->lock);
+    rc = spn__os_thread_join_until(thread->os, deadline_ns);
+    spn__lock(&thread->lock);
+    thread->reaping = false;
+    thread->reaped = rc == SPN_OK;
+    spn__waitq_choose_all(&thread->joiners, &chosen); /* it is done, or their turn */
+    spn__unlock(&thread->lock);
+    spn__chosen_grant(&chosen);
+    spn__lock(&thread->lock);
+    return rc;
 }
 
 int spn_thread_join(spn_thread *thread, int64_t timeout_ns, int *result)
 {
     struct spn_thread *self;
     int64_t deadline_ns;
+    int rc = SPN_OK;
 
     if (thread == NULL || thread->foreign)
         return SPN_EINVAL;
@@ -280,25 +302,22 @@ int spn_thread_join(spn_thread *thread, int64_t timeout_ns, int *result)
         return SPN_EDEADLK;
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
 
-    spn__lock(&thread->end_lock);
-    if (!thread->ended) {
+    spn__lock(&thread->lock);
+    while (rc == SPN_OK && must_wait(thread)) {
         struct spn__waiter w;
-        int rc;
 
         spn__waitq_add(&thread->joiners, &w, self);
-        spn__unlock(&thread->end_lock);
-        rc = spn__waitq_wait(&w, &thread->end_lock, deadline_ns);
-        if (rc != SPN_OK) {
-            spn__unlock(&thread->end_lock);
-            return rc;
-        }
-    } else {
-        spn__unlock(&thread->end_lock);
+        spn__unlock(&thread->lock);
+        rc = spn__waitq_wait(&w, &thread->lock, deadline_ns);
+        if (rc == SPN_OK)
+            spn__lock(&thread->lock); /* the caller's handle keeps the record */
     }
-    reap(thread);
-    if (result != NULL)
+    if (rc == SPN_OK)
+        rc = reap(thread, deadline_ns);
+    if (rc == SPN_OK && result != NULL)
         *result = thread->result;
-    return SPN_OK;
+    spn__unlock(&thread->lock);
+    return rc;
 }
 
 spn_thread *spn_thread_current(void)
@@ -316,12 +335,12 @@ spn_thread *spn_thread_ref(spn_thread *thread)
 
 static void detach(struct spn_thread *thread)
 {
-    spn__lock(&thread->reap_lock);
+    spn__lock(&thread->lock);
     if (!thread->reaped && !thread->detached && !thread->foreign) {
         spn__os_thread_detach(thread->os);
         thread->detached = true;
     }
-    spn__unlock(&thread->reap_lock);
+    spn__unlock(&thread->lock);
 }
 
 void spn_thread_unref(spn_thread *thread)

@@ -53,19 +53,18 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     spn__init(&record->interrupted, 0);
     spn__init(&record->blocker, NULL);
     spn__init(&record->life, SPN__LIFE_ALIVE + handles * SPN__LIFE_HANDLE);
-    record->foreign = record->set_nice = false;
+    record->foreign = record->set_sched = false;
     record->fn = NULL;
     record->on_start = record->on_stop = NULL;
     record->arg = record->hook_arg = NULL;
-    record->nice = 0;
+    record->sched = 0;
+    record->priority = 0;
     record->name[0] = '\0';
     spn__init(&record->started, 0);
-    spn__lock_init(&record->end_lock);
+    spn__lock_init(&record->lock);
     spn__waitq_init(&record->joiners);
-    record->ended = false;
+    record->ended = record->reaping = record->reaped = record->detached = false;
     record->result = SPN_OK;
-    spn__lock_init(&record->reap_lock);
-    record->reaped = record->detached = false;
     record->call = NULL;
     record->hand_over = NULL;
     record->spin_budget = SPN__SPIN_LIMIT_LONG;
@@ -118,8 +117,14 @@ void spn__thread_cache_drain(void)
 {
     struct spn_thread *record;
 
-    while ((record = spn__thread_cache.free) != NULL) {
-        spn__thread_cache.free = record->next_free;
+    spn__lock(&spn__thread_cache.lock);
+    record = spn__thread_cache.free;
+    spn__thread_cache.free = NULL;
+    spn__unlock(&spn__thread_cache.lock);
+    while (record != NULL) {
+        struct spn_thread *next = record->next_free;
+
         spn__free(record);
+        record = next;
     }
 }

@@ -27,9 +27,10 @@ struct spn_thread {
     SPN__ATOMIC(uint64_t) life;        /* see above */
 
     /* Written before the record is shared, then fixed. */
-    bool foreign;  /* not made by the library */
-    bool set_nice; /* ask for `nice` before fn, and answer through `started` */
-    int32_t nice;
+    bool foreign;   /* not made by the library */
+    bool set_sched; /* ask for `sched` before fn, and answer through `started` */
+    uint32_t sched; /* spn_thread_sched */
+    int32_t priority;
     spn_thread_fn fn;
     void *arg;
     void (*on_start)(void *hook_arg);
@@ -38,18 +39,16 @@ struct spn_thread {
     spn__sigmask exec_mask; /* for programs it starts; unused in a foreign one */
     char name[SPN_THREAD_NAME_MAX + 1];
 
-    spn__futex_word started; /* see thread.c; only with set_nice */
+    spn__futex_word started; /* see thread.c; only with set_sched */
 
-    struct spn__lock end_lock; /* guards the next three; a leaf */
+    struct spn__lock lock; /* guards the rest; a leaf */
     struct spn__waitq joiners;
-    bool ended; /* fn and on_stop have returned; final */
-    int result; /* what fn returned; fixed once ended */
-
-    struct spn__lock reap_lock; /* guards the next three; held across the
-                                   system's join, which is short once ended */
-    spn__os_thread os;
-    bool reaped;   /* the system's thread was joined */
-    bool detached; /* or nobody will */
+    bool ended;        /* fn and on_stop have returned; final */
+    bool reaping;      /* a joiner waits for the system's thread */
+    bool reaped;       /* it is gone; final */
+    bool detached;     /* nobody will wait for it; final */
+    int result;        /* what fn returned; fixed once ended */
+    spn__os_thread os; /* fixed once create has returned */
 
     /* The thread's own, for src/future: the innermost function it was called to
      * run, and the stage it is just handing to an executor. */

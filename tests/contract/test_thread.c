@@ -375,9 +375,9 @@ TEST(thread__sched__honoured, "G-3")
         int32_t priority;
         int policy;
     } rows[] = {
-        { SPN_SCHED_OTHER, 0, SCHED_OTHER },
-        { SPN_SCHED_OTHER, 5, SCHED_OTHER },
-        { SPN_SCHED_OTHER, 19, SCHED_OTHER },
+        { SPN_SCHED_OTHER, 0, SCHED_OTHER },  { SPN_SCHED_OTHER, 5, SCHED_OTHER },
+        { SPN_SCHED_OTHER, 19, SCHED_OTHER }, { SPN_SCHED_BATCH, 3, SCHED_BATCH },
+        { SPN_SCHED_IDLE, 0, SCHED_IDLE },
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -477,6 +477,8 @@ static void ask_for_too_much(void *arg)
     opts.sched = SPN_SCHED_OTHER;
     opts.priority = -5;
     CHECK_STATUS(refused(&opts), SPN_EPERM);
+    opts.sched = SPN_SCHED_BATCH;
+    CHECK_STATUS(refused(&opts), SPN_EPERM);
     opts.sched = SPN_SCHED_FIFO;
     opts.priority = 1;
     CHECK_STATUS(refused(&opts), SPN_EPERM);
@@ -490,6 +492,58 @@ static void ask_for_too_much(void *arg)
 TEST(thread__priority_without_privilege__eperm, "G-3", "G-22")
 {
     CHECK_CHILD(ask_for_too_much, NULL);
+}
+
+/* ---- join and the destructors of thread-specific data ------------------------------ */
+
+struct lingering {
+    pthread_key_t key;
+    atomic_bool in_destructor, may_end;
+    _Atomic(spn_thread *) handle;
+    atomic_int own_join;
+};
+
+static void linger(void *p)
+{
+    struct lingering *l = p;
+
+    /* The thread's own handle, after the library has let go of the thread. */
+    atomic_store(&l->own_join,
+                 spn_thread_join(atomic_load(&l->handle), T_LONG_NS, NULL));
+    atomic_store(&l->in_destructor, true);
+    T_AWAIT(atomic_load(&l->may_end));
+}
+
+static int leave_data(void *p)
+{
+    struct lingering *l = p;
+
+    T_AWAIT(atomic_load(&l->handle) != NULL);
+    return pthread_setspecific(l->key, l);
+}
+
+/* A thread whose destructors still run has not ended: a timed join gives up in
+ * time, joining it from there is a deadlock and says so, and a later join
+ * succeeds. */
+TEST(thread__destructors_linger__join_keeps_its_time, "G-6", "G-7")
+{
+    struct lingering l = { .own_join = SPN_OK };
+    spn_thread *thread;
+    int result = -1;
+
+    REQUIRE(pthread_key_create(&l.key, linger) == 0);
+    REQUIRE_OK(spn_thread_create(&thread, NULL, leave_data, &l));
+    atomic_store(&l.handle, thread);
+    T_AWAIT(atomic_load(&l.in_destructor));
+    CHECK_STATUS(atomic_load(&l.own_join), SPN_EDEADLK);
+    CHECK_STATUS(spn_thread_join(thread, SPN_NOWAIT, &result), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_thread_join(thread, T_PROBE_NS, &result), SPN_ETIMEDOUT);
+    CHECK_EQ(result, -1);
+    atomic_store(&l.may_end, true);
+    CHECK_OK(spn_thread_join(thread, SPN_FOREVER, &result));
+    CHECK_EQ(result, 0);
+    spn_thread_unref(thread);
+    pthread_key_delete(l.key);
 }
 
 static void use_up_threads(void *arg)

@@ -3,7 +3,8 @@
  * engine.h - what the files of the explorer share; scenarios see sim.h.
  *
  * READING ORDER
- *   engine.c    threads, blocking, time: one schedule
+ *   engine.c    who runs next, blocking, time: one schedule
+ *   threads.c   lives of threads, their locals, what bodies call
  *   strategy.c  the one function that makes every choice
  *   memory.c    atomics under SC, TSO and PSO     views.c  and under C11
  *   heap.c      tracked allocation, faults        trace.c  events, reports
@@ -116,10 +117,26 @@ __attribute__((noreturn, cold, format(printf, 2, 3))) void
 sim__stop(enum sim_kind kind, const char *format, ...);
 /* True when the fence pair is asymmetric in this schedule. */
 bool sim__asymmetric(void);
+void sim__make_ready(struct thread *t);
+/* Something changed that a spinning thread may be waiting for. */
+void sim__progress(void);
+/* Sleeps until someone makes the thread ready, or the deadline expires. */
+void sim__block(struct thread *me, enum thread_state state, int64_t deadline);
+__attribute__((noreturn)) void sim__leave(struct thread *me);
+static inline uint32_t sim__bit(const struct thread *t)
+{
+    return UINT32_C(1) << t->id;
+}
 static inline int sim__lowest(uint32_t mask)
 {
     return __builtin_ctz(mask);
 }
+
+/* ---- threads.c ---- */
+/* Either entry is given; the stack of an earlier schedule is used again. */
+struct thread *sim__spawn(void *(*entry)(void *), void (*entry_void)(void *),
+                          void *arg);
+void sim__threads_begin(void); /* of a schedule */
 
 /* ---- strategy.c ---- */
 /* Every nondeterministic decision: 0 .. n-1.  With n <= 1 nothing is chosen. */

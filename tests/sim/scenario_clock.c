@@ -83,3 +83,22 @@ SCENARIO(clock__interrupt_races_advance__one_outcome, "G-11", "G-12")
     sim_assert(spn_thread_interrupted() == 0);
     sim_assert(spn_clock_destroy(manual) == SPN_OK);
 }
+
+static void advance_with_payload(void *arg)
+{
+    (void)arg;
+    spn__store(&payload, 7, relaxed);
+    sim_assert(spn_clock_advance(manual, 100) == SPN_OK);
+}
+
+/* Who sees the new time sees what was done before the clock was moved. */
+SCENARIO(clock__new_time_seen__work_before_it_seen, "G-19")
+{
+    create();
+    sim_thread(advance_with_payload, NULL);
+    if (spn_clock_now(manual) == 100)
+        sim_assert(spn__load(&payload, relaxed) == 7);
+    sim_join_all();
+    sim_assert(spn_clock_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(clock__new_time_seen__work_before_it_seen, .dfs = 2)

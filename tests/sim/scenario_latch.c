@@ -122,3 +122,16 @@ SCENARIO(latch__allocation_fails__clean, "G-22")
     sim_assert(spn_latch_destroy(latch) == SPN_OK);
 }
 SCENARIO_OPTS(latch__allocation_fails__clean, .faults = true)
+
+/* Who reads zero sees what was done before it, as if it had waited. */
+SCENARIO(latch__count_read_as_zero__work_seen, "G-19")
+{
+    if (!create(1))
+        return;
+    sim_thread(count_down, (void *)0);
+    if (spn_latch_count(latch) == 0)
+        sim_assert(spn__load(&payload[0], relaxed) == 7);
+    sim_join_all();
+    sim_assert(spn_latch_destroy(latch) == SPN_OK);
+}
+SCENARIO_OPTS(latch__count_read_as_zero__work_seen, .dfs = 2)

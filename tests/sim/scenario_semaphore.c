@@ -156,3 +156,20 @@ SCENARIO(semaphore__release_overflows__refused, "G-3")
     sim_assert(spn_semaphore_drain(semaphore) == SPN_SEMAPHORE_MAX);
     finish(0);
 }
+
+/* Permits taken by drain bring what came before their release. */
+SCENARIO(semaphore__drained__work_before_the_release_seen, "G-19")
+{
+    int32_t drained;
+
+    if (!create(0, false))
+        return;
+    sim_thread(release_with_payload, (void *)2);
+    drained = spn_semaphore_drain(semaphore);
+    if (drained != 0)
+        sim_assert(spn__load(&payload, relaxed) == 7);
+    sim_join_all();
+    sim_assert(drained + spn_semaphore_available(semaphore) == 2);
+    sim_assert(spn_semaphore_destroy(semaphore) == SPN_OK);
+}
+SCENARIO_OPTS(semaphore__drained__work_before_the_release_seen, .dfs = 2)

@@ -202,3 +202,44 @@ SCENARIO(thread__nice_requested__create_waits_for_the_answer)
     spn_thread_unref(thread);
 }
 SCENARIO_OPTS(thread__nice_requested__create_waits_for_the_answer, .faults = true)
+
+static void use_and_drop(void *thread)
+{
+    spn_unpark(thread);
+    spn_thread_unref(thread);
+}
+
+static void free_records(void *arg)
+{
+    (void)arg;
+    spn__thread_cache_drain();
+}
+
+static void publish_and_end(void *arg)
+{
+    (void)arg;
+    sim_thread(use_and_drop, spn_thread_ref(spn_thread_current()));
+}
+
+/* A record is free only when its thread and every handle are done with it,
+ * whoever is last: freeing it then must not surprise anybody. */
+SCENARIO(thread__record_freed_once_free__nobody_uses_it, "G-14", "G-16")
+{
+    sim_thread(publish_and_end, NULL);
+    sim_thread(free_records, NULL);
+    free_records(NULL);
+    sim_join_all();
+}
+
+/* The same for a thread of the library that is dropped while it ends. */
+SCENARIO(thread__own_record_freed_once_free__nobody_uses_it, "G-16")
+{
+    spn_thread *thread;
+
+    reset();
+    sim_assert(start(&thread) == SPN_OK);
+    sim_thread(free_records, NULL);
+    use_and_drop(thread);
+    free_records(NULL);
+    sim_join_all();
+}

@@ -311,6 +311,9 @@ typedef sigset_t spn__sigmask;
     SIM__PLAIN(n, CREATE, words,                     \
                sim__thread_create(SIM__HERE(n), (out), (attr), (entry), (arg)))
 #define spn__os_thread_join(thread) SIM__JOIN(__COUNTER__, thread, #thread)
+/* What is left of a thread after its end is short: the limit does not matter. */
+#define spn__os_thread_join_until(thread, deadline_ns) \
+    ((void)(deadline_ns), spn__os_thread_join(thread), SPN_OK)
 #define SIM__JOIN(n, thread, words) \
     SIM__PLAIN(n, JOIN, words, sim__thread_join(SIM__HERE(n), (thread)))
 #define spn__os_thread_detach(thread) SIM__DETACH(__COUNTER__, thread, #thread)
@@ -324,7 +327,7 @@ void sim__thread_join(struct sim_site *site, spn__os_thread thread);
 void sim__thread_detach(struct sim_site *site, spn__os_thread thread);
 
 /* These touch only the calling thread: no point. */
-int spn__os_set_nice(int32_t nice);
+int spn__os_set_sched(uint32_t sched, int32_t nice);
 void spn__os_set_name(const char *name);
 void spn__os_get_name(char name[16]);
 void spn__os_get_sigmask(spn__sigmask *mask);

@@ -168,6 +168,28 @@ SCENARIO(errno_is_per_thread, "SIM")
     sim_join_all();
 }
 
+static int mutant_line = 1; /* of the first release store, once it was reached */
+
+static void publishes(void *arg)
+{
+    (void)arg;
+    spn__store(&cells[0], 7, relaxed);
+    mutant_line = __LINE__ + 1;
+    spn__store(&cells[1], 1, release);
+    spn__store(&cells[2], 1, release); /* stronger than need be: nobody acquires it */
+}
+
+/* For the mutants: one order that matters and one that does not. */
+SCENARIO(publication, "SIM")
+{
+    reset();
+    sim_thread(publishes, NULL);
+    if (spn__load(&cells[1], acquire) == 1)
+        sim_assert(spn__load(&cells[0], relaxed) == 7);
+    (void)spn__load(&cells[2], relaxed);
+    sim_join_all();
+}
+
 /* ---- threads, as the seam has them -------------------------------------------------- */
 
 static void destroys(void *self)
@@ -525,6 +547,35 @@ static void test_replay(const char *program, const char *options)
              "another schedule, %s instead of %s: %s", again, hash, command);
 }
 
+/* Mutants are listed, and each of these three is killed, survives or is unknown. */
+static void test_mutants(const char *program)
+{
+    static const struct {
+        const char *operand, *change, *expected;
+    } mutants[] = {
+        { "&cells[1]", "release-relaxed", "killed" },
+        { "&cells[2]", "release-relaxed", "survived" },
+        { "&cells[1]", "release-dropped", "unreached" },
+    };
+    char command[700], rest[200], place[300];
+
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(command, sizeof command, "%s --scenario publication --mutants",
+                       program);
+        (void)snprintf(place, sizeof place, ":store@%s:%s", mutants[i].operand,
+                       mutants[0].change);
+        selftest(ask(command, place, rest, sizeof rest), "%s is not listed", place);
+    }
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(command, sizeof command,
+                       "%s --scenario publication --mutate '%s:%d:store@%s:%s'",
+                       program, __FILE__, mutant_line + (i == 1 ? 1 : 0),
+                       mutants[i].operand, mutants[i].change);
+        selftest(ask(command, mutants[i].expected, rest, sizeof rest), "not %s: %s",
+                 mutants[i].expected, command);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -537,6 +588,8 @@ int main(int argc, char **argv)
     test_replay(argv[0], "--model sc --strategy pct:2 --seed 1 --schedules 1000");
     test_replay(argv[0], "--model sc");
     if (sim_models() != SIM_SC) {
+        expect_kind("publication", SIM_OK);
+        test_mutants(argv[0]);
         test_replay(argv[0], "--model c11 --strategy dfs:2");
         test_replay(argv[0], "--model c11");
         test_replay(argv[0], "--model pso --strategy dfs:2");

@@ -405,11 +405,22 @@ static const struct litmus {
 
 /* ---- the tests -------------------------------------------------------------------- */
 
+/* Under sanitizers, whose part is the engine's own memory, not all is repeated:
+ * long enumerations are cut off and then only checked to see nothing else. */
 #if defined(__SANITIZE_ADDRESS__) || SPN__TSAN
-#define RANDOM_SCHEDULES 5000
+enum { FULL = 0, RANDOM_SCHEDULES = 500, DFS_MAX = 20000 };
 #else
-#define RANDOM_SCHEDULES 30000
+enum { FULL = 1, RANDOM_SCHEDULES = 30000, DFS_MAX = 0 };
 #endif
+
+static void print_difference(uint64_t seen, uint64_t allowed)
+{
+    (void)printf("  missing:");
+    print_set(allowed & ~seen);
+    (void)printf("\n  not allowed:");
+    print_set(seen & ~allowed);
+    (void)printf("\n");
+}
 
 static void check(const struct litmus *l, struct sim_scenario *scenario,
                   enum sim_model model, const char *allowed_text)
@@ -417,29 +428,26 @@ static void check(const struct litmus *l, struct sim_scenario *scenario,
     const uint64_t allowed = outcomes_of(allowed_text);
     struct sim_config c = { .model = model,
                             .strategy = SIM_DFS,
-                            .bound = SIM_UNBOUNDED };
+                            .bound = SIM_UNBOUNDED,
+                            .schedules = DFS_MAX };
     struct sim_result r = sim_explore(scenario, &c);
-    const uint64_t schedules = r.schedules;
+    const bool all = FULL || r.complete;
 
-    selftest(r.failures == 0 && r.complete && r.outcomes == allowed, "%s, %s, dfs",
-             l->name, sim_model_name(model));
-    if (r.outcomes != allowed) {
-        (void)printf("  missing:");
-        print_set(allowed & ~r.outcomes);
-        (void)printf("\n  not allowed:");
-        print_set(r.outcomes & ~allowed);
-        (void)printf("\n");
-    }
+    selftest(r.failures == 0 && r.complete >= all && (r.outcomes & ~allowed) == 0 &&
+                 (!all || r.outcomes == allowed),
+             "%s, %s, dfs", l->name, sim_model_name(model));
+    if (all && r.outcomes != allowed)
+        print_difference(r.outcomes, allowed);
+    (void)printf("%-30s %-3s %8llu executions:", l->name, sim_model_name(model),
+                 (unsigned long long)r.schedules);
+    print_set(r.outcomes);
+    (void)printf("\n");
     c.strategy = SIM_RANDOM;
     c.schedules = RANDOM_SCHEDULES;
     r = sim_explore(scenario, &c);
     selftest(r.failures == 0 && (r.outcomes & ~allowed) == 0 &&
-                 (program.threads > 2 || r.outcomes == allowed),
+                 (program.threads > 2 || !FULL || r.outcomes == allowed),
              "%s, %s, random walk", l->name, sim_model_name(model));
-    (void)printf("%-30s %-3s %8llu executions:", l->name, sim_model_name(model),
-                 (unsigned long long)schedules);
-    print_set(allowed);
-    (void)printf("\n");
 }
 
 /* With symmetric fences a light fence is a fence. */
