@@ -338,7 +338,6 @@ static void weave(int index, void *arg)
         if (t_random(&state) % (STAGES / SOURCES) == 0) {
             const int s = (int)(t_random(&state) % SOURCES);
 
-            g.value[s] = s + 1; /* the same by whoever: published by the winner */
             (void)spn_future_complete(g.source[s], &g.value[s]);
         }
     }
@@ -423,14 +422,14 @@ struct tug {
     spn_manual_executor *m[2];
     spn_task task;
     atomic_int accepted;
-    int runs; /* plain: a task runs once for each time it was accepted, in turn */
+    atomic_int runs; /* a task may be accepted again while it runs */
 };
 
 static int run_tug(spn_task *task)
 {
     struct tug *t = (struct tug *)(void *)((char *)task - offsetof(struct tug, task));
 
-    t->runs++;
+    atomic_fetch_add(&t->runs, 1);
     return 0;
 }
 
