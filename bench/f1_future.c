@@ -26,12 +26,12 @@
 #include "future/core.h"
 #include "pair.h"
 
-#define BLOCK          64 /* futures that fit the first cache together */
-#define ALONE          20000000
-#define ROUND_TRIPS    500000
-#define PARKED_ROUNDS  4000
-#define WARM_UP        200
-#define UNTIL_ASLEEP   50000 /* ns: far longer than anybody looks before sleeping */
+#define BLOCK         64 /* futures that fit the first cache together */
+#define ALONE         20000000
+#define ROUND_TRIPS   500000
+#define PARKED_ROUNDS 4000
+#define WARM_UP       200
+#define UNTIL_ASLEEP  50000 /* ns: far longer than anybody looks before sleeping */
 
 struct cell {
     alignas(64) _Atomic(uint32_t) state; /* 0 new, 1 completing, 2 done, 8 asleep */
@@ -252,8 +252,9 @@ static void floor_complete(void *p, void *value)
     struct cell *c = p;
     uint32_t found = atomic_load_explicit(&c->state, memory_order_relaxed);
 
-    while (!atomic_compare_exchange_weak_explicit(
-        &c->state, &found, found | 1, memory_order_relaxed, memory_order_relaxed)) {
+    while (!atomic_compare_exchange_weak_explicit(&c->state, &found, found | 1,
+                                                  memory_order_relaxed,
+                                                  memory_order_relaxed)) {
     }
     c->value = value;
     if (atomic_exchange_explicit(&c->state, 2, memory_order_acq_rel) & 8)

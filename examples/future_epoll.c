@@ -46,7 +46,9 @@ static void show(const struct job *job, spn_future *future)
 
 int main(void)
 {
-    struct job jobs[JOBS] = { { "one", 1, NULL }, { "bad", 13, NULL }, { "six", 6, NULL } };
+    struct job jobs[JOBS] = { { "one", 1, NULL },
+                              { "bad", 13, NULL },
+                              { "six", 6, NULL } };
     struct epoll_event event = { .events = EPOLLIN };
     spn_thread *threads[JOBS] = { NULL };
     spn_poll_set *set;

@@ -67,22 +67,21 @@ static int make_two(enum spn__stage_op op, spn_future *first, spn_future *second
 }
 
 /* One source: the plain form and the one with an executor. */
-#define ONE_SOURCE(name, op, fn_type, member)                                        \
-    int spn_future_##name(spn_future *future, fn_type fn, void *arg,                 \
-                          spn_future **out)                                          \
-    {                                                                                \
-        const int rc = check(out, future != NULL && fn != NULL);                     \
-        const union spn__stage_fn f = { .member = fn };                              \
-                                                                                     \
-        return rc == SPN_OK ? make_one(op, future, NULL, f, arg, out) : rc;          \
-    }                                                                                \
-    int spn_future_##name##_async(spn_future *future, spn_executor *executor,        \
-                                  fn_type fn, void *arg, spn_future **out)           \
-    {                                                                                \
-        const int rc = check(out, future != NULL && executor != NULL && fn != NULL); \
-        const union spn__stage_fn f = { .member = fn };                              \
-                                                                                     \
-        return rc == SPN_OK ? make_one(op, future, executor, f, arg, out) : rc;      \
+#define ONE_SOURCE(name, op, fn_type, member)                                          \
+    int spn_future_##name(spn_future *future, fn_type fn, void *arg, spn_future **out) \
+    {                                                                                  \
+        const int rc = check(out, future != NULL && fn != NULL);                       \
+        const union spn__stage_fn f = { .member = fn };                                \
+                                                                                       \
+        return rc == SPN_OK ? make_one(op, future, NULL, f, arg, out) : rc;            \
+    }                                                                                  \
+    int spn_future_##name##_async(spn_future *future, spn_executor *executor,          \
+                                  fn_type fn, void *arg, spn_future **out)             \
+    {                                                                                  \
+        const int rc = check(out, future != NULL && executor != NULL && fn != NULL);   \
+        const union spn__stage_fn f = { .member = fn };                                \
+                                                                                       \
+        return rc == SPN_OK ? make_one(op, future, executor, f, arg, out) : rc;        \
     }
 
 /* Two sources, likewise. */

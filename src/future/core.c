@@ -31,7 +31,8 @@
  *           INTERRUPTING) is a release; it pairs with the acquire loads of the
  *           state: whoever sees a done phase sees the outcome.
  *   [refs]  each drop is a release and the last an acquire: all use of the future
- *           lies before its end.  [holds] the same for the memory.
+ *           lies before its end.
+ *   [holds] the same for the memory.
  *   [runner] and [edge] need the changes of the state to be seq_cst; see task.c
  *           and stage.c.  Both are a change and then a look on either side, and C11
  *           wants all four to be seq_cst.  The explorer takes a seq_cst access for
@@ -302,8 +303,8 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
 
     if (f == NULL)
         return SPN_EINVAL;
-    target = may_interrupt != 0 && f->kind == SPN__TASK ? SPN__INTERRUPTING
-                                                        : SPN__CANCELLED;
+    target =
+        may_interrupt != 0 && f->kind == SPN__TASK ? SPN__INTERRUPTING : SPN__CANCELLED;
     found = spn__load(&f->state, relaxed); /* checked by the exchange */
     do {
         if (spn__phase(found) != SPN__NEW)
@@ -415,7 +416,7 @@ const char *spn_future_state_name(int state)
                                          "cancelled" };
 
     return state >= 0 && state < (int)(sizeof names / sizeof names[0]) ? names[state]
-                                                                      : "unknown";
+                                                                       : "unknown";
 }
 
 int spn_future_is_done(const spn_future *f)

@@ -37,9 +37,10 @@ struct spn__edge;
 struct spn_future {
     SPN__ATOMIC(uint32_t) state; /* see core.c */
     SPN__ATOMIC(uint32_t) refs;  /* those who can use it */
-    SPN__ATOMIC(uint32_t) holds; /* those who need the memory: all of refs count
+    SPN__ATOMIC(uint32_t)
+    holds;                 /* those who need the memory: all of refs count
                                     as one, each edge that leads here as one */
-    struct spn__lock lock;       /* guards waiters, edges, edge_count, taken */
+    struct spn__lock lock; /* guards waiters, edges, edge_count, taken */
 
     /* The outcome: the winner's while COMPLETING, then fixed [done]. */
     void *value;
@@ -51,8 +52,8 @@ struct spn_future {
     uint8_t kind; /* spn__future_kind; fixed */
     bool taken;   /* the edges were taken off by the completer; final */
     uint32_t edge_count;
-    SPN__ATOMIC(uint32_t) read; /* 1: somebody has the value */
-    bool plain;                 /* fixed: a promise without a done hook, which has
+    SPN__ATOMIC(uint32_t) read;      /* 1: somebody has the value */
+    bool plain;                      /* fixed: a promise without a done hook, which has
                                    nothing to do when nobody attends to it */
     void (*drop_value)(void *value); /* fixed */
 
@@ -186,10 +187,10 @@ void spn__task_interrupt(struct spn_future *f);
 struct spn__call {
     struct spn_thread *self; /* NULL: no memory for a record */
     struct spn__call *outer;
-    bool returned;   /* the function came back, and did not end its thread */
-    bool explained;  /* spn_future_fail was called */
-    int code;        /* what the function returned */
-    void *result;    /* what it stored */
+    bool returned;  /* the function came back, and did not end its thread */
+    bool explained; /* spn_future_fail was called */
+    int code;       /* what the function returned */
+    void *result;   /* what it stored */
     char message[SPN_FUTURE_MESSAGE_MAX];
 };
 

@@ -180,8 +180,7 @@ static void fire(struct spn__edge *edge, struct spn_future *source,
         break;
     case SPN__ALL_OF:
         /* relaxed: [ready] publishes it. */
-        if (fails(source) &&
-            spn__cas(&s->inputs[0], &none, source, relaxed, relaxed))
+        if (fails(source) && spn__cas(&s->inputs[0], &none, source, relaxed, relaxed))
             (void)spn__future_ref(source);
         ready = spn__fetch_sub(&s->waiting, 1, acq_rel) == 1; /* [ready] */
         break;

@@ -31,10 +31,10 @@ union spn__stage_fn {
 };
 
 struct spn__stage {
-    struct spn_future future; /* first: they are the same object */
-    uint8_t op;               /* spn__stage_op; fixed */
-    bool mirroring;           /* compose: has its function's future in inputs[0] */
-    int32_t refused;          /* not 0: the executor did not want it */
+    struct spn_future future;      /* first: they are the same object */
+    uint8_t op;                    /* spn__stage_op; fixed */
+    bool mirroring;                /* compose: has its function's future in inputs[0] */
+    int32_t refused;               /* not 0: the executor did not want it */
     SPN__ATOMIC(uint32_t) waiting; /* for how many sources; see stage.c [ready] */
     spn_executor *executor;        /* NULL: runs where it gets ready */
     union spn__stage_fn fn;        /* fixed */

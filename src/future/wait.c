@@ -64,8 +64,8 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     int64_t deadline_ns;
     int rc;
 
-    deadline_ns = timeout_ns == SPN_FOREVER ? SPN_FOREVER
-                                            : spn__deadline(spn__now(), timeout_ns);
+    deadline_ns =
+        timeout_ns == SPN_FOREVER ? SPN_FOREVER : spn__deadline(spn__now(), timeout_ns);
     self = spn__thread_self();
     if (self == NULL)
         return SPN_ENOMEM;

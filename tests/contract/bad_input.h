@@ -37,7 +37,7 @@ struct fixture {
     spn_thread *target;       /* a live library thread, parked */
     spn_thread *ended;        /* one that has returned 7 */
     spn_thread *self;
-    atomic_int gate; /* 1: the target ends */
+    atomic_int gate;              /* 1: the target ends */
     spn_future *future;           /* a promise, pending */
     spn_future *done;             /* one with the value NULL */
     spn_future *failed;           /* one with a cause */
@@ -199,8 +199,8 @@ static inline struct state state_now(void)
         .future = spn_future_get_state(fixture.future),
         .dependents = spn_future_dependents(fixture.future),
         .task = spn_future_get_state(fixture.task),
-        .queued = (int64_t)spn_manual_executor_pending(fixture.manual) +
-                  fixture.node.queued,
+        .queued =
+            (int64_t)spn_manual_executor_pending(fixture.manual) + fixture.node.queued,
         .in_set = (int64_t)spn_poll_set_count(fixture.set),
     };
 }

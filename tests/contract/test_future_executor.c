@@ -14,8 +14,8 @@
 struct counted {
     spn_task task;
     int runs, drops, reason;
-    int order;      /* when it ran, from 1 */
-    int code;       /* it returns */
+    int order; /* when it ran, from 1 */
+    int code;  /* it returns */
     pthread_t thread;
     spn_executor *again; /* where it submits itself once more, or NULL */
     int again_rc;

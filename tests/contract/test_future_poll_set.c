@@ -68,7 +68,7 @@ TEST(poll_set__futures_complete__readable_until_taken, "G-16")
     CHECK(!readable(set, 0));
     CHECK_EQ(spn_poll_set_count(set), 2);
     CHECK_EQ(spn_future_complete_error(f[1], 5, NULL), 1);
-    CHECK(readable(set, 0)); /* and again */
+    CHECK(readable(set, 0));                     /* and again */
     CHECK_EQ(spn_poll_set_remove(set, f[1]), 1); /* ready */
     CHECK(!readable(set, 0));
     CHECK_EQ(spn_poll_set_remove(set, f[3]), 1); /* not ready */

@@ -115,8 +115,8 @@ static void check_passed_on(spn_future *f, enum end how, intptr_t n)
 /* What a function of a stage does, and what it saw. */
 struct act {
     atomic_int calls;
-    int code;      /* it returns */
-    intptr_t add;  /* and adds to the value */
+    int code;     /* it returns */
+    intptr_t add; /* and adds to the value */
     void *got, *second;
     spn_outcome outcome;
     char message[SPN_FUTURE_MESSAGE_MAX];
@@ -225,9 +225,9 @@ static int counter_execute(spn_executor *ex, spn_task *task)
 }
 
 static const spn_executor_ops counter_ops = { sizeof counter_ops, counter_execute };
-#define COUNTER                                                  \
-    {                                                            \
-        { &counter_ops }, 0, 0, spn_executor_direct()            \
+#define COUNTER                                       \
+    {                                                 \
+        { &counter_ops }, 0, 0, spn_executor_direct() \
     }
 
 /* Every stage of one source, as a table. */
@@ -761,11 +761,10 @@ TEST(stage__combine__waits_for_both, "CF-22")
                     spn_future *f = promise(), *g = promise(), *s;
                     const int both = first == VALUE && second == VALUE;
 
-                    REQUIRE_OK(async != 0 ? spn_future_combine_async(f, g, &c.executor,
-                                                                     combine_sub, &a,
-                                                                     &s)
-                                          : spn_future_combine(f, g, combine_sub, &a,
-                                                               &s));
+                    REQUIRE_OK(async != 0
+                                   ? spn_future_combine_async(f, g, &c.executor,
+                                                              combine_sub, &a, &s)
+                                   : spn_future_combine(f, g, combine_sub, &a, &s));
                     end(order == 0 ? f : g, (enum end)(order == 0 ? first : second), 9);
                     CHECK_EQ(spn_future_is_done(s), 0);
                     end(order == 0 ? g : f, (enum end)(order == 0 ? second : first), 4);
@@ -816,10 +815,9 @@ TEST(stage__either__takes_the_first, "CF-23")
 
                     if (late != 0)
                         end(first, (enum end)how, 12);
-                    REQUIRE_OK(async != 0
-                                   ? spn_future_either_async(f, g, &c.executor,
-                                                             then_add, &a, &s)
-                                   : spn_future_either(f, g, then_add, &a, &s));
+                    REQUIRE_OK(async != 0 ? spn_future_either_async(f, g, &c.executor,
+                                                                    then_add, &a, &s)
+                                          : spn_future_either(f, g, then_add, &a, &s));
                     if (late == 0)
                         end(first, (enum end)how, 12);
                     CHECK_EQ(spn_future_dependents(other), 0); /* no longer waits */
@@ -970,32 +968,32 @@ TEST(stage__null_arguments__invalid, "CF-28", "G-2")
     spn_executor *ex = &c.executor;
     spn_future *f = completed(num(1)), *out, *some[3] = { f, NULL, f };
 
-#define INVALID(call)                        \
-    do {                                     \
-        out = f;                             \
-        CHECK_STATUS((call), SPN_EINVAL);    \
-        CHECK(out == NULL);                  \
+#define INVALID(call)                     \
+    do {                                  \
+        out = f;                          \
+        CHECK_STATUS((call), SPN_EINVAL); \
+        CHECK(out == NULL);               \
     } while (0)
-#define INVALID_FORMS(name, fn)                                            \
-    do {                                                                   \
-        INVALID(spn_future_##name(NULL, fn, &a, &out));                    \
-        INVALID(spn_future_##name(f, NULL, &a, &out));                     \
-        CHECK_STATUS(spn_future_##name(f, fn, &a, NULL), SPN_EINVAL);      \
-        INVALID(spn_future_##name##_async(NULL, ex, fn, &a, &out));        \
-        INVALID(spn_future_##name##_async(f, NULL, fn, &a, &out));         \
-        INVALID(spn_future_##name##_async(f, ex, NULL, &a, &out));         \
+#define INVALID_FORMS(name, fn)                                                   \
+    do {                                                                          \
+        INVALID(spn_future_##name(NULL, fn, &a, &out));                           \
+        INVALID(spn_future_##name(f, NULL, &a, &out));                            \
+        CHECK_STATUS(spn_future_##name(f, fn, &a, NULL), SPN_EINVAL);             \
+        INVALID(spn_future_##name##_async(NULL, ex, fn, &a, &out));               \
+        INVALID(spn_future_##name##_async(f, NULL, fn, &a, &out));                \
+        INVALID(spn_future_##name##_async(f, ex, NULL, &a, &out));                \
         CHECK_STATUS(spn_future_##name##_async(f, ex, fn, &a, NULL), SPN_EINVAL); \
     } while (0)
-#define INVALID_PAIRS(name, fn)                                            \
-    do {                                                                   \
-        INVALID(spn_future_##name(NULL, f, fn, &a, &out));                 \
-        INVALID(spn_future_##name(f, NULL, fn, &a, &out));                 \
-        INVALID(spn_future_##name(f, f, NULL, &a, &out));                  \
-        CHECK_STATUS(spn_future_##name(f, f, fn, &a, NULL), SPN_EINVAL);   \
-        INVALID(spn_future_##name##_async(NULL, f, ex, fn, &a, &out));     \
-        INVALID(spn_future_##name##_async(f, NULL, ex, fn, &a, &out));     \
-        INVALID(spn_future_##name##_async(f, f, NULL, fn, &a, &out));      \
-        INVALID(spn_future_##name##_async(f, f, ex, NULL, &a, &out));      \
+#define INVALID_PAIRS(name, fn)                                                      \
+    do {                                                                             \
+        INVALID(spn_future_##name(NULL, f, fn, &a, &out));                           \
+        INVALID(spn_future_##name(f, NULL, fn, &a, &out));                           \
+        INVALID(spn_future_##name(f, f, NULL, &a, &out));                            \
+        CHECK_STATUS(spn_future_##name(f, f, fn, &a, NULL), SPN_EINVAL);             \
+        INVALID(spn_future_##name##_async(NULL, f, ex, fn, &a, &out));               \
+        INVALID(spn_future_##name##_async(f, NULL, ex, fn, &a, &out));               \
+        INVALID(spn_future_##name##_async(f, f, NULL, fn, &a, &out));                \
+        INVALID(spn_future_##name##_async(f, f, ex, NULL, &a, &out));                \
         CHECK_STATUS(spn_future_##name##_async(f, f, ex, fn, &a, NULL), SPN_EINVAL); \
     } while (0)
     INVALID_FORMS(then, then_add);
@@ -1084,8 +1082,8 @@ TEST(async__dropped__fails_the_stage, "CF-30")
     size_t count = 0;
 
     REQUIRE_OK(spn_manual_executor_create(&m));
-    REQUIRE_OK(spn_future_then_async(f, spn_manual_executor_executor(m), then_add, &a,
-                                     &s));
+    REQUIRE_OK(
+        spn_future_then_async(f, spn_manual_executor_executor(m), then_add, &a, &s));
     REQUIRE_OK(
         spn_future_supply_async(spn_manual_executor_executor(m), supply_add, &a, &t));
     CHECK_OK(spn_manual_executor_drop_all(m, SPN_ESHUTDOWN, &count));
@@ -1095,8 +1093,8 @@ TEST(async__dropped__fails_the_stage, "CF-30")
     CHECK_EQ(a.calls, 0);
     spn_future_unref(t);
     t = promise();
-    REQUIRE_OK(spn_future_complete_async(t, spn_manual_executor_executor(m), supply_add,
-                                         &a));
+    REQUIRE_OK(
+        spn_future_complete_async(t, spn_manual_executor_executor(m), supply_add, &a));
     CHECK_OK(spn_manual_executor_drop_all(m, SPN_ECANCELED, NULL));
     check_failed(t, SPN_ECANCELED, "refused by the executor", 0);
     spn_future_unref(t);
@@ -1115,8 +1113,8 @@ TEST(stage__completed_by_hand_first__never_acts, "CF-31")
                 struct act a = { 0 };
                 spn_future *f = promise(), *s;
 
-                REQUIRE_OK(attach((enum op)op, f, how == 1 ? NULL : &c.executor, &a,
-                                  &s));
+                REQUIRE_OK(
+                    attach((enum op)op, f, how == 1 ? NULL : &c.executor, &a, &s));
                 end(s, (enum end)by, 33);
                 CHECK_EQ(spn_future_dependents(f), 0);
                 end(f, (enum end)how, 1);
@@ -1141,8 +1139,8 @@ TEST(async__completed_by_hand_while_queued__never_acts, "CF-31")
     struct act a = { 0 };
 
     REQUIRE_OK(spn_manual_executor_create(&m));
-    REQUIRE_OK(spn_future_then_async(f, spn_manual_executor_executor(m), then_add, &a,
-                                     &s));
+    REQUIRE_OK(
+        spn_future_then_async(f, spn_manual_executor_executor(m), then_add, &a, &s));
     CHECK_EQ(spn_future_complete(s, num(2)), 1);
     CHECK_OK(spn_manual_executor_run_all(m, NULL));
     CHECK_EQ(a.calls, 0);

@@ -16,13 +16,13 @@
 /* What a function does and how often it did. */
 struct job {
     atomic_int runs;
-    int code;             /* what it returns */
-    void *value;          /* what it gives */
-    spn_latch *entered;   /* counted down when it has started, if not NULL */
-    spn_latch *gate;      /* awaited before it ends, if not NULL */
+    int code;              /* what it returns */
+    void *value;           /* what it gives */
+    spn_latch *entered;    /* counted down when it has started, if not NULL */
+    spn_latch *gate;       /* awaited before it ends, if not NULL */
     atomic_int wait_ended; /* 1 - what the wait for the gate returned */
-    spn_future *self;     /* the future that runs it, where it needs to know */
-    int inner;            /* what it saw */
+    spn_future *self;      /* the future that runs it, where it needs to know */
+    int inner;             /* what it saw */
 };
 
 static int do_job(void *arg, void **result)
@@ -520,8 +520,8 @@ TEST(task__cancelled_when_done__is_false, "FUT-17", "FUT-18")
 
 /* With interrupt the runner's wait ends; the future is done at once, and what the
  * function then returns is ignored. */
-TEST(task__cancelled_while_running__interrupts_and_stays_cancelled, "FUT-19",
-     "FUT-20", "FUT-26")
+TEST(task__cancelled_while_running__interrupts_and_stays_cancelled, "FUT-19", "FUT-20",
+     "FUT-26")
 {
     for (int fails = 0; fails < 2; fails++) {
         struct job j;
@@ -1169,9 +1169,8 @@ TEST(task__submitted__lives_until_both_have_left, "G-16", "FUT-35")
     spn_future_unref(f);
 
     CHECK_OK(spn_manual_executor_close(m));
-    CHECK_STATUS(
-        spn_executor_submit(spn_manual_executor_executor(m), do_job, &j, &f),
-        SPN_EREJECTED);
+    CHECK_STATUS(spn_executor_submit(spn_manual_executor_executor(m), do_job, &j, &f),
+                 SPN_EREJECTED);
     CHECK(f == NULL);
     CHECK_EQ(j.runs, 2);
     CHECK_OK(spn_manual_executor_destroy(m));

@@ -125,10 +125,10 @@ static void use_all(spn_executor *ex, spn_manual_executor *m, spn_future *f,
     int n = 0, before;
     bool in_set;
 
-#define MAKE(...)                               \
-    do {                                        \
-        const int rc_ = (__VA_ARGS__);          \
-        n += made(rc_, s[n]) ? 1 : 0;           \
+#define MAKE(...)                      \
+    do {                               \
+        const int rc_ = (__VA_ARGS__); \
+        n += made(rc_, s[n]) ? 1 : 0;  \
     } while (0)
     MAKE(spn_future_then(f, then, f, &s[n]));
     MAKE(spn_future_then_async(f, ex, then, f, &s[n]));

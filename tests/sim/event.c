@@ -15,9 +15,11 @@ enum { SLOTS = 16 }; /* more than a scenario has open at once */
 static struct event *events[SLOTS];
 static int next_slot;
 
-static struct sim_site create_site = { .file = "spn__os_event_create", .text = "",
+static struct sim_site create_site = { .file = "spn__os_event_create",
+                                       .text = "",
                                        .op = SIM_OP_ALLOC };
-static struct sim_site close_site = { .file = "spn__os_event_close", .text = "",
+static struct sim_site close_site = { .file = "spn__os_event_close",
+                                      .text = "",
                                       .op = SIM_OP_FREE };
 
 int spn__os_event_create(int *fd)

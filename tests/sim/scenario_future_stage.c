@@ -385,8 +385,7 @@ SCENARIO(stage__chain_on_the_direct_executor__runs_in_order, "CF-40", "CF-45")
     if (!create_two())
         return;
     sim_thread(complete_f, NULL);
-    if (spn_future_then_async(f, spn_executor_direct(), then, NULL, &first) ==
-            SPN_OK &&
+    if (spn_future_then_async(f, spn_executor_direct(), then, NULL, &first) == SPN_OK &&
         spn_future_copy(first, &s) == SPN_OK &&
         spn_future_get(s, &value, SPN_FOREVER) == SPN_OK)
         sim_assert(value == &g && spn__load(&calls, relaxed) == 1);
