@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/time.h"
 
 #ifdef __linux__
 #include <linux/futex.h>
@@ -243,17 +244,37 @@ void spn__os_thread_detach(spn__os_thread thread)
     spn__assert(rc == 0);
 }
 
+#ifdef __GLIBC__
+static int join_timed(pthread_t thread, int64_t deadline_ns)
+{
+    int64_t at = deadline_ns < 0 ? 0 : deadline_ns;
+    struct timespec ts;
+
+#if SPN__TSAN
+    /* ThreadSanitizer knows only the join on the other clock, and takes a thread
+     * that was joined by this one for leaked. */
+    clock_gettime(CLOCK_REALTIME, &ts);
+    at = spn__time_add(spn__time_sub(at, spn__now()),
+                       (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec);
+#endif
+    ts = (struct timespec){ .tv_sec = (time_t)(at / 1000000000),
+                            .tv_nsec = (long)(at % 1000000000) };
+#if SPN__TSAN
+    return pthread_timedjoin_np(thread, NULL, &ts);
+#else
+    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &ts);
+#endif
+}
+#endif
+
 int spn__os_thread_join_until(spn__os_thread thread, int64_t deadline_ns)
 {
     int rc;
 
 #ifdef __GLIBC__
-    if (deadline_ns != SPN_FOREVER) {
-        const int64_t at = deadline_ns < 0 ? 0 : deadline_ns;
-        const struct timespec ts = { .tv_sec = (time_t)(at / 1000000000),
-                                     .tv_nsec = (long)(at % 1000000000) };
-        rc = pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &ts);
-    } else
+    if (deadline_ns != SPN_FOREVER)
+        rc = join_timed(thread, deadline_ns);
+    else
 #endif
         rc = pthread_join(thread, NULL);
     if (rc == ETIMEDOUT || rc == EBUSY)
