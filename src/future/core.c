@@ -412,11 +412,18 @@ int spn_future_get_state(const spn_future *f)
 
 const char *spn_future_state_name(int state)
 {
-    static const char *const names[] = { "pending", "succeeded", "failed",
-                                         "cancelled" };
-
-    return state >= 0 && state < (int)(sizeof names / sizeof names[0]) ? names[state]
-                                                                       : "unknown";
+    switch (state) {
+    case SPN_FUTURE_PENDING:
+        return "pending";
+    case SPN_FUTURE_SUCCEEDED:
+        return "succeeded";
+    case SPN_FUTURE_FAILED:
+        return "failed";
+    case SPN_FUTURE_CANCELED:
+        return "cancelled";
+    default:
+        return "unknown";
+    }
 }
 
 int spn_future_is_done(const spn_future *f)
