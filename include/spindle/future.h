@@ -179,9 +179,10 @@ int spn_future_join(spn_future *future, void **value);
  * Gives the future its outcome, if it has none, on behalf of whatever it is.  The
  * thread that does so releases those who wait and runs the stages that were made
  * without an executor, before the call returns.  code is not 0; message may be
- * NULL and is copied.  Never blocks.
+ * NULL and is copied.  Never blocks, but for the moment in which another thread is
+ * just writing the outcome.
  *
- * Returns  1 if this call completed it, 0 if it was done; SPN_EINVAL.
+ * Returns  1 if this call completed it, 0 if it is done; SPN_EINVAL.
  * Orders   what precedes happens-before every get that sees the outcome and every
  *          stage's function.
  * Since    0.1

@@ -10,7 +10,8 @@
  *
  *   The step out of NEW decides who wins.  COMPLETING exists so that the outcome
  *   can be plain fields: only the winner writes them and nobody reads them before
- *   the phase is done.  INTERRUPTING is done for everybody but the runner, who
+ *   the phase is done.  It lasts for a few stores; a call that lost waits for its end
+ *   before it says so, so that "was done" is true when it is said.  INTERRUPTING is done for everybody but the runner, who
  *   must not leave run before the interrupt has reached it (task.c).
  *
  *   ATTENDED says that somebody may be in the lists.  It is set in the same word
@@ -42,6 +43,7 @@
  * LOCKS  `lock` is a leaf.  Nothing of the user's is called with it held.
  */
 #include "future/core.h"
+#include "future/wait.h"
 
 #include <string.h>
 
@@ -268,6 +270,13 @@ void spn__future_finish(struct spn_future *f, uint32_t phase, struct spn__work *
     finish(f, phase, work);
 }
 
+/* What a call that did not win answers, when that is so. */
+static int lost(struct spn_future *f)
+{
+    spn__future_await_winner(f);
+    return 0;
+}
+
 int spn_future_complete(spn_future *f, void *value)
 {
     struct spn__work work = SPN__WORK_INIT;
@@ -275,7 +284,7 @@ int spn_future_complete(spn_future *f, void *value)
     if (f == NULL)
         return SPN_EINVAL;
     if (!claim(f))
-        return 0;
+        return lost(f);
     f->value = value;
     finish(f, SPN__NORMAL, &work);
     spn__work_drain(&work);
@@ -288,8 +297,8 @@ int spn_future_complete_error(spn_future *f, int code, const char *message)
 
     if (f == NULL || code == 0)
         return SPN_EINVAL;
-    if (!spn__future_claim(f))
-        return 0;
+    if (!claim(f))
+        return lost(f);
     spn__future_write_error(f, code, message, false);
     spn__future_finish(f, SPN__EXCEPTIONAL, &work);
     spn__work_drain(&work);
@@ -307,8 +316,10 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
         may_interrupt != 0 && f->kind == SPN__TASK ? SPN__INTERRUPTING : SPN__CANCELLED;
     found = spn__load(&f->state, relaxed); /* checked by the exchange */
     do {
+        if (spn__phase(found) == SPN__CANCELLED && f->kind != SPN__TASK)
+            return 1;
         if (spn__phase(found) != SPN__NEW)
-            return f->kind != SPN__TASK && spn__phase(found) == SPN__CANCELLED;
+            return lost(f);
         /* [done] release: what the canceller did before.  INTERRUPTING keeps
          * ATTENDED for the exchange to come.  seq_cst for [runner], [edge]. */
         next = target == SPN__CANCELLED ? target : found | target;

@@ -152,7 +152,7 @@ static bool leave(struct task_future *t, struct spn_thread *self)
     if (spn__phase(state) == SPN__NEW)
         return true;
     if (spn__phase(state) == SPN__INTERRUPTING && self != NULL)
-        spn__future_await_interrupted(&t->future, self);
+        spn__future_await_phase(&t->future, SPN__INTERRUPTED, self);
     if (spn__phase(state) != SPN__COMPLETING)
         spn__task_done(&t->future);
     return false;

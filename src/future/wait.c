@@ -18,6 +18,7 @@
 #include "future/wait.h"
 
 #include "base/time.h"
+#include "sync/interrupt.h"
 
 bool spn__future_attend(struct spn_future *f, uint32_t limit)
 {
@@ -69,7 +70,9 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     self = spn__thread_self();
     if (self == NULL)
         return SPN_ENOMEM;
-    if (timeout_ns > 0 && spin(f, self))
+    /* Not where it could outlast the timeout, or keep an interrupt waiting. */
+    if (timeout_ns >= SPN_US(50) && !(interruptible && spn__interrupt_pending(self)) &&
+        spin(f, self))
         return SPN_OK;
 
     spn__lock(&f->lock);
@@ -123,14 +126,14 @@ int spn_future_join(spn_future *f, void **value)
     return get(f, value, SPN_FOREVER, false);
 }
 
-void spn__future_await_interrupted(struct spn_future *f, struct spn_thread *self)
+void spn__future_await_phase(struct spn_future *f, uint32_t limit,
+                             struct spn_thread *self)
 {
     struct spn__waiter w;
-
     bool waits;
 
     spn__lock(&f->lock);
-    waits = spn__future_attend(f, SPN__INTERRUPTED);
+    waits = spn__future_attend(f, limit);
     if (waits)
         spn__waitq_add(&f->waiters, &w, self);
     spn__unlock(&f->lock);
@@ -139,4 +142,22 @@ void spn__future_await_interrupted(struct spn_future *f, struct spn_thread *self
     else
         /* [done] acquire: with INTERRUPTED comes the interrupt. */
         (void)spn__load(&f->state, acquire);
+}
+
+void spn__future_await_winner(struct spn_future *f)
+{
+    struct spn_thread *self;
+
+    for (int i = 0; i < SPN__SPIN_LIMIT; i++) {
+        if (spn__phase(spn__load(&f->state, relaxed)) != SPN__COMPLETING)
+            return; /* relaxed: whoever wants the outcome looks for itself */
+        spn__cpu_relax();
+    }
+    self = spn__thread_self();
+    if (self != NULL) {
+        spn__future_await_phase(f, SPN__NORMAL, self);
+        return;
+    }
+    while (spn__phase(spn__load(&f->state, relaxed)) == SPN__COMPLETING)
+        spn__os_yield();
 }

@@ -9,8 +9,13 @@
  * the state on from there will take the lock and look at the lists. */
 bool spn__future_attend(struct spn_future *f, uint32_t limit);
 
-/* Waits until the phase is no longer INTERRUPTING; by the runner, whose interrupt
- * is on its way.  Not interruptible, of course. */
-void spn__future_await_interrupted(struct spn_future *f, struct spn_thread *self);
+/* Waits until the phase is `limit` or more, which is already on its way: until DONE,
+ * or, by the runner, until the interrupt has come.  Not interruptible, of course. */
+void spn__future_await_phase(struct spn_future *f, uint32_t limit,
+                             struct spn_thread *self);
+
+/* Somebody else won.  Waits for the moment until the winner has written the outcome,
+ * so that who is told that the future is done finds it done. */
+void spn__future_await_winner(struct spn_future *f);
 
 #endif /* SPN__FUTURE_WAIT_H */

@@ -398,3 +398,141 @@ SCENARIO(poll_set__removed_while_completing__out_once, "G-16")
 }
 SCENARIO_OPTS(poll_set__removed_while_completing__out_once, .dfs = 2,
               .dfs_models = SIM_SC, .faults = true)
+
+/* ---- short histories ------------------------------------------------------------- */
+
+/*
+ * Two threads do three things each, of which the explorer chooses; what they saw must
+ * be what some order of the six would give that agrees with who was through before
+ * whom, on a future that knows only "the first one wins".
+ */
+enum { WHO = 2, EACH = 3, ALL = WHO * EACH };
+enum what { COMPLETE, FAIL, CANCEL, GET, ASK, WHATS };
+
+struct event {
+    enum what what;
+    int began, ended; /* on one clock for both */
+    int rc;           /* what the call returned */
+    intptr_t value;   /* and gave, a code for a failure */
+};
+
+static struct event history[ALL];
+static int history_clock;
+static bool is_task;
+
+static int nothing(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    return 0;
+}
+
+static void act(struct event *e, int id)
+{
+    void *value = NULL;
+    int code = 0;
+
+    e->what = (enum what)sim_choose(WHATS);
+    e->began = history_clock++;
+    switch (e->what) {
+    case COMPLETE:
+        e->rc = spn_future_complete(f, (void *)(intptr_t)(id + 1));
+        break;
+    case FAIL:
+        e->rc = spn_future_complete_error(f, id + 1, NULL);
+        break;
+    case CANCEL:
+        e->rc = spn_future_cancel(f, id % 2);
+        break;
+    case GET:
+        e->rc = spn_future_get(f, &value, 0);
+        if (e->rc == SPN_EFAILED)
+            sim_assert(spn_future_error(f, &code, NULL, 0) == SPN_OK);
+        e->value = e->rc == SPN_EFAILED ? code : (intptr_t)value;
+        break;
+    default:
+        e->rc = spn_future_is_done(f);
+        break;
+    }
+    e->ended = history_clock++;
+}
+
+static void act_thrice(void *who)
+{
+    const int first = (int)(intptr_t)who * EACH;
+
+    for (int i = first; i < first + EACH; i++)
+        act(&history[i], i);
+}
+
+/* The model: what the outcome is, 0 while there is none. */
+struct model {
+    int status; /* 1: there is one */
+    int rc;     /* what get returns */
+    intptr_t value;
+};
+
+/* Whether the model may answer so, and what it is then. */
+static bool agrees(struct model *m, const struct event *e, int id)
+{
+    const bool decides = m->status == 0;
+
+    switch (e->what) {
+    case COMPLETE:
+    case FAIL:
+        if (decides)
+            *m = (struct model){ 1, e->what == FAIL ? SPN_EFAILED : SPN_OK, id + 1 };
+        return e->rc == decides;
+    case CANCEL:
+        if (decides)
+            *m = (struct model){ 1, SPN_ECANCELED, 0 };
+        return e->rc == (decides || (!is_task && m->rc == SPN_ECANCELED));
+    case GET:
+        return m->status == 0 ? e->rc == SPN_ETIMEDOUT
+                              : e->rc == m->rc && e->value == m->value;
+    default:
+        return e->rc == m->status;
+    }
+}
+
+/* Whether the events not yet `used` have an order, after those that are. */
+static bool has_order(struct model m, unsigned used)
+{
+    if (used == (1u << ALL) - 1)
+        return true;
+    for (int i = 0; i < ALL; i++) {
+        struct model next = m;
+        bool first = (used & 1u << i) == 0;
+
+        for (int k = 0; first && k < ALL; k++)
+            if ((used & 1u << k) == 0 && history[k].ended < history[i].began)
+                first = false; /* that one was through before */
+        if (first && agrees(&next, &history[i], i) && has_order(next, used | 1u << i))
+            return true;
+    }
+    return false;
+}
+
+/* Every history has an order.  (C11 lets a thread read an old state of a future that
+ * nothing has told it about; the other models have one time for all.) */
+SCENARIO(future__short_histories__are_linearizable, "CF-44", "FUT-8", "CF-5", "FUT-18")
+{
+    const struct model empty = { 0, 0, 0 };
+
+    history_clock = 0;
+    is_task = sim_choose(2) == 1;
+    if ((is_task ? spn_future_create_task(&f, nothing, NULL, NULL)
+                 : spn_future_create(&f, NULL)) != SPN_OK)
+        return;
+    if (spn_thread_current() != NULL) {
+        for (int i = 0; i < ALL; i++)
+            history[i] = (struct event){ 0 };
+        sim_thread(act_thrice, (void *)0);
+        act_thrice((void *)1);
+        sim_join_all();
+        sim_assert(has_order(empty, 0));
+    }
+    spn_future_unref(f);
+}
+SCENARIO_OPTS(future__short_histories__are_linearizable,
+              .models = SIM_SC | SIM_TSO | SIM_PSO)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <spindle/future.h>
+#include <spindle/thread.h>
 
 #include "future/core.h"
 
@@ -90,14 +91,36 @@ TEST(core__completing__is_pending_for_all)
     CHECK_EQ(phase(f), SPN__COMPLETING);
     CHECK_EQ(spn_future_is_done(f), 0);
     CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
-    CHECK_EQ(spn_future_complete(f, &work), 0);
-    CHECK_EQ(spn_future_complete_error(f, 1, NULL), 0);
-    CHECK_EQ(spn_future_cancel(f, 1), 0);
+    CHECK(!spn__future_claim(f));
     CHECK_STATUS(spn_future_get(f, &value, 0), SPN_ETIMEDOUT);
     f->value = f;
     spn__future_finish(f, SPN__NORMAL, &work);
     CHECK_OK(spn_future_get(f, &value, 0));
     CHECK(value == f);
+    spn_future_unref(f);
+}
+
+static int complete_other(void *f)
+{
+    return spn_future_complete(f, NULL) * 10 + spn_future_is_done(f);
+}
+
+/* A call that lost says so when the winner is through, and not before. */
+TEST(core__completing__losers_wait_for_the_winner)
+{
+    spn_future *f = promise();
+    struct spn__work work = SPN__WORK_INIT;
+    spn_thread *loser;
+    int result = -1;
+
+    CHECK(spn__future_claim(f));
+    REQUIRE_OK(spn_thread_create(&loser, NULL, complete_other, f));
+    /* It lists itself when looking does not help. */
+    T_AWAIT((spn__load(&f->state, relaxed) & SPN__ATTENDED) != 0);
+    spn__future_finish(f, SPN__NORMAL, &work);
+    CHECK_OK(spn_thread_join(loser, SPN_FOREVER, &result));
+    CHECK_EQ(result, 1); /* lost, and done */
+    spn_thread_unref(loser);
     spn_future_unref(f);
 }
 
