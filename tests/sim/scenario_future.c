@@ -10,31 +10,41 @@
 
 static spn_future *f;
 static SPN__ATOMIC(int) payload;
-static int wins;
+static SPN__ATOMIC(int) wins_word;
+
+static void win(int count)
+{
+    (void)spn__fetch_add(&wins_word, count, relaxed);
+}
+
+static int wins(void)
+{
+    return spn__load(&wins_word, relaxed);
+}
 
 static bool create(void)
 {
     spn__init(&payload, 0);
-    wins = 0;
+    spn__init(&wins_word, 0);
     return spn_future_create(&f, NULL) == SPN_OK;
 }
 
 static void complete(void *value)
 {
     spn__store(&payload, 7, relaxed);
-    wins += spn_future_complete(f, value);
+    win(spn_future_complete(f, value));
 }
 
 static void complete_error(void *arg)
 {
     (void)arg;
-    wins += spn_future_complete_error(f, 5, "five");
+    win(spn_future_complete_error(f, 5, "five"));
 }
 
 static void cancel(void *arg)
 {
     (void)arg;
-    wins += spn_future_cancel(f, 1);
+    win(spn_future_cancel(f, 1));
 }
 
 /* Looks at the outcome, whichever it is, and at what must come with it. */
@@ -105,7 +115,7 @@ SCENARIO(future__three_ends_at_once__one_wins, "CF-44", "FUT-8")
     sim_thread(cancel, NULL);
     get(NULL);
     sim_join_all();
-    sim_assert(wins == 1);
+    sim_assert(wins() == 1);
     get(NULL);
     spn_future_unref(f);
 }
@@ -299,7 +309,7 @@ static void read_and_drop(void *arg)
 
     (void)arg;
     if (spn_future_get_now(f, NULL, &value) == SPN_OK && value != NULL)
-        wins += 10;
+        win(10);
     spn_future_unref(f);
 }
 
@@ -309,7 +319,8 @@ SCENARIO(future__last_references_race__value_freed_once_unless_read, "G-16")
     spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
 
     spn__init(&payload, 0);
-    wins = dropped = 0;
+    spn__init(&wins_word, 0);
+    dropped = 0;
     opts.drop_value = count_drop;
     if (spn_future_create(&f, &opts) != SPN_OK)
         return;
@@ -317,7 +328,7 @@ SCENARIO(future__last_references_race__value_freed_once_unless_read, "G-16")
     sim_thread(complete_and_drop, &f);
     sim_thread(read_and_drop, NULL);
     sim_join_all();
-    sim_assert(wins == (dropped != 0 ? 1 : 11));
+    sim_assert(wins() == (dropped != 0 ? 1 : 11));
     sim_assert(dropped <= 1);
     sim_outcome((unsigned)dropped);
 }
@@ -417,7 +428,7 @@ struct event {
 };
 
 static struct event history[ALL];
-static int history_clock;
+static SPN__ATOMIC(int) history_clock;
 static bool is_task;
 
 static int nothing(void *arg, void **result)
@@ -433,7 +444,7 @@ static void act(struct event *e, int id)
     int code = 0;
 
     e->what = (enum what)sim_choose(WHATS);
-    e->began = history_clock++;
+    e->began = spn__fetch_add(&history_clock, 1, relaxed);
     switch (e->what) {
     case COMPLETE:
         e->rc = spn_future_complete(f, (void *)(intptr_t)(id + 1));
@@ -454,7 +465,7 @@ static void act(struct event *e, int id)
         e->rc = spn_future_is_done(f);
         break;
     }
-    e->ended = history_clock++;
+    e->ended = spn__fetch_add(&history_clock, 1, relaxed);
 }
 
 static void act_thrice(void *who)
@@ -519,7 +530,7 @@ SCENARIO(future__short_histories__are_linearizable, "CF-44", "FUT-8", "CF-5", "F
 {
     const struct model empty = { 0, 0, 0 };
 
-    history_clock = 0;
+    spn__init(&history_clock, 0);
     is_task = sim_choose(2) == 1;
     if ((is_task ? spn_future_create_task(&f, nothing, NULL, NULL)
                  : spn_future_create(&f, NULL)) != SPN_OK)
