@@ -5,9 +5,12 @@
 #include <spindle/alloc.h>
 #include <spindle/clock.h>
 #include <spindle/cpu.h>
+#include <spindle/executor.h>
+#include <spindle/future.h>
 #include <spindle/latch.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
+#include <spindle/poll_set.h>
 #include <spindle/queue.h>
 #include <spindle/semaphore.h>
 #include <spindle/status.h>

@@ -7,6 +7,13 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/core.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/executor.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/poll_set.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/stage.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/task.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/wait.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/monitor.c

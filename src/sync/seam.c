@@ -20,6 +20,7 @@
 
 #ifdef __linux__
 #include <linux/futex.h>
+#include <sys/eventfd.h>
 #endif
 #if defined(__linux__) && !defined(SPN_NO_MEMBARRIER)
 #include <linux/membarrier.h>
@@ -404,6 +405,70 @@ void spn__os_free(void *memory)
 {
     free(memory);
 }
+
+/* ---- events ------------------------------------------------------------ */
+
+#ifdef __linux__
+
+int spn__os_event_create(int *fd)
+{
+    *fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (*fd >= 0)
+        return SPN_OK;
+    return errno == ENOMEM ? SPN_ENOMEM : SPN_EAGAIN;
+}
+
+void spn__os_event_signal(int fd)
+{
+    const uint64_t one = 1;
+    ssize_t rc;
+
+    do
+        rc = write(fd, &one, sizeof one);
+    while (rc < 0 && errno == EINTR);
+    spn__assert(rc == (ssize_t)sizeof one);
+}
+
+void spn__os_event_clear(int fd)
+{
+    uint64_t count;
+    ssize_t rc;
+
+    do
+        rc = read(fd, &count, sizeof count);
+    while (rc < 0 && errno == EINTR);
+    spn__assert(rc == (ssize_t)sizeof count);
+}
+
+void spn__os_event_close(int fd)
+{
+    (void)close(fd);
+}
+
+#else
+
+int spn__os_event_create(int *fd)
+{
+    *fd = -1;
+    return SPN_ENOTSUP;
+}
+
+void spn__os_event_signal(int fd)
+{
+    (void)fd;
+}
+
+void spn__os_event_clear(int fd)
+{
+    (void)fd;
+}
+
+void spn__os_event_close(int fd)
+{
+    (void)fd;
+}
+
+#endif
 
 uint64_t spn__random(void)
 {

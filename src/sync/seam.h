@@ -164,6 +164,8 @@ static inline void spn__cpu_relax(void)
 
 /* How many times to spin before a system call, where spinning pays at all. */
 #define SPN__SPIN_LIMIT                 100
+/* The same for a wait that may be as long as it takes another thread to wake up. */
+#define SPN__SPIN_LIMIT_LONG            1000
 
 /* ---- futex ------------------------------------------------------------ */
 
@@ -246,6 +248,14 @@ void spn__os_free(void *memory);
 #define spn__free(memory)                  spn__mem_free(memory)
 void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
 void spn__mem_free(void *memory);
+
+/* ---- a descriptor that others can poll ---------------------------------- */
+
+/* Made unreadable: SPN_OK, SPN_EAGAIN (none to be had) or SPN_ENOTSUP. */
+int spn__os_event_create(int *fd);
+void spn__os_event_signal(int fd); /* makes it readable   */
+void spn__os_event_clear(int fd);  /* and unreadable      */
+void spn__os_event_close(int fd);
 
 /* 64 random bits, good enough to pick victims and jitter; not for secrets. */
 uint64_t spn__random(void);

@@ -65,6 +65,10 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     spn__waitq_init(&record->joiners);
     record->ended = record->reaping = record->reaped = record->detached = false;
     record->result = SPN_OK;
+    record->call = NULL;
+    record->hand_over = NULL;
+    record->spin_budget = SPN__SPIN_LIMIT_LONG;
+    record->spin_waits = 0;
     record->next_free = NULL;
     return record;
 }

@@ -50,6 +50,13 @@ struct spn_thread {
     int result;        /* what fn returned; fixed once ended */
     spn__os_thread os; /* fixed once create has returned */
 
+    /* The thread's own, for src/future: the innermost function it was called to
+     * run, and the stage it is just handing to an executor. */
+    struct spn__call *call;
+    struct spn__hand_over *hand_over;
+    uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
+    uint32_t spin_waits;  /* and how often it had to wait */
+
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
 

@@ -163,6 +163,12 @@ static bool granted(const struct spn__waiter *w)
     return spn__load(&w->state, acquire) == GRANTED; /* [grant] */
 }
 
+void spn__waitq_sleep(struct spn__waiter *w)
+{
+    while (!granted(w))
+        (void)spn__parker_park(&w->thread->parker, SPN_FOREVER);
+}
+
 /* The waiter wants to go: true if it may, with the lock held and the node off;
  * false if a waker was faster, after its grant. */
 static bool leave(struct spn__waiter *w, struct spn__lock *lock)

@@ -101,6 +101,9 @@ int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadl
 /* Spins for about a microsecond, or until granted: before spn__waitq_wait where
  * the other side is likely to be on its way. */
 void spn__waiter_spin(const struct spn__waiter *w);
+/* Sleeps until granted, whatever comes: for waits that are not interruptible.
+ * Entered without the lock, which is not held afterwards either. */
+void spn__waitq_sleep(struct spn__waiter *w);
 
 /*
  * Takes off a waiter that has not slept.  True: it was still listed, and the

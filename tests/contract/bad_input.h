@@ -17,9 +17,11 @@
 #include <spindle/clock.h>
 #include <spindle/cpu.h>
 #include <spindle/latch.h>
+#include <spindle/future.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
 #include <spindle/queue.h>
+#include <spindle/poll_set.h>
 #include <spindle/semaphore.h>
 #include <spindle/thread.h>
 #include <spindle/version.h>
@@ -36,14 +38,26 @@ struct fixture {
     spn_thread *target;       /* a live library thread, parked */
     spn_thread *ended;        /* one that has returned 7 */
     spn_thread *self;
-    spn_queue *deque;     /* room for 4: first, second */
-    spn_queue *empty;     /* a transfer queue */
-    spn_queue *ring;      /* empty */
-    spn_queue_iter *iter; /* over the deque, nothing shown yet */
-    int first, second;    /* items */
-    void *both[2];        /* first, second */
-    void *news[2];        /* an item that is in no queue, NULL */
-    atomic_int gate;      /* 1: the target ends */
+    spn_queue *deque;             /* room for 4: first, second */
+    spn_queue *empty;             /* a transfer queue */
+    spn_queue *ring;              /* empty */
+    spn_queue_iter *iter;         /* over the deque, nothing shown yet */
+    int first, second;            /* items */
+    void *both[2];                /* first, second */
+    void *news[2];                /* an item that is in no queue, NULL */
+    atomic_int gate;              /* 1: the target ends */
+    spn_future *future;           /* a promise, pending */
+    spn_future *done;             /* one with the value NULL */
+    spn_future *failed;           /* one with a cause */
+    spn_future *task;             /* one with a function, not run */
+    spn_future *pair[2];          /* the pending one, twice */
+    spn_future *holed[3];         /* the same around a NULL */
+    spn_manual_executor *manual;  /* without tasks */
+    spn_manual_executor *refuses; /* closed */
+    spn_executor *closed;         /* and as an executor */
+    spn_executor bare;            /* without operations */
+    spn_task node, hollow;        /* one to run, one without a function */
+    spn_poll_set *set;
     struct peer waiter;
 };
 
@@ -61,6 +75,11 @@ struct results {
     const void *blocker;
     spn_cpu_limits limits;
     sigset_t mask;
+    spn_future *future;
+    spn_manual_executor *manual;
+    spn_poll_set *set;
+    void *value;
+    size_t count;
     int64_t now;
     int result;
     char name[32];
@@ -77,6 +96,7 @@ struct state {
     int64_t self_flag, target_flag, live, tasks;
     int64_t deque, empty, ring, waiting, closed;
     const void *first, *last; /* of the deque */
+    int64_t future, dependents, task, queued, in_set;
 };
 
 static inline int return_seven(void *arg)
@@ -92,6 +112,79 @@ static inline int await_gate(void *arg)
     while (atomic_load(&f->gate) == 0)
         spn_park(f);
     return 0;
+}
+
+/* What stages and futures call when nothing is wrong. */
+static inline int good_call(void *arg, void **result)
+{
+    *result = arg;
+    return 0;
+}
+
+static inline int good_then(void *arg, void *value, void **result)
+{
+    (void)value;
+    return good_call(arg, result);
+}
+
+static inline int good_handle(void *arg, const spn_outcome *outcome, void **result)
+{
+    (void)outcome;
+    return good_call(arg, result);
+}
+
+static inline int good_when(void *arg, const spn_outcome *outcome)
+{
+    (void)arg;
+    (void)outcome;
+    return 0;
+}
+
+static inline int good_compose(void *arg, void *value, spn_future **next)
+{
+    (void)arg;
+    (void)value;
+    *next = spn_future_ref(fixture.done);
+    return 0;
+}
+
+static inline int good_compose_error(void *arg, const spn_outcome *outcome,
+                                     spn_future **next)
+{
+    (void)outcome;
+    return good_compose(arg, NULL, next);
+}
+
+static inline int good_combine(void *arg, void *first, void *second, void **result)
+{
+    (void)first;
+    (void)second;
+    return good_call(arg, result);
+}
+
+static inline void good_release(void *arg)
+{
+    (void)arg;
+}
+
+static inline int good_task(spn_task *task)
+{
+    (void)task;
+    return 0;
+}
+
+/* Ends and drops what a call that makes a future made. */
+static inline void drop_stage(void)
+{
+    (void)spn_future_cancel(o.future, 0);
+    spn_future_unref(o.future);
+}
+
+/* A task waits in the manual executor. */
+static inline void start_task(void)
+{
+    REQUIRE_OK(spn_executor_execute(spn_manual_executor_executor(fixture.manual),
+                                    &fixture.node));
 }
 
 static inline int64_t tasks_of_process(void)
@@ -126,6 +219,12 @@ static inline struct state state_now(void)
             spn_queue_is_closed(fixture.deque) + spn_queue_is_closed(fixture.empty),
         .first = spn_queue_peek(fixture.deque),
         .last = spn_queue_peek_last(fixture.deque),
+        .future = spn_future_get_state(fixture.future),
+        .dependents = spn_future_dependents(fixture.future),
+        .task = spn_future_get_state(fixture.task),
+        .queued =
+            (int64_t)spn_manual_executor_pending(fixture.manual) + fixture.node.queued,
+        .in_set = (int64_t)spn_poll_set_count(fixture.set),
     };
 }
 
@@ -196,6 +295,18 @@ static inline void open_fixture(void)
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
     REQUIRE_OK(spn_clock_create_manual(&fixture.clock, 100));
+    REQUIRE_OK(spn_future_create(&fixture.future, NULL));
+    REQUIRE_OK(spn_future_create_completed(&fixture.done, NULL));
+    REQUIRE_OK(spn_future_create_failed(&fixture.failed, 5, "five"));
+    REQUIRE_OK(spn_future_create_task(&fixture.task, good_call, NULL, NULL));
+    fixture.pair[0] = fixture.pair[1] = fixture.future;
+    fixture.holed[0] = fixture.holed[2] = fixture.future;
+    REQUIRE_OK(spn_manual_executor_create(&fixture.manual));
+    REQUIRE_OK(spn_manual_executor_create(&fixture.refuses));
+    CHECK_OK(spn_manual_executor_close(fixture.refuses));
+    fixture.closed = spn_manual_executor_executor(fixture.refuses);
+    fixture.node = (spn_task)SPN_TASK_INIT(good_task, NULL);
+    REQUIRE_OK(spn_poll_set_create(&fixture.set));
     REQUIRE_OK(spn_thread_create(&fixture.ended, NULL, return_seven, NULL));
     REQUIRE_OK(spn_thread_join(fixture.ended, SPN_FOREVER, NULL));
     REQUIRE_OK(spn_thread_create(&fixture.target, NULL, await_gate, &fixture));
@@ -220,6 +331,13 @@ static inline void close_fixture(void)
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
     CHECK_OK(spn_clock_destroy(fixture.clock));
     close_queues();
+    spn_future_unref(fixture.future);
+    spn_future_unref(fixture.done);
+    spn_future_unref(fixture.failed);
+    spn_future_unref(fixture.task);
+    CHECK_OK(spn_manual_executor_destroy(fixture.manual));
+    CHECK_OK(spn_manual_executor_destroy(fixture.refuses));
+    CHECK_OK(spn_poll_set_destroy(fixture.set));
 }
 
 /* ---- options with room behind them ------------------------------------------- */
@@ -239,6 +357,7 @@ static inline void close_fixture(void)
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
+GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include <spindle/clock.h>
+#include <spindle/future.h>
 #include <spindle/latch.h>
 #include <spindle/park.h>
 #include <spindle/semaphore.h>
@@ -26,6 +27,7 @@
 struct subject {
     spn_latch *latch;
     spn_semaphore *semaphore;
+    spn_future *future;
     spn_clock *clock;
     spn_thread *target;
     atomic_int gate;     /* the target ends when it is 1 */
@@ -123,6 +125,33 @@ static inline bool semaphore_intact(struct subject *s)
 static inline void semaphore_close(struct subject *s)
 {
     CHECK_OK(spn_semaphore_destroy(s->semaphore));
+}
+
+/* ---- future ------------------------------------------------------------- */
+
+static inline void future_open(struct subject *s)
+{
+    REQUIRE_OK(spn_future_create(&s->future, NULL));
+}
+
+static inline int future_wait(struct subject *s, int64_t timeout_ns)
+{
+    return spn_future_get(s->future, NULL, timeout_ns);
+}
+
+static inline void future_release(struct subject *s)
+{
+    CHECK(spn_future_complete(s->future, NULL) >= 0); /* again: 0, and no harm */
+}
+
+static inline bool future_intact(struct subject *s)
+{
+    return spn_future_is_done(s->future) == 0 && spn_future_dependents(s->future) == 0;
+}
+
+static inline void future_close(struct subject *s)
+{
+    spn_future_unref(s->future);
 }
 
 /* ---- join --------------------------------------------------------------- */
@@ -272,6 +301,8 @@ static const struct wait_kind wait_kinds[] = {
     { "semaphore acquire of three", bulk_open, semaphore_wait, semaphore_release,
       semaphore_intact, semaphore_close, SPN_ETIMEDOUT,
       WAIT_HAS_RELEASE | WAIT_REAL_TIME },
+    { "future get", future_open, future_wait, future_release, future_intact,
+      future_close, SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
     { "thread join", join_open, join_wait, join_release, join_intact, join_close,
       SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
     { "sleep on the monotonic clock", monotonic_open, sleep_wait, NULL,

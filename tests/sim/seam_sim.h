@@ -281,7 +281,8 @@ bool spn__fence_is_asymmetric(void);
 void sim__yield(struct sim_site *site);
 
 /* One more look is all a spin can add; more would only lengthen schedules. */
-#define SPN__SPIN_LIMIT 1
+#define SPN__SPIN_LIMIT      1
+#define SPN__SPIN_LIMIT_LONG 1
 
 /* ---- futex ------------------------------------------------------------------ */
 
@@ -376,6 +377,14 @@ void *spn__os_alloc(size_t bytes, size_t alignment);
 void spn__os_free(void *memory);
 void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
 void spn__mem_free(void *memory);
+
+/* ---- a descriptor that others can poll: a flag, see event.c ------------------- */
+
+int spn__os_event_create(int *fd);
+void spn__os_event_signal(int fd);
+void spn__os_event_clear(int fd);
+void spn__os_event_close(int fd);
+bool sim_event_readable(int fd);
 
 uint64_t spn__random(void);
 

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * core.c - the future's state machine, its outcome and its lifetime.
+ *
+ * STATE  one 32-bit word: the phase, and ATTENDED
+ *   NEW -> COMPLETING -> NORMAL             complete, run
+ *   NEW -> COMPLETING -> EXCEPTIONAL        complete_error, run, abandoned
+ *   NEW -> CANCELLED                        cancel
+ *   NEW -> INTERRUPTING -> INTERRUPTED      cancel of a task future, with interrupt
+ *
+ *   The step out of NEW decides who wins.  COMPLETING exists so that the outcome
+ *   can be plain fields: only the winner writes them and nobody reads them before
+ *   the phase is done.  It lasts for a few stores; a call that lost waits for its end
+ *   before it says so, so that "was done" is true when it is said.  INTERRUPTING is done for everybody but the runner, who
+ *   must not leave run before the interrupt has reached it (task.c).
+ *
+ *   ATTENDED says that somebody may be in the lists.  It is set in the same word
+ *   that completion exchanges, under the lock, before the list changes; so the
+ *   exchange of a completion tells whether anybody has to be looked after, and
+ *   without it completion takes no lock and makes no system call.  It is never
+ *   cleared: a waiter that leaves makes the completer look in vain.
+ *
+ * LIFETIME
+ *   `refs` are those who can use the future.  An edge must be able to find the
+ *   source's lock to take itself off, but must not keep the source usable, or a
+ *   future nobody can complete would live for ever with its stages: so an edge
+ *   only `holds` the memory.  When refs reach 0 without an outcome, the future is
+ *   abandoned: it fails, and with it the stages that wait for it.
+ *
+ * ORDERING
+ *   [done]  the exchange to a final phase (and the step to CANCELLED and
+ *           INTERRUPTING) is a release; it pairs with the acquire loads of the
+ *           state: whoever sees a done phase sees the outcome.
+ *   [refs]  each drop is a release and the last an acquire: all use of the future
+ *           lies before its end.
+ *   [holds] the same for the memory.
+ *   [runner] and [edge] need the changes of the state to be seq_cst; see task.c
+ *           and stage.c.  Both are a change and then a look on either side, and C11
+ *           wants all four to be seq_cst.  The explorer takes a seq_cst access for
+ *           a fence followed by the access, so that to it one of the two would do:
+ *           that is what "mutant: half of a pair" says at these places.
+ *
+ * LOCKS  `lock` is a leaf.  Nothing of the user's is called with it held.
+ */
+#include "future/core.h"
+#include "future/wait.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/options.h"
+
+/* Cut between two characters of UTF-8. */
+static void copy_message(char *to, size_t capacity, const char *from)
+{
+    size_t length = from != NULL ? strlen(from) : 0;
+
+    if (length >= capacity) {
+        length = capacity - 1;
+        while (length > 0 && ((unsigned char)from[length] & 0xc0) == 0x80)
+            length--;
+    }
+    if (length > 0)
+        memcpy(to, from, length);
+    to[length] = '\0';
+}
+
+/* ---- making ------------------------------------------------------------- */
+
+void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
+                      const spn_future_opts *opts)
+{
+    spn__init(&f->state, SPN__NEW);
+    spn__init(&f->refs, 1);
+    spn__init(&f->holds, 1);
+    spn__lock_init(&f->lock);
+    f->value = NULL;
+    f->origin = NULL;
+    f->code = 0;
+    f->derived = f->taken = false;
+    f->kind = (uint8_t)kind;
+    f->edge_count = 0;
+    spn__init(&f->read, 0);
+    spn__waitq_init(&f->waiters);
+    spn__list_init(&f->edges);
+    f->drop_value = opts != NULL ? opts->drop_value : NULL;
+    f->done = opts != NULL ? opts->done : NULL;
+    f->done_arg = opts != NULL ? opts->done_arg : NULL;
+    f->plain = kind == SPN__PROMISE && f->done == NULL;
+    f->message[0] = '\0';
+}
+
+int spn_future_create(spn_future **out, const spn_future_opts *opts)
+{
+    spn_future_opts o = SPN_FUTURE_OPTS_INIT;
+    struct spn_future *f;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
+        return SPN_EINVAL;
+    if (o.release_arg != NULL)
+        return SPN_EINVAL; /* a promise has no argument */
+    f = spn__alloc(sizeof *f);
+    if (f == NULL)
+        return SPN_ENOMEM;
+    spn__future_init(f, SPN__PROMISE, &o);
+    *out = f;
+    return SPN_OK;
+}
+
+int spn_future_create_completed(spn_future **out, void *value)
+{
+    const int rc = spn_future_create(out, NULL);
+
+    if (rc == SPN_OK)
+        (void)spn_future_complete(*out, value);
+    return rc;
+}
+
+int spn_future_create_failed(spn_future **out, int code, const char *message)
+{
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (code == 0)
+        return SPN_EINVAL;
+    rc = spn_future_create(out, NULL);
+    if (rc == SPN_OK)
+        (void)spn_future_complete_error(*out, code, message);
+    return rc;
+}
+
+/* ---- the outcome ---------------------------------------------------------- */
+
+void spn__future_write_error(struct spn_future *f, int code, const char *message,
+                             bool derived)
+{
+    f->code = code;
+    f->derived = derived;
+    copy_message(f->message, sizeof f->message, message);
+}
+
+uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *source)
+{
+    struct spn_future *root = spn__future_root(source);
+
+    /* [done] mutant: in the explorer the exchange in finish is a fence, too */
+    if (spn__phase(spn__load(&source->state, acquire)) == SPN__NORMAL) {
+        f->value = source->value;
+        if (root->drop_value != NULL)
+            f->origin = spn__future_ref(root); /* it frees the value, if unread */
+        return SPN__NORMAL;
+    }
+    f->origin = spn__future_ref(root);
+    f->derived = true;
+    return SPN__EXCEPTIONAL;
+}
+
+int spn__future_status(const struct spn_future *f)
+{
+    switch (spn__phase(spn__load(&f->state, acquire))) { /* [done] */
+    case SPN__NORMAL:
+        return SPN_OK;
+    case SPN__EXCEPTIONAL:
+        return SPN_EFAILED;
+    default:
+        return SPN_ECANCELED;
+    }
+}
+
+/* The cause of one that did not succeed. */
+static int cause_of(const struct spn_future *f, const char **message)
+{
+    const struct spn_future *root = f->origin != NULL ? f->origin : f;
+
+    if (spn__future_status(root) == SPN_EFAILED) {
+        *message = root->message;
+        return root->code;
+    }
+    *message = "";
+    return SPN_ECANCELED;
+}
+
+void spn__future_outcome(struct spn_future *f, spn_outcome *out)
+{
+    memset(out, 0, sizeof *out);
+    out->message = "";
+    out->status = spn__future_status(f);
+    if (out->status == SPN_OK)
+        out->value = spn__future_read_value(f);
+    else
+        out->code = cause_of(f, &out->message);
+    out->derived = f->derived;
+}
+
+/* ---- completing ----------------------------------------------------------- */
+
+/* The two halves of completing, here inline and below for the other files. */
+static inline bool claim(struct spn_future *f)
+{
+    uint32_t found = spn__load(&f->state, relaxed); /* checked by the exchange */
+
+    while (spn__phase(found) == SPN__NEW)
+        /* relaxed: decides who wins; [done] does the publishing. */
+        if (spn__cas_weak(&f->state, &found, found | SPN__COMPLETING, relaxed, relaxed))
+            return true;
+    return false;
+}
+
+bool spn__future_claim(struct spn_future *f)
+{
+    return claim(f);
+}
+
+/* Releases the waiters and fires the edges. */
+static void look_after(struct spn_future *f, struct spn__work *work)
+{
+    struct spn__chosen chosen = { NULL, NULL };
+    struct spn__list_node *node;
+    struct spn__list edges;
+
+    spn__list_init(&edges);
+    spn__lock(&f->lock);
+    spn__waitq_choose_all(&f->waiters, &chosen);
+    spn__list_splice(&edges, &f->edges);
+    f->taken = true;
+    f->edge_count = 0;
+    spn__unlock(&f->lock);
+
+    spn__chosen_grant(&chosen);
+    while ((node = spn__list_pop_front(&edges)) != NULL) {
+        struct spn__edge *edge = spn__list_entry(node, struct spn__edge, link);
+
+        /* [edge] relaxed: decides who lets go, we or the stage; f is ours. */
+        if (spn__exchange(&edge->source, NULL, relaxed) != NULL)
+            spn__future_release_hold(f); /* never the last: the caller has a ref */
+        edge->fire(edge, f, work);
+    }
+}
+
+void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *work)
+{
+    if ((old & SPN__ATTENDED) != 0)
+        look_after(f, work);
+    if (f->kind == SPN__STAGE)
+        spn__stage_detach(f, work);
+    if (f->done != NULL)
+        f->done(f, f->done_arg);
+    if (f->kind == SPN__TASK)
+        spn__task_done(f);
+}
+
+static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
+{
+    /* [done] release: the outcome.  seq_cst for [runner] and [edge]. */
+    const uint32_t old = spn__exchange(&f->state, phase, seq_cst);
+
+    spn__debug_assert(spn__phase(old) == SPN__COMPLETING ||
+                      spn__phase(old) == SPN__INTERRUPTING);
+    if ((old & SPN__ATTENDED) != 0 || !f->plain)
+        spn__future_finished(f, old, work);
+}
+
+void spn__future_finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
+{
+    finish(f, phase, work);
+}
+
+/* What a call that did not win answers, when that is so. */
+static int lost(struct spn_future *f)
+{
+    spn__future_await_winner(f);
+    return 0;
+}
+
+int spn_future_complete(spn_future *f, void *value)
+{
+    struct spn__work work = SPN__WORK_INIT;
+
+    if (f == NULL)
+        return SPN_EINVAL;
+    if (!claim(f))
+        return lost(f);
+    f->value = value;
+    finish(f, SPN__NORMAL, &work);
+    spn__work_drain(&work);
+    return 1;
+}
+
+int spn_future_complete_error(spn_future *f, int code, const char *message)
+{
+    struct spn__work work = SPN__WORK_INIT;
+
+    if (f == NULL || code == 0)
+        return SPN_EINVAL;
+    if (!claim(f))
+        return lost(f);
+    spn__future_write_error(f, code, message, false);
+    spn__future_finish(f, SPN__EXCEPTIONAL, &work);
+    spn__work_drain(&work);
+    return 1;
+}
+
+int spn_future_cancel(spn_future *f, int may_interrupt)
+{
+    struct spn__work work = SPN__WORK_INIT;
+    uint32_t found, target, next;
+
+    if (f == NULL)
+        return SPN_EINVAL;
+    target =
+        may_interrupt != 0 && f->kind == SPN__TASK ? SPN__INTERRUPTING : SPN__CANCELLED;
+    found = spn__load(&f->state, relaxed); /* checked by the exchange */
+    do {
+        if (spn__phase(found) == SPN__CANCELLED && f->kind != SPN__TASK)
+            return 1;
+        if (spn__phase(found) != SPN__NEW)
+            return lost(f);
+        /* [done] release: what the canceller did before.  INTERRUPTING keeps
+         * ATTENDED for the exchange to come.  seq_cst for [runner], [edge]. */
+        next = target == SPN__CANCELLED ? target : found | target;
+        /* mutant: half of a pair */
+    } while (!spn__cas_weak(&f->state, &found, next, seq_cst, relaxed));
+    if (target == SPN__INTERRUPTING) {
+        spn__task_interrupt(f);
+        spn__future_finish(f, SPN__INTERRUPTED, &work);
+    } else {
+        spn__future_finished(f, found, &work);
+    }
+    spn__work_drain(&work);
+    return 1;
+}
+
+/* ---- lifetime ------------------------------------------------------------- */
+
+void spn__future_release_hold(struct spn_future *f)
+{
+    /* [holds] 1 is ours, and nobody can add another: no exchange is needed. */
+    if (spn__load(&f->holds, acquire) == 1 ||
+        spn__fetch_sub(&f->holds, 1, acq_rel) == 1)
+        spn__free(f);
+}
+
+static void abandon(struct spn_future *f, struct spn__work *work)
+{
+    /* relaxed: nobody else can use it, and an edge only holds it. */
+    spn__store(&f->refs, 1, relaxed);
+    if (spn__future_claim(f)) {
+        spn__future_write_error(f, SPN_ECANCELED, "abandoned", false);
+        spn__future_finish(f, SPN__EXCEPTIONAL, work);
+    }
+}
+
+/* The last reference went.  Returns what the future still refers to, at most one:
+ * who has its outcome from an origin has let go of its inputs. */
+static struct spn_future *end(struct spn_future *f)
+{
+    struct spn_future *next = f->origin;
+
+    if (next == NULL && f->kind == SPN__STAGE)
+        next = spn__stage_take_input(f);
+    /* relaxed: [refs] has it all. */
+    if (f->origin == NULL && f->drop_value != NULL && f->value != NULL &&
+        spn__phase(spn__load(&f->state, relaxed)) == SPN__NORMAL &&
+        spn__load(&f->read, relaxed) == 0)
+        f->drop_value(f->value);
+    spn__future_release_hold(f);
+    return next;
+}
+
+void spn__future_unref(struct spn_future *f, struct spn__work *work)
+{
+    /* A loop, because what a future refers to may end with it. */
+    while (f != NULL) {
+        if (spn__fetch_sub(&f->refs, 1, acq_rel) != 1) /* [refs] */
+            return;
+        /* relaxed: [refs] has it all. */
+        if (spn__phase(spn__load(&f->state, relaxed)) == SPN__NEW) {
+            abandon(f, work);
+            if (spn__fetch_sub(&f->refs, 1, acq_rel) != 1) /* [refs] */
+                return; /* its stages or its done hook use it now */
+        }
+        f = end(f);
+    }
+}
+
+spn_future *spn_future_ref(spn_future *f)
+{
+    return f != NULL ? spn__future_ref(f) : NULL;
+}
+
+void spn_future_unref(spn_future *f)
+{
+    struct spn__work work = SPN__WORK_INIT;
+
+    if (f == NULL)
+        return;
+    spn__future_unref(f, &work);
+    spn__work_drain(&work);
+}
+
+/* ---- asking --------------------------------------------------------------- */
+
+int spn_future_get_state(const spn_future *f)
+{
+    if (f == NULL)
+        return SPN_EINVAL;
+    if (!spn__future_done(f))
+        return SPN_FUTURE_PENDING;
+    switch (spn__future_status(f)) {
+    case SPN_OK:
+        return SPN_FUTURE_SUCCEEDED;
+    case SPN_EFAILED:
+        return SPN_FUTURE_FAILED;
+    default:
+        return SPN_FUTURE_CANCELED;
+    }
+}
+
+const char *spn_future_state_name(int state)
+{
+    switch (state) {
+    case SPN_FUTURE_PENDING:
+        return "pending";
+    case SPN_FUTURE_SUCCEEDED:
+        return "succeeded";
+    case SPN_FUTURE_FAILED:
+        return "failed";
+    case SPN_FUTURE_CANCELED:
+        return "cancelled";
+    default:
+        return "unknown";
+    }
+}
+
+int spn_future_is_done(const spn_future *f)
+{
+    return f == NULL ? SPN_EINVAL : spn__future_done(f);
+}
+
+int spn_future_is_failed(const spn_future *f)
+{
+    const int state = spn_future_get_state(f);
+
+    return state < 0 ? state
+                     : state == SPN_FUTURE_FAILED || state == SPN_FUTURE_CANCELED;
+}
+
+int spn_future_is_cancelled(const spn_future *f)
+{
+    const int state = spn_future_get_state(f);
+
+    return state < 0 ? state : state == SPN_FUTURE_CANCELED;
+}
+
+int spn_future_is_derived(const spn_future *f)
+{
+    const int state = spn_future_get_state(f);
+
+    return state < 0 ? state : state == SPN_FUTURE_FAILED && f->derived;
+}
+
+int32_t spn_future_dependents(spn_future *f)
+{
+    uint32_t count;
+
+    if (f == NULL)
+        return SPN_EINVAL;
+    spn__lock(&f->lock);
+    count = f->edge_count;
+    spn__unlock(&f->lock);
+    return count > INT32_MAX ? INT32_MAX : (int32_t)count;
+}
+
+int spn_future_result_now(spn_future *f, void **value)
+{
+    const int state = spn_future_get_state(f);
+
+    if (state < 0)
+        return state;
+    if (state != SPN_FUTURE_SUCCEEDED)
+        return SPN_ESTATE;
+    if (value != NULL)
+        *value = spn__future_read_value(f);
+    return SPN_OK;
+}
+
+int spn_future_get_now(spn_future *f, void *otherwise, void **value)
+{
+    int status;
+
+    if (f == NULL || value == NULL)
+        return SPN_EINVAL;
+    if (!spn__future_done(f)) {
+        *value = otherwise;
+        return SPN_OK;
+    }
+    status = spn__future_status(f);
+    *value = status == SPN_OK ? spn__future_read_value(f) : NULL;
+    return status;
+}
+
+int spn_future_error(const spn_future *f, int *code, char *buf, size_t capacity)
+{
+    const int state = spn_future_get_state(f);
+    const char *message;
+    int cause;
+
+    if (state < 0 || (buf == NULL && capacity != 0))
+        return SPN_EINVAL;
+    if (state != SPN_FUTURE_FAILED)
+        return SPN_ESTATE;
+    cause = cause_of(f, &message);
+    if (code != NULL)
+        *code = cause;
+    if (capacity != 0)
+        copy_message(buf, capacity, message);
+    return SPN_OK;
+}
+
+/* ---- calls of users' functions -------------------------------------------- */
+
+void spn__call_enter(struct spn__call *call)
+{
+    call->self = spn__thread_self();
+    call->outer = NULL;
+    call->returned = call->explained = false;
+    call->code = 0;
+    call->result = NULL;
+    call->message[0] = '\0';
+    if (call->self != NULL) {
+        call->outer = call->self->call;
+        call->self->call = call;
+    }
+}
+
+void spn__call_leave(struct spn__call *call)
+{
+    if (call->self != NULL)
+        call->self->call = call->outer;
+    if (!call->returned) {
+        call->code = SPN_EFAILED;
+        call->explained = true;
+        copy_message(call->message, sizeof call->message,
+                     "the function ended its thread");
+    }
+}
+
+const char *spn__call_message(const struct spn__call *call)
+{
+    return call->explained ? call->message : NULL;
+}
+
+int spn_future_fail(int code, const char *message)
+{
+    struct spn_thread *self = spn__self_get();
+
+    if (self != NULL && self->call != NULL) {
+        self->call->explained = true;
+        copy_message(self->call->message, sizeof self->call->message, message);
+    }
+    return code;
+}

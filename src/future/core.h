@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * core.h - what the files of src/future share: the future itself, the edges
+ * between futures, and the list of stages that are ready.  core.c tells the
+ * state machine, stage.c the edges.
+ */
+#ifndef SPN__FUTURE_CORE_H
+#define SPN__FUTURE_CORE_H
+
+#include <spindle/future.h>
+
+#include "base/list.h"
+#include "sync/lock.h"
+#include "sync/seam.h"
+#include "sync/thread_record.h"
+#include "sync/waitq.h"
+
+/* The state word: three bits of phase, and one that asks for the slow path. */
+enum {
+    SPN__NEW = 0,
+    SPN__COMPLETING = 1, /* the winner is writing the outcome          */
+    SPN__NORMAL = 2,     /* from here on the future is done            */
+    SPN__EXCEPTIONAL = 3,
+    SPN__CANCELLED = 4,
+    SPN__INTERRUPTING = 5, /* done, but the runner is not yet interrupted */
+    SPN__INTERRUPTED = 6,
+
+    SPN__PHASE = 7,
+    SPN__ATTENDED = 8 /* there may be waiters or edges in the lists  */
+};
+
+enum spn__future_kind { SPN__PROMISE, SPN__STAGE, SPN__TASK };
+
+struct spn__work;
+struct spn__edge;
+
+struct spn_future {
+    SPN__ATOMIC(uint32_t) state; /* see core.c */
+    SPN__ATOMIC(uint32_t) refs;  /* those who can use it */
+    SPN__ATOMIC(uint32_t)
+    holds;                 /* those who need the memory: all of refs count
+                                    as one, each edge that leads here as one */
+    struct spn__lock lock; /* guards waiters, edges, edge_count, taken */
+
+    /* The outcome: the winner's while COMPLETING, then fixed [done]. */
+    void *value;
+    struct spn_future *origin; /* referenced: the future whose outcome this is, if
+                                  that is another one; never has one itself */
+    int32_t code;              /* of a failure of its own */
+    bool derived;
+
+    uint8_t kind; /* spn__future_kind; fixed */
+    bool taken;   /* the edges were taken off by the completer; final */
+    uint32_t edge_count;
+    SPN__ATOMIC(uint32_t) read;      /* 1: somebody has the value */
+    bool plain;                      /* fixed: a promise without a done hook, which has
+                                   nothing to do when nobody attends to it */
+    void (*drop_value)(void *value); /* fixed */
+
+    struct spn__waitq waiters;
+    struct spn__list edges; /* to the stages that wait for this future */
+
+    /* Fixed. */
+    void (*done)(spn_future *future, void *done_arg);
+    void *done_arg;
+
+    char message[SPN_FUTURE_MESSAGE_MAX]; /* as code */
+};
+
+static inline uint32_t spn__phase(uint32_t state)
+{
+    return state & SPN__PHASE;
+}
+
+static inline bool spn__phase_done(uint32_t state)
+{
+    return spn__phase(state) >= SPN__NORMAL;
+}
+
+/* Whether there is an outcome; then the caller may read it. */
+static inline bool spn__future_done(const struct spn_future *f)
+{
+    return spn__phase_done(spn__load(&f->state, acquire)); /* [done] */
+}
+
+void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
+                      const spn_future_opts *opts);
+
+/* The right to write the outcome, for one caller, who must then finish it. */
+bool spn__future_claim(struct spn_future *f);
+void spn__future_finish(struct spn_future *f, uint32_t phase, struct spn__work *work);
+/* All that follows the final change of the state, which found `old`. */
+void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *work);
+
+/* Outcomes, by the winner. */
+void spn__future_write_error(struct spn_future *f, int code, const char *message,
+                             bool derived);
+/* Copies the outcome of a future that is done; returns the phase to finish with. */
+uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *source);
+
+/* Whose outcome it really is, of a future that is done. */
+static inline struct spn_future *spn__future_root(struct spn_future *f)
+{
+    return f->origin != NULL ? f->origin : f;
+}
+/* The value goes to somebody. */
+static inline void *spn__future_read_value(struct spn_future *f)
+{
+    struct spn_future *root = spn__future_root(f);
+
+    /* relaxed: read by whoever drops the last reference, after [refs]. */
+    if (root->drop_value != NULL)
+        spn__store(&root->read, 1, relaxed);
+    return f->value;
+}
+/* The status get returns, of a future that is done. */
+int spn__future_status(const struct spn_future *f);
+void spn__future_outcome(struct spn_future *f, spn_outcome *out);
+
+static inline struct spn_future *spn__future_ref(struct spn_future *f)
+{
+    /* relaxed: who makes a new reference has one, and gives it away in order. */
+    (void)spn__fetch_add(&f->refs, 1, relaxed);
+    return f;
+}
+/* The stages of a future that is abandoned by this go to `work`. */
+void spn__future_unref(struct spn_future *f, struct spn__work *work);
+void spn__future_release_hold(struct spn_future *f);
+
+/* ---- edges: from a future to what waits for it ---------------------------- */
+
+struct spn__edge {
+    struct spn__list_node link; /* guarded by the source's lock; once taken, the
+                                   completer's */
+    SPN__ATOMIC(struct spn_future *) source; /* holds it; see stage.c [edge] */
+    /* The source is done.  Called once, by whoever completed it or tried to add
+     * the edge, with no lock held. */
+    void (*fire)(struct spn__edge *edge, struct spn_future *source,
+                 struct spn__work *work);
+    void *owner;
+};
+
+/* Adds an edge; false, and nothing happens, if the source is done. */
+bool spn__edge_add(struct spn__edge *edge, struct spn_future *source);
+/* Takes it off; false if it was never added, taken off, fired, or is about to
+ * be. */
+bool spn__edge_remove(struct spn__edge *edge);
+
+/* ---- stages that are ready ------------------------------------------------ */
+
+struct spn__stage;
+
+/* First in, first out; on the stack of whoever completes something. */
+struct spn__work {
+    struct spn__stage *first, *last;
+};
+
+#define SPN__WORK_INIT \
+    {                  \
+        NULL, NULL     \
+    }
+
+void spn__work_run(struct spn__work *work);
+
+static inline void spn__work_drain(struct spn__work *work)
+{
+    if (work->first != NULL)
+        spn__work_run(work);
+}
+
+/* The stage is done: takes off the edges that lead to it. */
+void spn__stage_detach(struct spn_future *f, struct spn__work *work);
+/* The stage is at its end: the reference it still has to a source, or NULL.  Only a
+ * stage that was completed by hand has one, from the source that was done first. */
+struct spn_future *spn__stage_take_input(struct spn_future *f);
+
+/* ---- task futures --------------------------------------------------------- */
+
+/* The task future is done, by somebody who may not be its runner. */
+void spn__task_done(struct spn_future *f);
+/* Interrupts the runner, if there is one. */
+void spn__task_interrupt(struct spn_future *f);
+
+/* ---- calls of users' functions -------------------------------------------- */
+
+/* One call in progress, on the stack; the innermost is in the thread's record. */
+struct spn__call {
+    struct spn_thread *self; /* NULL: no memory for a record */
+    struct spn__call *outer;
+    bool returned;  /* the function came back, and did not end its thread */
+    bool explained; /* spn_future_fail was called */
+    int code;       /* what the function returned */
+    void *result;   /* what it stored */
+    char message[SPN_FUTURE_MESSAGE_MAX];
+};
+
+void spn__call_enter(struct spn__call *call);
+/* After the function, or while its thread unwinds; code and message then tell. */
+void spn__call_leave(struct spn__call *call);
+const char *spn__call_message(const struct spn__call *call);
+
+#endif /* SPN__FUTURE_CORE_H */

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stage.c - how stages get ready, run and let go of their sources.
+ *
+ * OVERVIEW
+ *   A stage is one allocation: the promise, its function, the task it is for an
+ *   executor and the edges from its sources.  An edge is on its source's list.  When
+ *   the source is done its completer takes the whole list and fires each edge; a
+ *   stage that is ready goes to the completer's work list.  Running a stage completes
+ *   it, which fires its own edges into the same list: a chain of any length is a
+ *   loop, and nothing is allocated.
+ *
+ *   The work list is on the stack of the outermost call.  A user's function that
+ *   completes a future by hand has a list of its own: when its call returns, the
+ *   stages have run, as the function may expect.
+ *
+ *   An executor may run the task right inside execute (the direct one; a pool whose
+ *   caller runs what does not fit).  The chain would then be a recursion, so the
+ *   thread notes which task it is handing over, and that task, found running in the
+ *   same thread, goes back to the work list.
+ *
+ * REFERENCES
+ *   An edge refers to its stage from connect until it has fired and the stage has
+ *   run, or until it is taken off; so a stage runs though nobody else wants it.  It
+ *   holds its source (core.c) as long as `source` is not NULL.
+ *
+ * TAKING OFF
+ *   A stage that is done before a source (completed by hand, cancelled, or the
+ *   other side of an either) leaves that source's list, so that a source that lives
+ *   long does not collect them.
+ *   [edge] `source` is set when the edge is on the list and exchanged for NULL by
+ *          whoever lets go of it: the stage, or the source's completer.  The stage
+ *          then takes the source's lock and finds its edge on the list or taken.
+ *          A stage may be done while edges are still being connected: connect sets
+ *          `source` and then looks at the stage's state, the completer changes the
+ *          state and then looks at `source`; seq_cst, so that one sees the other.
+ *   [ready] the sources count `waiting` down, acq_rel: the last one sees the inputs
+ *          of all.  For either and any_of the first one takes it from 1 to 0.
+ *   [done] see core.c.
+ */
+#include "future/stage.h"
+#include "future/wait.h"
+
+#include "base/assert.h"
+
+/* A task this thread is just giving to an executor. */
+struct spn__hand_over {
+    struct spn__hand_over *outer;
+    struct spn__work *work;
+    spn_task *task;
+};
+
+static struct spn__stage *stage_of(struct spn_future *f)
+{
+    spn__debug_assert(f->kind == SPN__STAGE);
+    return (struct spn__stage *)(void *)f;
+}
+
+/* ---- edges ---------------------------------------------------------------- */
+
+bool spn__edge_add(struct spn__edge *edge, struct spn_future *source)
+{
+    bool added;
+
+    if (spn__future_done(source))
+        return false;
+    spn__lock(&source->lock);
+    added = spn__future_attend(source, SPN__NORMAL);
+    if (added) {
+        /* relaxed: the caller has a reference, so there is a hold. */
+        (void)spn__fetch_add(&source->holds, 1, relaxed);
+        spn__list_push_back(&source->edges, &edge->link);
+        source->edge_count++;
+        /* [edge] mutant: half of a pair */
+        spn__store(&edge->source, source, seq_cst);
+    }
+    spn__unlock(&source->lock);
+    return added;
+}
+
+bool spn__edge_remove(struct spn__edge *edge)
+{
+    struct spn_future *source;
+    bool removed;
+
+    /* [edge] after the change of the stage's state.  Mostly there is none, and a
+     * look is cheaper than an exchange.  mutant: half of a pair */
+    if (spn__load(&edge->source, seq_cst) == NULL)
+        return false;
+    /* relaxed: decides who lets go; the look has seen the source's making. */
+    source = spn__exchange(&edge->source, NULL, relaxed);
+    if (source == NULL)
+        return false;
+    spn__lock(&source->lock);
+    removed = !source->taken;
+    if (removed) {
+        spn__list_remove(&edge->link);
+        source->edge_count--;
+    }
+    spn__unlock(&source->lock);
+    spn__future_release_hold(source);
+    return removed;
+}
+
+void spn__stage_detach(struct spn_future *f, struct spn__work *work)
+{
+    struct spn__stage *s = stage_of(f);
+
+    for (size_t i = 0; i < s->edge_count; i++)
+        if (spn__edge_remove(&s->edges[i]))
+            spn__future_unref(f, work); /* the edge's; the caller has one */
+}
+
+struct spn_future *spn__stage_take_input(struct spn_future *f)
+{
+    struct spn__stage *s = stage_of(f);
+
+    /* relaxed: as its last user. */
+    for (int i = 0; i < 2; i++) {
+        struct spn_future *source = spn__load(&s->inputs[i], relaxed);
+
+        if (source != NULL)
+            return source;
+    }
+    return NULL;
+}
+
+/* ---- getting ready ---------------------------------------------------------- */
+
+static void push(struct spn__work *work, struct spn__stage *s)
+{
+    s->next = NULL;
+    if (work->last != NULL)
+        work->last->next = s;
+    else
+        work->first = s;
+    work->last = s;
+}
+
+static struct spn__stage *pop(struct spn__work *work)
+{
+    struct spn__stage *s = work->first;
+
+    if (s != NULL) {
+        work->first = s->next;
+        if (work->first == NULL)
+            work->last = NULL;
+    }
+    return s;
+}
+
+static void keep_input(struct spn__stage *s, int index, struct spn_future *source)
+{
+    /* relaxed: published by [ready], by the work list's owner or the executor. */
+    spn__store(&s->inputs[index], spn__future_ref(source), relaxed);
+}
+
+static bool fails(const struct spn_future *f)
+{
+    return spn__future_status(f) != SPN_OK;
+}
+
+/* One source of one stage is done.  The edge's reference goes to the work list, or
+ * is dropped if the stage is not ready by this. */
+static void fire(struct spn__edge *edge, struct spn_future *source,
+                 struct spn__work *work)
+{
+    struct spn__stage *s = edge->owner;
+    struct spn_future *none = NULL;
+    uint32_t one = 1;
+    bool ready;
+
+    switch (s->op) {
+    case SPN__EITHER:
+    case SPN__ANY_OF:
+        /* [ready] relaxed: the first source decides alone. */
+        ready = spn__cas(&s->waiting, &one, 0, relaxed, relaxed);
+        if (ready)
+            keep_input(s, 0, source);
+        break;
+    case SPN__ALL_OF:
+        /* relaxed: [ready] publishes it. */
+        if (fails(source) && spn__cas(&s->inputs[0], &none, source, relaxed, relaxed))
+            (void)spn__future_ref(source);
+        ready = spn__fetch_sub(&s->waiting, 1, acq_rel) == 1; /* [ready] */
+        break;
+    case SPN__COMBINE:
+        keep_input(s, edge == &s->edges[1], source);
+        ready = spn__fetch_sub(&s->waiting, 1, acq_rel) == 1; /* [ready] */
+        break;
+    default:
+        keep_input(s, 0, source);
+        ready = true;
+        break;
+    }
+    if (ready)
+        push(work, s);
+    else
+        spn__future_unref(&s->future, work);
+}
+
+void spn__stage_connect(struct spn__stage *s, size_t index, struct spn_future *source,
+                        struct spn__work *work)
+{
+    struct spn__edge *edge = &s->edges[index];
+
+    (void)spn__future_ref(&s->future); /* the edge's */
+    if (!spn__edge_add(edge, source))
+        edge->fire(edge, source, work);
+}
+
+/* ---- running ---------------------------------------------------------------- */
+
+static struct spn_future *input(const struct spn__stage *s, int index)
+{
+    return spn__load(&s->inputs[index], relaxed); /* as keep_input */
+}
+
+/* Whether the function is to be called, or the outcome just passes through. */
+static bool wants_call(const struct spn__stage *s)
+{
+    if (s->refused != 0 || s->mirroring)
+        return false;
+    switch (s->op) {
+    case SPN__HANDLE:
+    case SPN__WHEN_COMPLETE:
+    case SPN__SUPPLY:
+        return true;
+    case SPN__EXCEPTIONALLY:
+    case SPN__COMPOSE_ERROR:
+        return fails(input(s, 0));
+    case SPN__COMBINE:
+        return !fails(input(s, 0)) && !fails(input(s, 1));
+    case SPN__THEN:
+    case SPN__COMPOSE:
+    case SPN__EITHER:
+        return !fails(input(s, 0));
+    default:
+        return false;
+    }
+}
+
+/* One stage as it runs. */
+struct running {
+    struct spn__stage *s;
+    struct spn__work *work;
+    struct spn__call call;
+    spn_future *next; /* what compose's function returned */
+    bool follows;     /* it waits for that now: its inputs are not ours any more */
+};
+
+static int call_function(struct running *r)
+{
+    struct spn__stage *s = r->s;
+    struct spn_future *source = input(s, 0);
+    spn_outcome outcome;
+
+    switch (s->op) {
+    case SPN__SUPPLY:
+        return s->fn.supply(s->arg, &r->call.result);
+    case SPN__THEN:
+    case SPN__EITHER:
+        return s->fn.then(s->arg, spn__future_read_value(source), &r->call.result);
+    case SPN__COMBINE:
+        return s->fn.combine(s->arg, spn__future_read_value(source),
+                             spn__future_read_value(input(s, 1)), &r->call.result);
+    case SPN__COMPOSE:
+        return s->fn.compose(s->arg, spn__future_read_value(source), &r->next);
+    case SPN__COMPOSE_ERROR:
+        spn__future_outcome(source, &outcome);
+        return s->fn.compose_error(s->arg, &outcome, &r->next);
+    case SPN__WHEN_COMPLETE:
+        spn__future_outcome(source, &outcome);
+        return s->fn.when(s->arg, &outcome);
+    default:
+        spn__future_outcome(source, &outcome);
+        return s->fn.handle(s->arg, &outcome, &r->call.result);
+    }
+}
+
+static void complete_error(struct spn__stage *s, int code, const char *message,
+                           struct spn__work *work)
+{
+    if (!spn__future_claim(&s->future))
+        return;
+    spn__future_write_error(&s->future, code, message, true);
+    spn__future_finish(&s->future, SPN__EXCEPTIONAL, work);
+}
+
+static void complete_value(struct spn__stage *s, void *value, struct spn__work *work)
+{
+    if (!spn__future_claim(&s->future))
+        return;
+    s->future.value = value;
+    spn__future_finish(&s->future, SPN__NORMAL, work);
+}
+
+static void complete_mirror(struct spn__stage *s, struct spn_future *source,
+                            struct spn__work *work)
+{
+    if (spn__future_claim(&s->future))
+        spn__future_finish(&s->future, spn__future_write_mirror(&s->future, source),
+                           work);
+}
+
+static void drop_inputs(struct spn__stage *s, struct spn__work *work)
+{
+    for (int i = 0; i < 2; i++) {
+        struct spn_future *source = input(s, i);
+
+        /* relaxed: the stage is only ours now. */
+        spn__store(&s->inputs[i], NULL, relaxed);
+        if (source != NULL)
+            spn__future_unref(source, work);
+    }
+}
+
+/* The function of a compose returned `next`: the stage waits for it.  True if so;
+ * then another thread may run it already. */
+static bool follow(struct spn__stage *s, spn_future *next, struct spn__work *work)
+{
+    const bool itself = next == &s->future;
+
+    if (next == NULL) {
+        complete_error(s, SPN_EINVAL, "compose: no future was returned", work);
+        return false;
+    }
+    if (itself) {
+        complete_error(s, SPN_EDEADLK, "compose: the stage would wait for itself",
+                       work);
+    } else {
+        drop_inputs(s, work);
+        s->mirroring = true;
+        spn__stage_connect(s, 1, next, work);
+        /* [edge] completed by hand, meanwhile?  mutant: half of a pair */
+        if (spn__phase_done(spn__load(&s->future.state, seq_cst)))
+            spn__stage_detach(&s->future, work);
+    }
+    spn__future_unref(next, work);
+    return !itself;
+}
+
+/* What a stage becomes without its function. */
+static void pass_through(struct spn__stage *s, struct spn__work *work)
+{
+    struct spn_future *source = input(s, 0);
+
+    if (s->refused != 0)
+        complete_error(s, s->refused, "refused by the executor", work);
+    else if (s->op == SPN__COMBINE && !fails(source))
+        complete_mirror(s, input(s, 1), work);
+    else if (s->op == SPN__ALL_OF && source == NULL)
+        complete_value(s, NULL, work);
+    else
+        complete_mirror(s, source, work);
+}
+
+/* Follows the function, also when it ended its thread. */
+static void after_call(void *p)
+{
+    struct running *r = p;
+    struct spn__stage *s = r->s;
+    struct spn__work *work = r->work;
+
+    spn__call_leave(&r->call);
+    if (s->op == SPN__WHEN_COMPLETE && (r->call.code == 0 || fails(input(s, 0))))
+        complete_mirror(s, input(s, 0), work);
+    else if (r->call.code != 0)
+        complete_error(s, r->call.code, spn__call_message(&r->call), work);
+    else if (s->op == SPN__COMPOSE || s->op == SPN__COMPOSE_ERROR)
+        r->follows = follow(s, r->next, work);
+    else
+        complete_value(s, r->call.result, work);
+    if (!r->call.returned) {
+        /* The loop that ran us is being unwound: do what is left of it here. */
+        drop_inputs(s, work);
+        spn__future_unref(&s->future, work);
+        spn__work_drain(work);
+    }
+}
+
+/* Calls the function and completes the stage; false if it waits for more. */
+static bool call(struct spn__stage *s, struct spn__work *work)
+{
+    struct running r = { .s = s, .work = work };
+
+    spn__call_enter(&r.call);
+    SPN__CLEANUP_PUSH(after_call, &r);
+    r.call.code = call_function(&r);
+    r.call.returned = true;
+    SPN__CLEANUP_POP();
+    return !r.follows;
+}
+
+/* Runs a stage that is ready, and drops the reference it came with. */
+static void perform(struct spn__stage *s, struct spn__work *work)
+{
+    bool through = true;
+
+    if (!spn__future_done(&s->future)) {
+        if (wants_call(s))
+            through = call(s, work);
+        else
+            pass_through(s, work);
+    }
+    if (through)
+        drop_inputs(s, work);
+    spn__future_unref(&s->future, work);
+}
+
+/* ---- executors -------------------------------------------------------------- */
+
+/* Back to the work list if this very task is being handed over by this thread. */
+static void run_here(struct spn__stage *s)
+{
+    struct spn__work work = SPN__WORK_INIT;
+    struct spn_thread *self = spn__self_get();
+
+    s->executor = NULL; /* it has had its turn */
+    if (self != NULL && self->hand_over != NULL && self->hand_over->task == &s->task) {
+        push(self->hand_over->work, s);
+        return;
+    }
+    perform(s, &work);
+    spn__work_drain(&work);
+}
+
+static int run_task(spn_task *task)
+{
+    run_here(spn__list_entry(task, struct spn__stage, task));
+    return 0; /* the stage keeps a failure */
+}
+
+static void drop_task(spn_task *task, int reason)
+{
+    struct spn__stage *s = spn__list_entry(task, struct spn__stage, task);
+
+    s->refused = reason != 0 ? reason : SPN_ECANCELED;
+    run_here(s);
+}
+
+/* The stage is not ours after this, unless it was refused. */
+static int hand_over(struct spn__stage *s, struct spn__work *work)
+{
+    struct spn_thread *self = spn__thread_self();
+    struct spn__hand_over mine = { NULL, work, &s->task };
+    int rc;
+
+    if (self != NULL) {
+        mine.outer = self->hand_over;
+        self->hand_over = &mine;
+    }
+    rc = spn_executor_execute(s->executor, &s->task);
+    if (self != NULL)
+        self->hand_over = mine.outer;
+    return rc;
+}
+
+void spn__work_run(struct spn__work *work)
+{
+    struct spn__stage *s;
+
+    while ((s = pop(work)) != NULL) {
+        if (s->executor != NULL && !spn__future_done(&s->future) && wants_call(s)) {
+            const int rc = hand_over(s, work);
+
+            if (rc == SPN_OK)
+                continue;
+            s->refused = rc;
+        }
+        perform(s, work);
+    }
+}
+
+/* ---- making ----------------------------------------------------------------- */
+
+struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
+                                     spn_executor *executor, union spn__stage_fn fn,
+                                     void *arg)
+{
+    struct spn__stage *s;
+
+    spn__assert(edges <= SPN__STAGE_EDGES_MAX);
+    s = spn__alloc(sizeof *s + edges * sizeof s->edges[0]);
+    if (s == NULL)
+        return NULL;
+    spn__future_init(&s->future, SPN__STAGE, NULL);
+    s->op = (uint8_t)op;
+    s->mirroring = false;
+    s->refused = 0;
+    spn__init(&s->waiting, 1);
+    s->executor = executor;
+    s->fn = fn;
+    s->arg = arg;
+    spn__init(&s->inputs[0], NULL);
+    spn__init(&s->inputs[1], NULL);
+    s->next = NULL;
+    s->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+    s->edge_count = edges;
+    for (size_t i = 0; i < edges; i++) {
+        spn__list_node_init(&s->edges[i].link);
+        spn__init(&s->edges[i].source, NULL);
+        s->edges[i].fire = fire;
+        s->edges[i].owner = s;
+    }
+    return s;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wait.c - waiting for a future.
+ *
+ * OVERVIEW
+ *   A future that is done costs a load.  Otherwise the waiter looks for a moment,
+ *   because a completion that is under way is faster than a system call, and then
+ *   lies down in the future's wait queue like any other waiter (sync/waitq.c).
+ *
+ * LOST WAKE-UPS
+ *   There are none: the waiter sets ATTENDED in the state word and lists itself
+ *   under the lock.  A completion that comes before finds the future done there;
+ *   one that comes after sees ATTENDED and takes the lock, after the waiter.
+ *
+ * ORDERING  [done] see core.c.
+ */
+#include "future/core.h"
+#include "future/wait.h"
+
+#include "base/time.h"
+#include "sync/interrupt.h"
+
+bool spn__future_attend(struct spn_future *f, uint32_t limit)
+{
+    /* relaxed, all: it asks the completer to take the lock, which orders; who finds
+     * the future done here looks again before it reads the outcome [done]. */
+    uint32_t found = spn__load(&f->state, relaxed);
+
+    while ((found & SPN__ATTENDED) == 0 && spn__phase(found) < limit)
+        if (spn__cas_weak(&f->state, &found, found | SPN__ATTENDED, relaxed, relaxed))
+            return true;
+    return spn__phase(found) < limit;
+}
+
+/*
+ * Looks for a while.  Whether that pays depends on what the thread waits for, and
+ * on whether there is another CPU for it to happen on; so a thread whose looking
+ * was in vain looks half as long the next time, down to not at all, and tries the
+ * whole span again every PROBE waits.  The whole span is longer than a thread takes
+ * to wake up (some 20 us): of two threads that hand to and fro and have both begun
+ * to sleep, one that looks as long as that sees the other come, and both are awake
+ * again.
+ */
+static bool spin(const struct spn_future *f, struct spn_thread *self)
+{
+    enum { PROBE = 128 };
+    const bool probe = self->spin_waits++ % PROBE == 0;
+    const uint32_t limit = probe ? SPN__SPIN_LIMIT_LONG : self->spin_budget;
+
+    for (uint32_t i = 0; i < limit; i++) {
+        spn__cpu_relax();
+        if (spn__future_done(f)) {
+            self->spin_budget = SPN__SPIN_LIMIT_LONG;
+            return true;
+        }
+    }
+    self->spin_budget /= 2;
+    return false;
+}
+
+static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+{
+    struct spn_thread *self;
+    struct spn__waiter w;
+    int64_t deadline_ns;
+    int rc;
+
+    deadline_ns =
+        timeout_ns == SPN_FOREVER ? SPN_FOREVER : spn__deadline(spn__now(), timeout_ns);
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    /* Not where it could outlast the timeout, or keep an interrupt waiting. */
+    if (timeout_ns >= SPN_US(50) && !(interruptible && spn__interrupt_pending(self)) &&
+        spin(f, self))
+        return SPN_OK;
+
+    spn__lock(&f->lock);
+    if (!spn__future_attend(f, SPN__NORMAL)) {
+        spn__unlock(&f->lock);
+        return SPN_OK;
+    }
+    spn__waitq_add(&f->waiters, &w, self);
+    spn__unlock(&f->lock);
+    if (!interruptible) {
+        spn__waitq_sleep(&w);
+        return SPN_OK;
+    }
+    rc = spn__waitq_wait(&w, &f->lock, deadline_ns);
+    if (rc != SPN_OK)
+        spn__unlock(&f->lock);
+    return rc;
+}
+
+static int get(struct spn_future *f, void **value, int64_t timeout_ns,
+               bool interruptible)
+{
+    int rc;
+
+    if (f == NULL)
+        return SPN_EINVAL;
+    if (!spn__future_done(f)) {
+        rc = await(f, timeout_ns, interruptible);
+        if (rc != SPN_OK)
+            return rc;
+    }
+    rc = spn__future_status(f);
+    if (rc == SPN_OK && value != NULL)
+        *value = spn__future_read_value(f);
+    return rc;
+}
+
+int spn_future_get(spn_future *f, void **value, int64_t timeout_ns)
+{
+    /* The common case first: there is a value.  [done] */
+    if (f != NULL && value != NULL &&
+        spn__phase(spn__load(&f->state, acquire)) == SPN__NORMAL) {
+        *value = spn__future_read_value(f);
+        return SPN_OK;
+    }
+    return get(f, value, timeout_ns, true);
+}
+
+int spn_future_join(spn_future *f, void **value)
+{
+    return get(f, value, SPN_FOREVER, false);
+}
+
+void spn__future_await_phase(struct spn_future *f, uint32_t limit,
+                             struct spn_thread *self)
+{
+    struct spn__waiter w;
+    bool waits;
+
+    spn__lock(&f->lock);
+    waits = spn__future_attend(f, limit);
+    if (waits)
+        spn__waitq_add(&f->waiters, &w, self);
+    spn__unlock(&f->lock);
+    if (waits)
+        spn__waitq_sleep(&w);
+    else
+        /* [done] acquire: with INTERRUPTED comes the interrupt. */
+        (void)spn__load(&f->state, acquire);
+}
+
+void spn__future_await_winner(struct spn_future *f)
+{
+    struct spn_thread *self;
+
+    for (int i = 0; i < SPN__SPIN_LIMIT; i++) {
+        if (spn__phase(spn__load(&f->state, relaxed)) != SPN__COMPLETING)
+            return; /* relaxed: whoever wants the outcome looks for itself */
+        spn__cpu_relax();
+    }
+    self = spn__thread_self();
+    if (self != NULL) {
+        spn__future_await_phase(f, SPN__NORMAL, self);
+        return;
+    }
+    while (spn__phase(spn__load(&f->state, relaxed)) == SPN__COMPLETING)
+        spn__os_yield();
+}
