@@ -79,7 +79,6 @@ struct results {
     spn_manual_executor *manual;
     spn_poll_set *set;
     void *value;
-    size_t count;
     int64_t now;
     int result;
     char name[32];
