@@ -43,7 +43,7 @@ lint: ## style, layering, the seam, static analysis
 	@scripts/lint
 
 format: ## lets clang-format rewrite the C files
-	@scripts/packages lint
+	@scripts/packages build lint
 	@scripts/lint --fix-format
 
 mutate: ## weakens each memory order in turn: the tests must notice
@@ -52,6 +52,7 @@ mutate: ## weakens each memory order in turn: the tests must notice
 	@scripts/mutate build/sim
 
 contract: ## which lines of docs/contract.md have a test
+	@scripts/packages build
 	@scripts/contract
 
 coverage: ## line and branch coverage of the tests
