@@ -85,7 +85,7 @@ SCENARIO(eventcount__put_races_sleep__item_taken, "G-20", "G-19")
     sim_join_all();
     check_quiet();
 }
-SCENARIO_OPTS(eventcount__put_races_sleep__item_taken, .dfs = 2, .dfs_models = SIM_SC)
+SCENARIO_OPTS(eventcount__put_races_sleep__item_taken, .dfs = 2)
 
 /* Two consumers, two items: nobody sleeps on an item. */
 SCENARIO(eventcount__two_consumers_two_items__both_served, "G-20")
@@ -121,7 +121,7 @@ SCENARIO(eventcount__chosen_one_cancels__notification_passed_on, "G-20", "G-11")
     sim_join_all();
     check_quiet();
 }
-SCENARIO_OPTS(eventcount__chosen_one_cancels__notification_passed_on, .dfs = 1,
+SCENARIO_OPTS(eventcount__chosen_one_cancels__notification_passed_on, .dfs = 2,
               .dfs_models = SIM_SC)
 
 static void consume_timed(void *arg)

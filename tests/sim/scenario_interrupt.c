@@ -63,8 +63,7 @@ SCENARIO(interrupt__races_latch_opening__one_outcome, "G-10", "G-11", "G-12")
     sim_assert(spn_thread_interrupted() == (rc == SPN_OK));
     sim_assert(spn_latch_destroy(latch) == SPN_OK);
 }
-SCENARIO_OPTS(interrupt__races_latch_opening__one_outcome, .dfs = 1,
-              .dfs_models = SIM_SC)
+SCENARIO_OPTS(interrupt__races_latch_opening__one_outcome, .dfs = 2)
 
 /* With the flag set a wait that would have to block does not, and clears it. */
 SCENARIO(interrupt__flag_set_before__returns_at_once, "G-10", "G-13")
@@ -192,4 +191,4 @@ SCENARIO(interrupt__races_sleep__wakes, "G-11")
     sim_assert(slept == SPN_EINTR);
     spn_thread_unref(thread);
 }
-SCENARIO_OPTS(interrupt__races_sleep__wakes, .dfs = 1, .dfs_models = SIM_SC)
+SCENARIO_OPTS(interrupt__races_sleep__wakes, .dfs = 2)
