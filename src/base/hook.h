@@ -56,7 +56,8 @@ static inline bool spn__hook_use(struct spn__hook *hook)
     uint32_t state = spn__load(&hook->state, acquire); /* [hook] */
 
     while (state == SPN__HOOK_OPEN || state == SPN__HOOK_SETTING)
-        /* acquire for [hook]: a failure may have found CUSTOM. */
+        /* acquire for [hook]: a failure may have found CUSTOM.
+         * mutant: success reads nothing, but C11 wants it no weaker than failure */
         if (spn__cas(&hook->state, &state, SPN__HOOK_STANDARD, acquire, acquire))
             return false;
     return state == SPN__HOOK_CUSTOM;
