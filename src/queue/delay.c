@@ -165,25 +165,31 @@ static void *take_due(struct delay_queue *d, struct spn__chosen *chosen)
     return item;
 }
 
+/* Makes a listed consumer the leader, if there is work for one and nobody is;
+ * returns until when it sleeps.  The lock is held. */
+static int64_t lead(struct delay_queue *d, struct spn__waiter *w, int64_t deadline_ns)
+{
+    if (d->leader != NULL || d->store.count == 0)
+        return deadline_ns;
+    d->leader = w;
+    if (d->q.clock == spn_clock_monotonic() && head_due(d) < deadline_ns)
+        return head_due(d);
+    return deadline_ns;
+}
+
 /* One turn of waiting: as the leader until the head is due, else until chosen.
  * The lock is held before and after.  SPN_OK: look again. */
 static int wait_turn(struct delay_queue *d, struct spn_thread *self,
                      int64_t deadline_ns)
 {
-    struct spn__chosen chosen = { NULL, NULL };
     struct spn__waiter w;
-    int64_t until_ns = deadline_ns;
+    int64_t until_ns;
     int rc;
 
     spn__waitq_add(&d->takers, &w, self);
     d->taker_count++;
-    if (d->leader == NULL && d->store.count != 0) {
-        d->leader = &w;
-        if (d->q.clock == spn_clock_monotonic() && head_due(d) < until_ns)
-            until_ns = head_due(d);
-    }
+    until_ns = lead(d, &w, deadline_ns);
     spn__unlock(&d->lock);
-    spn__chosen_grant(&chosen);
     rc = spn__waitq_wait(&w, &d->lock, until_ns);
     if (rc == SPN_OK)
         spn__lock(&d->lock);
@@ -334,7 +340,7 @@ static bool delay_busy(spn_queue *q)
     return busy;
 }
 
-static void delay_free(spn_queue *q)
+static void delay_release(spn_queue *q)
 {
     struct delay_queue *d = delay_of(q);
 
@@ -356,7 +362,7 @@ static const struct spn__queue_ops delay_ops = {
     .close = delay_close,
     .is_closed = delay_is_closed,
     .busy = delay_busy,
-    .free = delay_free,
+    .release = delay_release,
 };
 
 spn_queue *spn__queue_create_delay(const spn_queue_opts *o)

@@ -568,7 +568,7 @@ static bool fifo_busy(spn_queue *q)
     return spn__load(&fifo_of(q)->inside, acquire) != 0; /* with leave's release */
 }
 
-static void fifo_free(spn_queue *q)
+static void fifo_release(spn_queue *q)
 {
     struct fifo *f = fifo_of(q);
     struct chunk *chunk = f->take.chunk;
@@ -598,7 +598,7 @@ static const struct spn__queue_ops fifo_ops = {
     .close = fifo_close,
     .is_closed = fifo_is_closed,
     .busy = fifo_busy,
-    .free = fifo_free,
+    .release = fifo_release,
 };
 
 static void init_end(struct end *end, struct chunk *chunk)

@@ -630,7 +630,7 @@ static bool monitor_busy(spn_queue *q)
     return busy;
 }
 
-static void monitor_free(spn_queue *q)
+static void monitor_release(spn_queue *q)
 {
     struct monitor *m = monitor_of(q);
 
@@ -652,7 +652,7 @@ static const struct spn__queue_ops monitor_ops = {
     .close = monitor_close,
     .is_closed = monitor_is_closed,
     .busy = monitor_busy,
-    .free = monitor_free,
+    .release = monitor_release,
     .transfer = monitor_transfer,
 };
 

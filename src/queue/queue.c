@@ -112,7 +112,7 @@ int spn_queue_destroy(spn_queue *q)
     if (q->ops->busy(q))
         return SPN_EBUSY;
     (void)spn_queue_clear(q);
-    q->ops->free(q);
+    q->ops->release(q);
     return SPN_OK;
 }
 

@@ -60,8 +60,8 @@ struct spn__queue_ops {
     int32_t (*waiting_consumers)(spn_queue *q);
     void (*close)(spn_queue *q);
     bool (*is_closed)(const spn_queue *q);
-    bool (*busy)(spn_queue *q); /* somebody waits: it must not be destroyed */
-    void (*free)(spn_queue *q); /* empty, and nobody waits */
+    bool (*busy)(spn_queue *q);    /* somebody waits: it must not be destroyed */
+    void (*release)(spn_queue *q); /* empty, and nobody waits */
     /* As insert, but until a consumer has it; NOW hands over or answers
      * SPN_EEMPTY.  Asked of transfer queues only. */
     int (*transfer)(spn_queue *q, void *item, struct spn__patience p);

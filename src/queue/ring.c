@@ -41,7 +41,7 @@
  *          to tail then has seen the end.  Its release pairs with the acquire
  *          loads of those who answer SPN_ECLOSED.
  *
- * LIFE  as in linked.c: `inside` counts threads in a wait.
+ * LIFE  as in fifo.c: `inside` counts threads in a wait.
  */
 #include "queue/queue.h"
 
@@ -372,7 +372,7 @@ static bool ring_busy(spn_queue *q)
     return spn__load(&ring_of(q)->inside, acquire) != 0; /* with leave's release */
 }
 
-static void ring_free(spn_queue *q)
+static void ring_release(spn_queue *q)
 {
     struct ring *r = ring_of(q);
 
@@ -391,7 +391,7 @@ static const struct spn__queue_ops ring_ops = {
     .close = ring_close,
     .is_closed = ring_is_closed,
     .busy = ring_busy,
-    .free = ring_free,
+    .release = ring_release,
 };
 
 spn_queue *spn__queue_create_ring(const spn_queue_opts *o)
