@@ -41,7 +41,8 @@ int spn_clock_create_manual(spn_clock **out, int64_t start_ns);
 /*
  * Frees a manual clock; NULL is a no-op.
  *
- * Returns  SPN_OK; SPN_EBUSY while a thread sleeps on it; SPN_EINVAL for the
+ * Returns  SPN_OK; SPN_EBUSY while a thread sleeps on it or awaits sleepers, or a
+ *          queue uses it; SPN_EINVAL for the
  *          monotonic clock.
  * Since    0.1
  */

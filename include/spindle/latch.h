@@ -14,8 +14,9 @@ extern "C" {
  * stays open.
  *
  * Threads     every call is safe from any thread.  A thread whose await has
- *             returned SPN_OK may destroy the latch at once, even while the
- *             count_down that opened it is still returning.
+ *             returned SPN_OK may destroy the latch at once, if no other thread
+ *             will use it, even while the count_down that opened it is still
+ *             returning.
  */
 typedef struct spn_latch spn_latch;
 

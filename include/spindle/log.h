@@ -14,7 +14,8 @@ extern "C" {
  * limited to one per interval, with the number of those it swallowed.
  *
  * By default messages at WARN and above go to standard error, one line each,
- * written in one piece: "spindle: warn: ...".
+ * written in one piece: "spindle: warn: ...".  A message is at most 479 bytes
+ * long, what is cut ends in "...", and control characters become '?'.
  */
 typedef enum spn_log_level {
     SPN_LOG_OFF = 0,   /* nothing at all                                  */
@@ -53,7 +54,8 @@ int spn_log_set_hook(spn_log_fn fn, void *ctx);
 SPN_API int spn_log_set_level(int level);
 SPN_API int spn_log_get_level(void);
 
-/* "error", "warn", "info", "debug", "off"; "unknown" for any other number. */
+/* "error", "warn", "info", "debug", "off"; "unknown" for any other number.
+ * Since 0.1 */
 SPN_API const char *spn_log_level_name(int level);
 
 #ifdef __cplusplus

@@ -44,7 +44,8 @@ typedef enum spn_queue_kind {
 typedef int (*spn_queue_compare_fn)(const void *a, const void *b, void *ctx);
 /* When an item is due, on the queue's clock.  Asked once, by the insert. */
 typedef int64_t (*spn_queue_due_fn)(const void *item, void *ctx);
-/* Non-zero if the two are the same to `contains` and `remove_item`. */
+/* Non-zero if the two are the same to `contains` and `remove_item`.  Called with
+ * the queue's lock held, as compare is. */
 typedef int (*spn_queue_equal_fn)(const void *a, const void *b, void *ctx);
 /* Takes an item the queue lets go of without giving it to anybody. */
 typedef void (*spn_queue_drop_fn)(void *item, void *ctx);
@@ -184,8 +185,8 @@ int spn_queue_add_all(spn_queue *queue, void *const *items, size_t count, size_t
  *
  * Returns  drain: how many, or SPN_EINVAL.
  *          drain_to: SPN_OK, SPN_EFULL, SPN_ECLOSED or SPN_ENOMEM (of the
- *          sink), SPN_EINVAL (NULL or the same queue); how many in *moved (may
- *          be NULL).  max <= 0 moves nothing.
+ *          sink), SPN_EINVAL (NULL or the same queue), SPN_ENOTSUP (from a ring);
+ *          how many in *moved (may be NULL).  max <= 0 moves nothing.
  * Since    0.1
  */
 SPN_API int64_t spn_queue_drain(spn_queue *queue, void **items, size_t capacity);
@@ -247,8 +248,8 @@ SPN_API int64_t spn_queue_to_array(const spn_queue *queue, void **items,
  *
  * begin: returns SPN_OK, SPN_EINVAL, SPN_ENOMEM, SPN_ENOTSUP (ring).
  * next: SPN_OK and *item; SPN_EEMPTY at the end, again and again.
- * remove: takes out the item shown last, if it is still there: SPN_OK;
- * SPN_ESTATE before the first next, twice, or on a synchronous queue.
+ * remove: takes out the item shown last, which is the caller's then: SPN_OK;
+ * SPN_EEMPTY if it is gone already; SPN_ESTATE before the first next, twice, or on a synchronous queue.
  * end: frees the iterator; NULL is a no-op.  End it before the queue is
  * destroyed.  An iterator belongs to one thread.
  * Since    0.1

@@ -55,7 +55,7 @@ SPN_API int spn_semaphore_destroy(spn_semaphore *semaphore);
 
 /*
  * Takes `count` permits (at least 1) at once, or none.
- * acquire: blocks up to timeout_ns; interruptible.
+ * acquire: blocks up to timeout_ns; interruptible, if it has to wait at all.
  * try_acquire: never blocks, and overtakes waiters even where that is unfair.
  *
  * Returns  acquire: SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_EINVAL, SPN_ENOMEM

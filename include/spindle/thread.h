@@ -23,7 +23,12 @@ extern "C" {
  * Fork        only the thread that called fork is in the child, with the
  *             signal mask the process had before the library blocked anything;
  *             the child may use the library's calls that do not wait for
- *             threads it no longer has, exec or _exit.
+ *             threads it no longer has, exec or _exit.  exec, system and popen
+ *             called straight from a thread with blocked signals hand the mask
+ *             on: see spn_thread_exec_sigmask.
+ * Cancel      pthread_cancel on a thread of the library, or on one inside a call
+ *             of it, is not supported; interrupt it instead.  A C++ exception
+ *             that leaves fn ends the process.
  */
 typedef struct spn_thread spn_thread;
 
@@ -31,8 +36,9 @@ typedef struct spn_thread spn_thread;
 typedef int (*spn_thread_fn)(void *arg);
 
 typedef enum spn_thread_signals {
-    SPN_SIGNALS_BLOCKED = 0, /* all blocked: handlers run on your own threads */
-    SPN_SIGNALS_INHERIT = 1  /* the creator's mask                            */
+    SPN_SIGNALS_BLOCKED = 0, /* handlers run on your own threads; all blocked but
+                                a thread's own faults (SEGV BUS FPE ILL TRAP SYS) */
+    SPN_SIGNALS_INHERIT = 1  /* the creator's mask */
 } spn_thread_signals;
 
 typedef enum spn_thread_sched {
@@ -77,7 +83,8 @@ typedef struct spn_thread_opts {
  *
  * Returns  SPN_OK; SPN_EINVAL (NULL out or fn, bad opts, a CPU that is not
  *          there, a stack too small); SPN_ENOMEM; SPN_EAGAIN (the system has
- *          no thread to give); SPN_EPERM (priority not allowed).
+ *          no thread to give); SPN_EPERM (priority not allowed); SPN_ENOTSUP
+ *          (OTHER, BATCH or IDLE where the system has none per thread).
  * Orders   what precedes create happens-before fn(arg).
  * Since    0.1
  */

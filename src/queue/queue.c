@@ -849,21 +849,32 @@ int spn_queue_iter_next(spn_queue_iter *iter, void **item)
     return SPN_OK;
 }
 
-static int visit_remove_seen(void *item, uint64_t serial, void *ctx)
+struct removal {
+    const struct spn__seen *seen; /* its serial may change until the queue is locked */
+    bool found;
+};
+
+static int visit_removal(void *item, uint64_t serial, void *ctx)
 {
-    const struct spn__seen *seen = ctx;
+    struct removal *r = ctx;
 
     (void)item;
-    return serial == seen->serial ? SPN__TAKE | SPN__STOP : SPN__KEEP;
+    if (serial != r->seen->serial)
+        return SPN__KEEP;
+    r->found = true;
+    return SPN__TAKE | SPN__STOP;
 }
 
 int spn_queue_iter_remove(spn_queue_iter *iter)
 {
+    struct removal r;
+
     if (iter == NULL)
         return SPN_EINVAL;
     if (!iter->removable)
         return SPN_ESTATE;
     iter->removable = false;
-    walk(iter->queue, SPN__FIRST, visit_remove_seen, &iter->seen[iter->next - 1]);
-    return SPN_OK;
+    r = (struct removal){ &iter->seen[iter->next - 1], false };
+    walk(iter->queue, SPN__FIRST, visit_removal, &r);
+    return r.found ? SPN_OK : SPN_EEMPTY;
 }

@@ -202,6 +202,8 @@ static int set_sched(pthread_attr_t *attr, uint32_t sched, int32_t priority)
     return rc;
 }
 
+static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+
 int spn__os_thread_create(spn__os_thread *out, const struct spn__os_thread_attr *want,
                           void *(*entry)(void *), void *arg)
 {
@@ -222,6 +224,10 @@ int spn__os_thread_create(spn__os_thread *out, const struct spn__os_thread_attr 
         /* A new thread inherits the mask: block before, restore after. */
         if (want->block_signals) {
             sigfillset(&all);
+            /* A thread's own faults stay deliverable: blocked, they would end
+             * the process without the handler that was to report them. */
+            for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+                sigdelset(&all, faults[i]);
             pthread_sigmask(SIG_SETMASK, &all, &old);
         }
         rc = pthread_create(out, &attr, entry, arg);

@@ -34,6 +34,9 @@
 #include "sync/thread_record.h"
 #include "sync/waitq.h"
 
+_Static_assert(sizeof(spn_semaphore_opts) == sizeof(size_t) + 2 * sizeof(int32_t),
+               "append only, no holes");
+
 #define ONE_WAITER (UINT64_C(1) << 32)
 
 struct spn_semaphore {
@@ -104,8 +107,9 @@ static bool take(struct spn_semaphore *s, int32_t count, bool overtake)
 }
 
 /*
- * Hands permits to waiters, in order, as far as they go; the lock is held.
- * Permits meant for a waiter that is just leaving go back to the others.
+ * Hands permits to waiters, in order, as far as they go; the lock is held.  A
+ * waiter is held before its permits are taken, so that none are taken for one
+ * that leaves, and nobody misses permits that come back.
  */
 static void serve(struct spn_semaphore *s, struct spn__chosen *chosen)
 {
@@ -113,16 +117,16 @@ static void serve(struct spn_semaphore *s, struct spn__chosen *chosen)
 
     spn__list_each_safe (node, following, &s->waiters.waiters) {
         struct spn__waiter *w = spn__list_entry(node, struct spn__waiter, link);
-        const int32_t wants = (int32_t)w->wants;
 
-        if (!take(s, wants, true))
+        if (!spn__waitq_hold(w))
+            continue;
+        if (!take(s, (int32_t)w->wants, true)) {
+            spn__waitq_release(w);
             return;
-        /* relaxed, both: a read-modify-write passes on the releases before it,
-         * and the lock orders the number of waiters. */
-        if (spn__waitq_choose(w, chosen))
-            (void)spn__fetch_sub(&s->word, ONE_WAITER, relaxed);
-        else
-            (void)spn__fetch_add(&s->word, (uint64_t)wants, relaxed);
+        }
+        spn__waitq_commit(w, chosen);
+        /* relaxed: the lock orders the number of waiters. */
+        (void)spn__fetch_sub(&s->word, ONE_WAITER, relaxed);
     }
 }
 

@@ -38,6 +38,10 @@
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
+_Static_assert(sizeof(spn_thread_opts) ==
+                   3 * sizeof(size_t) + 5 * sizeof(void *) + 4 * sizeof(uint32_t),
+               "append only, no holes");
+
 /* ---- the new thread ---------------------------------------------------- */
 
 /* `started`: 0 while undecided, else 1 - status. */
@@ -152,30 +156,6 @@ static bool valid_opts(const spn_thread_opts *o)
     return valid_sched(o) && o->signals <= SPN_SIGNALS_INHERIT && o->reserved == 0;
 }
 
-/* In the child of a fork, on the thread that forked. */
-static void restore_sigmask(void)
-{
-    const struct spn_thread *self = spn__self_get();
-
-    /* Its holder may be a thread the child does not have; the list under it is
-     * whole at every step. */
-    spn__lock_init(&spn__thread_cache.lock);
-    if (self != NULL && !self->foreign)
-        spn__os_set_sigmask(&self->exec_mask);
-}
-
-static bool install_fork_hook(void)
-{
-    bool installed;
-
-    spn__lock(&spn__thread_cache.lock);
-    if (!spn__thread_cache.fork_hook)
-        spn__thread_cache.fork_hook = spn__os_on_fork_child(restore_sigmask);
-    installed = spn__thread_cache.fork_hook;
-    spn__unlock(&spn__thread_cache.lock);
-    return installed;
-}
-
 /* Waits for the answer of a thread that was asked to change its class. */
 static int await_started(struct spn_thread *thread)
 {
@@ -227,9 +207,6 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
         return SPN_EINVAL;
     if (!valid_opts(&o))
         return SPN_EINVAL;
-    if (!install_fork_hook())
-        return SPN_ENOMEM;
-
     thread = spn__thread_record_create(1);
     if (thread == NULL)
         return SPN_ENOMEM;

@@ -30,12 +30,39 @@
 
 #include "base/assert.h"
 
-struct spn__thread_cache spn__thread_cache = { SPN__LOCK_INIT, NULL, false };
+struct spn__thread_cache spn__thread_cache = { SPN__ATOMIC_INIT(0), SPN__LOCK_INIT,
+                                               NULL };
+
+/* In the child of a fork, on the thread that forked. */
+static void after_fork(void)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    /* Its holder may be a thread the child does not have; the list under it is
+     * whole at every step. */
+    spn__lock_init(&spn__thread_cache.lock);
+    if (self != NULL && !self->foreign)
+        spn__os_set_sigmask(&self->exec_mask);
+}
+
+bool spn__thread_install_fork_hook(void)
+{
+    /* relaxed, both: two threads may install it, and twice does no harm.  Not
+     * under the lock: a fork meanwhile would copy it held. */
+    if (spn__load(&spn__thread_cache.fork_hook, relaxed) == 0) {
+        if (!spn__os_on_fork_child(after_fork))
+            return false;
+        spn__store(&spn__thread_cache.fork_hook, 1, relaxed);
+    }
+    return true;
+}
 
 struct spn_thread *spn__thread_record_create(uint64_t handles)
 {
     struct spn_thread *record;
 
+    if (!spn__thread_install_fork_hook())
+        return NULL;
     spn__lock(&spn__thread_cache.lock);
     record = spn__thread_cache.free;
     if (record != NULL)

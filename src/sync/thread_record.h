@@ -62,11 +62,18 @@ struct spn_thread {
 
 /* The records nobody uses, and what else is one per process. */
 struct spn__thread_cache {
-    struct spn__lock lock; /* guards all below; a leaf */
+    SPN__ATOMIC(uint32_t) fork_hook; /* 1: see spn__thread_install_fork_hook */
+    struct spn__lock lock;           /* guards free; a leaf */
     struct spn_thread *free;
-    bool fork_hook; /* the child of a fork restores the signal mask */
 };
 extern struct spn__thread_cache spn__thread_cache;
+
+/*
+ * Sees to it that the child of a fork can use the library: that no thread it
+ * does not have holds the cache, and that it has the signal mask programs are to
+ * start with.  Before the first record is made; false: no memory.
+ */
+bool spn__thread_install_fork_hook(void);
 
 /* A record with ALIVE and `handles` handles; NULL when there is no memory. */
 struct spn_thread *spn__thread_record_create(uint64_t handles);

@@ -494,6 +494,67 @@ TEST(thread__priority_without_privilege__eperm, "G-3", "G-22")
     CHECK_CHILD(ask_for_too_much, NULL);
 }
 
+/* ---- faults ------------------------------------------------------------------------ */
+
+static void report_fault(int signal)
+{
+    (void)signal;
+    _exit(42);
+}
+
+static int fail_hard(void *arg)
+{
+    (void)arg;
+    return raise(SIGSEGV);
+}
+
+static void crash_with_a_handler(void *arg)
+{
+    spn_thread *thread;
+
+    (void)arg;
+    signal(SIGSEGV, report_fault);
+    REQUIRE_OK(spn_thread_create(&thread, NULL, fail_hard, NULL));
+    (void)!spn_thread_join(thread, SPN_FOREVER, NULL);
+    _exit(1);
+}
+
+/* A crash on a library thread reaches the program's handler. */
+TEST(thread__fault__handler_runs)
+{
+    const pid_t child = fork();
+    int status;
+
+    if (child == 0)
+        crash_with_a_handler(NULL);
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
+static void fork_with_cache_held(void *arg)
+{
+    pid_t child;
+    int status;
+
+    (void)arg;
+    CHECK(spn_thread_current() != NULL);
+    spn__lock(&spn__thread_cache.lock);
+    child = fork();
+    if (child == 0) {
+        spn_thread *record = spn__thread_record_create(1); /* wants the lock */
+        _exit(record != NULL ? 0 : 1);
+    }
+    spn__unlock(&spn__thread_cache.lock);
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* A program that never made a library thread forks while the cache is held. */
+TEST(thread__foreign_program_forks_with_the_cache_held__child_not_stuck, "G-14")
+{
+    CHECK_CHILD(fork_with_cache_held, NULL);
+}
+
 /* ---- join and the destructors of thread-specific data ------------------------------ */
 
 struct lingering {
@@ -669,7 +730,9 @@ static void block_usr2(sigset_t *mask, sigset_t *old)
     REQUIRE(pthread_sigmask(SIG_SETMASK, mask, old) == 0);
 }
 
-/* Every signal is blocked by default, the creator's mask is inherited when
+static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+
+/* Every signal but a thread's own faults is blocked by default, the creator's mask is inherited when
  * asked for, and the creator's own mask stays as it was. */
 TEST(thread__signal_mask__blocked_or_inherited, "G-3")
 {
@@ -678,6 +741,8 @@ TEST(thread__signal_mask__blocked_or_inherited, "G-3")
 
     block_usr2(&mine, &old);
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&all, faults[i]); /* a thread's own faults reach their handlers */
     CHECK_EQ(run_with(NULL, own_mask, &its), 0);
     CHECK(same_mask(&its, &all));
     opts.signals = SPN_SIGNALS_INHERIT;

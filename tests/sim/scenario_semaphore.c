@@ -173,3 +173,28 @@ SCENARIO(semaphore__drained__work_before_the_release_seen, "G-19")
     sim_assert(spn_semaphore_destroy(semaphore) == SPN_OK);
 }
 SCENARIO_OPTS(semaphore__drained__work_before_the_release_seen, .dfs = 2)
+
+static int waiter_status;
+
+static void acquire_two_timed(void *arg)
+{
+    (void)arg;
+    waiter_status = spn_semaphore_acquire(semaphore, 2, 400);
+}
+
+/* A permit that nobody gets is never out of sight: try_acquire fails only if
+ * the waiter for two was served. */
+SCENARIO(semaphore__waiter_gives_up__permits_stay_in_sight, "G-11")
+{
+    int rc;
+
+    if (!create(1, false))
+        return;
+    waiter_status = SPN_OK;
+    sim_thread(acquire_two_timed, NULL);
+    sim_thread(release_with_payload, (void *)1);
+    rc = spn_semaphore_try_acquire(semaphore, 1);
+    sim_join_all();
+    sim_assert(rc == SPN_OK || waiter_status == SPN_OK);
+    sim_assert(spn_semaphore_destroy(semaphore) == SPN_OK);
+}
