@@ -49,7 +49,11 @@
 #include "sync/eventcount.h"
 
 enum {
-    CHUNK = 63,           /* of a linked queue; with `next` 512 bytes */
+#ifdef SPN_SIM
+    CHUNK = 2, /* the explorer's scenarios are short, and shall cross chunks */
+#else
+    CHUNK = 63, /* of a linked queue; with `next` 512 bytes */
+#endif
     HOLES_MAX = 2 * CHUNK /* more than that, and more than items: tidy */
 };
 
@@ -130,7 +134,8 @@ static bool extend(struct fifo *f)
     if (!circular(f)) {
         chunk = NULL;
         if (spn__load(&f->spare, relaxed) != NULL) /* a look before the exchange */
-            chunk = spn__exchange(&f->spare, NULL, acquire); /* [spare] */
+            /* [spare] mutant: it orders plain memory, which ThreadSanitizer watches */
+            chunk = spn__exchange(&f->spare, NULL, acquire);
         if (chunk == NULL)
             chunk = new_chunk(f);
         if (chunk == NULL)
@@ -188,7 +193,9 @@ static void advance_head(struct fifo *f)
     f->take.chunk = done->next;
     f->take.at = 0;
     if (!circular(f))
-        spn__free(spn__exchange(&f->spare, done, acq_rel)); /* [spare] */
+        /* [spare] No acquire: what was there came from an earlier holder of the
+         * lock.  mutant: as in extend */
+        spn__free(spn__exchange(&f->spare, done, release));
 }
 
 /* Reads up to `capacity` items, passing over holes. */
@@ -309,7 +316,7 @@ static void tidy(struct fifo *f)
     f->put.at = to.at;
     f->put.seen = spn__load(&f->take.pos, relaxed); /* under the lock */
     f->take.seen = to.pos;
-    spn__store(&f->put.pos, to.pos, release); /* [put] */
+    spn__store(&f->put.pos, to.pos, relaxed); /* who reads slots takes a lock of ours */
     spn__store(&f->holes, 0, relaxed);        /* a number */
     while (surplus != NULL) {
         struct chunk *next = surplus->next;
@@ -347,10 +354,13 @@ static int await_change(struct fifo *f, struct spn__eventcount *ec,
     struct spn__waiter w;
     int rc;
 
-    for (int i = 0; i < SPN__SPIN_LIMIT; i++) {
+    /* Longer and longer between two looks: each look takes the line from the
+     * side that is at work, and a few more items by then cost less than one. */
+    for (int pauses = 1; pauses <= SPN__SPIN_LIMIT; pauses *= 2) {
+        for (int i = 0; i < pauses; i++)
+            spn__cpu_relax();
         if (ready(f))
             return SPN_OK;
-        spn__cpu_relax();
     }
     rc = spn__eventcount_prepare(ec, &w);
     if (rc != SPN_OK)

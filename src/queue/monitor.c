@@ -247,11 +247,10 @@ static void enlist(struct monitor *m, struct spn__waitq *q, struct spn__hand *ha
         spn__waitq_add(q, &hand->w, self);
 }
 
-/* A hand-over that comes within a microsecond is not worth a sleep. */
+/* A hand-over that comes within a microsecond or two is not worth a sleep. */
 static int await_hand(struct monitor *m, struct spn__hand *hand, int64_t deadline_ns)
 {
-    if (m->q.kind == SPN_QUEUE_SYNCHRONOUS || m->q.kind == SPN_QUEUE_TRANSFER)
-        spn__waiter_spin(&hand->w);
+    spn__waiter_spin(&hand->w);
     return spn__waitq_wait(&hand->w, &m->lock, deadline_ns);
 }
 

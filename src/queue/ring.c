@@ -182,6 +182,19 @@ static void announce_end(struct ring *r)
         spn__eventcount_notify_all(&r->not_empty);
 }
 
+/* Looks again, longer and longer after, whether the cell for `turn` is ready:
+ * each look takes the line from the side that is at work. */
+static bool spin(const struct ring *r, uint64_t position, uint64_t turn)
+{
+    for (int pauses = 1; pauses <= SPN__SPIN_LIMIT; pauses *= 2) {
+        for (int i = 0; i < pauses; i++)
+            spn__cpu_relax();
+        if (ready(r, position, turn, 1) == 1)
+            return true;
+    }
+    return false;
+}
+
 static void enter(struct ring *r, bool *waited)
 {
     if (!*waited)
@@ -200,7 +213,7 @@ static int ring_insert_many(spn_queue *q, void *const *items, size_t count,
 {
     struct ring *r = ring_of(q);
     struct spn__waiter w;
-    bool waited = false, listed = false;
+    bool waited = false, listed = false, spun = false;
     int rc = SPN_OK;
 
     for (*done = 0; *done < count;) {
@@ -218,13 +231,17 @@ static int ring_insert_many(spn_queue *q, void *const *items, size_t count,
         rc = inserted < 0 ? (int)inserted : p.now ? SPN_EFULL : SPN_OK;
         if (rc != SPN_OK)
             break;
-        if (!listed) {
+        if (!spun) {
+            const uint64_t tail = spn__load(&r->tail, relaxed) & ~CLOSED; /* a hint */
+
+            spun = !spin(r, tail, tail);
+        } else if (!listed) {
             enter(r, &waited);
             rc = spn__eventcount_prepare(&r->not_full, &w);
             listed = rc == SPN_OK;
         } else {
             rc = spn__eventcount_wait(&r->not_full, &w, p.deadline_ns);
-            listed = false;
+            listed = spun = false;
         }
         if (rc != SPN_OK)
             break;
@@ -243,7 +260,7 @@ static int ring_remove_many(spn_queue *q, void **items, size_t capacity,
 {
     struct ring *r = ring_of(q);
     struct spn__waiter w;
-    bool waited = false, listed = false;
+    bool waited = false, listed = false, spun = false;
     int rc = SPN_OK;
 
     for (;;) {
@@ -259,13 +276,17 @@ static int ring_remove_many(spn_queue *q, void **items, size_t capacity,
         rc = p.now ? SPN_EEMPTY : end ? SPN_ECLOSED : SPN_OK;
         if (rc != SPN_OK)
             break;
-        if (!listed) {
+        if (!spun) {
+            const uint64_t head = spn__load(&r->head, relaxed); /* a hint */
+
+            spun = !spin(r, head, head + 1);
+        } else if (!listed) {
             enter(r, &waited);
             rc = spn__eventcount_prepare(&r->not_empty, &w);
             listed = rc == SPN_OK;
         } else {
             rc = spn__eventcount_wait(&r->not_empty, &w, p.deadline_ns);
-            listed = false;
+            listed = spun = false;
         }
         if (rc != SPN_OK)
             break;

@@ -523,7 +523,7 @@ static void crash_with_a_handler(void *arg)
 TEST(thread__fault__handler_runs)
 {
     const pid_t child = fork();
-    int status;
+    int status = 0;
 
     if (child == 0)
         crash_with_a_handler(NULL);
@@ -534,7 +534,7 @@ TEST(thread__fault__handler_runs)
 static void fork_with_cache_held(void *arg)
 {
     pid_t child;
-    int status;
+    int status = 0;
 
     (void)arg;
     CHECK(spn_thread_current() != NULL);
