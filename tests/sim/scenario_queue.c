@@ -561,6 +561,71 @@ SCENARIO(queue_delay__told_of_the_end__work_before_it_seen, "G-19")
     told_of_the_end(SPN_QUEUE_DELAY);
 }
 
+static void find_it_closed(spn_queue_kind kind)
+{
+    if (!open_queue(kind, 2, false))
+        return;
+    spn__init(&before_close, 0);
+    sim_thread(close_with_payload, NULL);
+    if (spn_queue_is_closed(queue) == 1)
+        sim_assert(spn__load(&before_close, relaxed) == 7);
+    close_queue();
+}
+
+/* The same for who asks. */
+SCENARIO(queue_linked__found_closed__work_before_it_seen, "G-19")
+{
+    find_it_closed(SPN_QUEUE_LINKED);
+}
+SCENARIO_OPTS(queue_linked__found_closed__work_before_it_seen, .dfs = 2)
+SCENARIO(queue_ring__found_closed__work_before_it_seen, "G-19")
+{
+    find_it_closed(SPN_QUEUE_RING);
+}
+SCENARIO_OPTS(queue_ring__found_closed__work_before_it_seen, .dfs = 2)
+SCENARIO(queue_deque__found_closed__work_before_it_seen, "G-19")
+{
+    find_it_closed(SPN_QUEUE_DEQUE);
+}
+SCENARIO_OPTS(queue_deque__found_closed__work_before_it_seen, .dfs = 2)
+
+/* ---- holes ------------------------------------------------------------------------------ */
+
+static void remove_from_inside(void *item)
+{
+    if (spn_queue_remove_item(queue, item) == 1)
+        got[(uintptr_t)item]++;
+}
+
+/* A full queue, a removal from inside, a producer that waits for the room, a consumer. */
+static void make_room_inside(spn_queue_kind kind)
+{
+    if (!open_queue(kind, 2, false))
+        return;
+    put((void *)1);
+    put((void *)2);
+    sim_thread(remove_from_inside, (void *)2);
+    sim_thread(put, (void *)3);
+    take(NULL);
+    close_queue();
+    for (int i = 1; i <= 3; i++)
+        sim_assert(got[i] == 1);
+}
+
+/* The place of an item removed from inside is room for another. */
+SCENARIO(queue_linked__removed_from_inside__room_for_another, "Q-17", "G-15", "G-20")
+{
+    make_room_inside(SPN_QUEUE_LINKED);
+}
+SCENARIO_OPTS(queue_linked__removed_from_inside__room_for_another, .dfs = 1,
+              .dfs_models = SIM_SC)
+SCENARIO(queue_array__removed_from_inside__room_for_another, "Q-17", "G-15", "G-20")
+{
+    make_room_inside(SPN_QUEUE_ARRAY);
+}
+SCENARIO_OPTS(queue_array__removed_from_inside__room_for_another, .dfs = 1,
+              .dfs_models = SIM_SC)
+
 /* ---- peek ------------------------------------------------------------------------------ */
 
 static void peeking(spn_queue_kind kind)
