@@ -659,26 +659,57 @@ SCENARIO(queue_transfer__peek__work_before_the_put_seen, "Q-15", "G-19")
     peeking(SPN_QUEUE_TRANSFER);
 }
 
-static void put_and_take_in_turns(void *arg)
+/* With two cells the third item has the cell of the first. */
+static void use_a_cell_again(void *arg)
 {
     (void)arg;
-    for (uintptr_t i = 1; i <= 4; i++) {
-        put((void *)i);
-        take(NULL);
+    for (uintptr_t i = 1; i <= 3; i++) {
+        spn__store(&payload[i], 7, relaxed);
+        sim_assert(spn_queue_offer(queue, (void *)i) == 1);
+        if (i < 3)
+            sim_assert(spn_queue_poll(queue) == (void *)i);
     }
 }
 
 /* Peek while the cell is used again: whatever item it shows, it is whole. */
 SCENARIO(queue_ring__peek_while_cells_are_reused__item_is_whole, "Q-15", "G-19")
 {
+    void *item;
+
     if (!open_queue(SPN_QUEUE_RING, 2, false))
         return;
-    sim_thread(put_and_take_in_turns, NULL);
-    for (int i = 0; i < 3; i++) {
-        void *item = spn_queue_peek(queue);
+    sim_thread(use_a_cell_again, NULL);
+    item = spn_queue_peek(queue);
+    if (item != NULL)
+        sim_assert(spn__load(&payload[(uintptr_t)item], relaxed) == 7);
+    close_queue();
+}
+SCENARIO_OPTS(queue_ring__peek_while_cells_are_reused__item_is_whole, .dfs = 1,
+              .dfs_models = SIM_SC)
 
-        if (item != NULL)
-            sim_assert(spn__load(&payload[(uintptr_t)item], relaxed) == 7);
+/* ---- chunks --------------------------------------------------------------------------- */
+
+enum { ROUNDS = 6 }; /* the fifth item may get the chunk of the first two */
+
+static void put_rounds(void *arg)
+{
+    (void)arg;
+    for (uintptr_t i = 0; i < ROUNDS; i++)
+        put((void *)(i % ITEMS + 1));
+}
+
+/* A chunk goes back to the producer while the consumer reads the next. */
+SCENARIO(queue_linked__chunks_are_reused__all_in_order, "LBQ-2", "G-15", "G-19")
+{
+    if (!open_queue(SPN_QUEUE_LINKED, SPN_DEFAULT, false))
+        return;
+    sim_thread(put_rounds, NULL);
+    for (uintptr_t i = 0; i < ROUNDS; i++) {
+        void *item;
+
+        sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+        sim_assert(item == (void *)(i % ITEMS + 1));
+        sim_assert(spn__load(&payload[(uintptr_t)item], relaxed) == 7);
     }
     close_queue();
 }
