@@ -189,7 +189,8 @@ TEST(queue_store__heap__as_the_model, "PBQ-6", "PBQ-8", "DQ-17")
     for (int step = 0; step < t_rounds(20000); step++) {
         const int index = (int)(t_random(&seed) % ITEMS);
 
-        switch (t_random(&seed) % 8) {
+        /* It grows first, so that every run outgrows its memory. */
+        switch (step < 24 ? 0 : t_random(&seed) % 8) {
         case 0:
         case 1:
         case 2:
