@@ -30,7 +30,8 @@
  *   two light ones order nothing.  Light is free where membarrier(2) works;
  *   heavy is a system call that makes every running thread of the process pass
  *   a fence.  Where membarrier is missing (old kernel, seccomp) both are
- *   seq_cst fences; under sanitizers both are read-modify-writes.
+ *   seq_cst fences; under ThreadSanitizer both are read-modify-writes.  A process
+ *   that forbids membarrier to itself later ends at the next heavy fence.
  */
 #ifndef SPN__SEAM_H
 #define SPN__SEAM_H
