@@ -7,7 +7,7 @@
  *   Items and threads meet under the lock.  A producer that finds a consumer
  *   waiting gives it the item; a consumer that makes room lets the first waiting
  *   producer's item in.  So a thread that is woken is done: it does not take the
- *   lock again, and it may destroy the queue.  Two things follow:
+ *   lock again, and it may destroy the queue.  It follows:
  *
  *     consumers wait only while nothing can be taken, producers only while
  *     there is no room (in a synchronous queue: while there is nobody opposite);

@@ -51,7 +51,7 @@
 
 struct cell {
     SPN__ATOMIC(uint64_t) turn;
-    SPN__ATOMIC(void *) item; /* atomic for peek alone; see [turn] */
+    SPN__ATOMIC(void *) item; /* atomic for peek alone; see [peek] */
 };
 
 struct ring {
