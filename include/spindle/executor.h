@@ -33,9 +33,9 @@ struct spn_task {
     /* Told instead of fn that it will not run, with the reason as a status
      * (SPN_ECANCELED, SPN_ESHUTDOWN, SPN_EREJECTED, ...).  May be NULL. */
     void (*drop)(spn_task *task, int reason);
-    void *link[2];     /* the executor's while it has the task                 */
-    uint32_t queued;   /* 0 unless an executor has it: see SPN_EBUSY below     */
-    uint32_t reserved; /* 0                                                    */
+    void *link[2];   /* the executor's while it has the task                 */
+    uint32_t queued; /* 0 unless an executor has it: see SPN_EBUSY below     */
+    uint32_t flags;  /* 0, or what the task is part of: see spn_job in pool.h */
 };
 
 #define SPN_TASK_INIT(run, dropped)             \
@@ -43,16 +43,53 @@ struct spn_task {
         (run), (dropped), { NULL, NULL }, 0, 0, \
     }
 
+/* A function for spn_executor_call: 0, or a failure. */
+typedef int (*spn_run_fn)(void *arg);
+
 /*
- * How an executor is made.  execute takes a task or refuses it with a negative
- * status; a task that it refuses it has not touched.  It must mark a task as
- * queued, and refuse one that is, with spn_task_claim, and call spn_task_release
- * right before fn or drop.  Append only.
+ * Takes a task that an executor has given up without running it: it is the
+ * receiver's now, as if it had never been accepted, to run (spn_task_run), drop
+ * (spn_task_drop), keep or submit again.  Called in the order of the queue, with no
+ * lock held, on the thread that called shutdown_now.
+ */
+typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
+
+/*
+ * How an executor is made.  Only execute is required; where another is missing
+ * (NULL, or `size` ends before it) the call gives SPN_ENOTSUP.  Append only.
+ *
+ * execute    takes a task or refuses it with a negative status; a task that it
+ *            refuses it has not touched.  It must mark a task as queued, and refuse
+ *            one that is, with spn_task_claim, and call spn_task_release right
+ *            before fn or drop.
+ * call       as execute, for executors that need no node for fn(arg).
+ * shutdown, shutdown_now, await, remove   as the functions of that name below.
+ * state      an spn_executor_state.
+ * wait_begin, wait_end   around a wait for the outcome of a task of this executor,
+ *            on the thread that waits; wait_begin may run the task, add a thread, or
+ *            refuse the wait (SPN_EDEADLK).  wait_end follows unless it refused.
  */
 typedef struct spn_executor_ops {
     size_t size; /* sizeof(spn_executor_ops) */
     int (*execute)(spn_executor *executor, spn_task *task);
+    int (*call)(spn_executor *executor, spn_run_fn fn, void *arg);
+    int (*shutdown)(spn_executor *executor);
+    int (*shutdown_now)(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
+                        int64_t *count);
+    int (*await)(spn_executor *executor, int64_t timeout_ns);
+    int (*state)(spn_executor *executor);
+    int (*remove)(spn_executor *executor, spn_task *task);
+    int (*wait_begin)(spn_executor *executor, spn_task *task);
+    void (*wait_end)(spn_executor *executor);
 } spn_executor_ops;
+
+typedef enum spn_executor_state {
+    SPN_EXECUTOR_RUNNING = 0,   /* takes tasks                                    */
+    SPN_EXECUTOR_SHUTDOWN = 1,  /* takes none; those it has will run              */
+    SPN_EXECUTOR_STOP = 2,      /* takes none, starts none, interrupts those that run */
+    SPN_EXECUTOR_TIDYING = 3,   /* nothing runs; the terminated hook does         */
+    SPN_EXECUTOR_TERMINATED = 4 /* done                                           */
+} spn_executor_state;
 
 struct spn_executor {
     const spn_executor_ops *ops; /* borrowed for the executor's life */
@@ -71,6 +108,69 @@ struct spn_executor {
  */
 SPN_API SPN_NODISCARD
 int spn_executor_execute(spn_executor *executor, spn_task *task);
+
+/*
+ * Has fn(arg) run once, like a task that belongs to the executor: one allocation,
+ * or none where the executor has a place for the two.  The same fn and arg may be
+ * handed over any number of times.
+ *
+ * Returns  SPN_OK; SPN_EINVAL (executor or fn is NULL); SPN_ENOMEM; what the executor
+ *          refuses with.  On error fn will not be called.
+ * Orders   what precedes call happens-before fn.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg);
+
+/*
+ * The end of an executor, in three steps, of which only await blocks.
+ *
+ * shutdown      refuses new tasks from now on; those it has will run.  A second call
+ *               changes nothing.
+ * shutdown_now  the same, and no task is started any more: each that did not start
+ *               is handed to unrun(ctx, task); with unrun NULL it is dropped with
+ *               SPN_ESHUTDOWN.  Threads that run tasks are interrupted.  How many
+ *               did not start in *count (may be NULL).
+ * await         waits until nothing runs any more; interruptible.  SPN_OK,
+ *               SPN_ETIMEDOUT, SPN_EINTR, or SPN_EDEADLK from a task of the executor.
+ *               A timeout of 0 or less only looks.
+ * state         an spn_executor_state: it only ever grows.
+ *
+ * Returns  also SPN_EINVAL (NULL) and SPN_ENOTSUP (the direct executor never ends).
+ * Since    0.1
+ */
+SPN_API int spn_executor_shutdown(spn_executor *executor);
+SPN_API int spn_executor_shutdown_now(spn_executor *executor, spn_unrun_fn unrun,
+                                      void *ctx, int64_t *count);
+SPN_API SPN_NODISCARD
+int spn_executor_await(spn_executor *executor, int64_t timeout_ns);
+SPN_API int spn_executor_get_state(spn_executor *executor);
+SPN_API int spn_executor_is_shutdown(spn_executor *executor);   /* 1, 0 or negative */
+SPN_API int spn_executor_is_terminated(spn_executor *executor); /* 1, 0 or negative */
+
+/* "running", "shutdown", "stop", "tidying", "terminated"; "unknown" for another
+ * number.  Since 0.1 */
+SPN_API const char *spn_executor_state_name(int state);
+
+/*
+ * Takes a task back that has not started: it is the caller's again, and neither fn
+ * nor drop will be called.
+ * Returns  1; 0 if it is not queued there (it runs, has run, or never came);
+ *          SPN_EINVAL; SPN_ENOTSUP.
+ * Since    0.1
+ */
+SPN_API int spn_executor_remove(spn_executor *executor, spn_task *task);
+
+/*
+ * What an executor does with a task, for whoever got one back: run calls its fn and
+ * returns what that returns; drop calls its drop with a negative reason, if it has
+ * one.  The node may be gone afterwards.
+ * Returns  run: the task's own result, or SPN_EINVAL (NULL, no fn, still queued).
+ *          drop: SPN_OK, or SPN_EINVAL (the same, or a reason that is no failure).
+ * Since    0.1
+ */
+SPN_API int spn_task_run(spn_task *task);
+SPN_API int spn_task_drop(spn_task *task, int reason);
 
 /*
  * For those who make an executor.  claim marks a task as queued; release unmarks

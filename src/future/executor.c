@@ -14,7 +14,7 @@
  * LOCKS  the manual executor's lock guards its list and flags; a leaf, and not held
  *        while a task runs.
  */
-#include <spindle/executor.h>
+#include "future/executor.h"
 
 #include "base/assert.h"
 #include "base/list.h"
@@ -50,6 +50,30 @@ void spn_task_release(spn_task *task)
     spn__store(queued_of(task), 0, release);
 }
 
+static bool is_queued(spn_task *task)
+{
+    /* relaxed: a mistake told where it can be, not a lock. */
+    return spn__load(queued_of(task), relaxed) != 0;
+}
+
+int spn_task_run(spn_task *task)
+{
+    if (task == NULL || task->fn == NULL || is_queued(task))
+        return SPN_EINVAL;
+    return task->fn(task);
+}
+
+int spn_task_drop(spn_task *task, int reason)
+{
+    if (task == NULL || reason >= 0 || is_queued(task))
+        return SPN_EINVAL;
+    if (task->drop != NULL)
+        task->drop(task, reason);
+    return SPN_OK;
+}
+
+/* ---- the interface ---------------------------------------------------------- */
+
 int spn_executor_execute(spn_executor *executor, spn_task *task)
 {
     if (executor == NULL || task == NULL || task->fn == NULL)
@@ -57,6 +81,126 @@ int spn_executor_execute(spn_executor *executor, spn_task *task)
     if (executor->ops == NULL || executor->ops->execute == NULL)
         return SPN_EINVAL;
     return executor->ops->execute(executor, task);
+}
+
+/* A function and its argument, where the executor knows only tasks. */
+struct call_task {
+    spn_task task;
+    spn_run_fn fn;
+    void *arg;
+};
+
+static int call_run(spn_task *task)
+{
+    struct call_task *c = spn__list_entry(task, struct call_task, task);
+    const spn_run_fn fn = c->fn;
+    void *const arg = c->arg;
+
+    spn__free(c); /* before fn, which may end the thread */
+    return fn(arg);
+}
+
+static void call_drop(spn_task *task, int reason)
+{
+    (void)reason;
+    spn__free(spn__list_entry(task, struct call_task, task));
+}
+
+spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
+{
+    struct call_task *c = spn__alloc(sizeof *c);
+
+    if (c == NULL)
+        return NULL;
+    c->task = (spn_task)SPN_TASK_INIT(call_run, call_drop);
+    c->fn = fn;
+    c->arg = arg;
+    return &c->task;
+}
+
+int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg)
+{
+    spn_task *task;
+    int rc;
+
+    if (executor == NULL || executor->ops == NULL || fn == NULL)
+        return SPN_EINVAL;
+    if (spn__executor_has(executor, call))
+        return executor->ops->call(executor, fn, arg);
+    task = spn__call_task_create(fn, arg);
+    if (task == NULL)
+        return SPN_ENOMEM;
+    rc = spn_executor_execute(executor, task);
+    if (rc != SPN_OK)
+        call_drop(task, rc);
+    return rc;
+}
+
+int spn_executor_shutdown(spn_executor *executor)
+{
+    if (executor == NULL || executor->ops == NULL)
+        return SPN_EINVAL;
+    return spn__executor_has(executor, shutdown) ? executor->ops->shutdown(executor)
+                                                 : SPN_ENOTSUP;
+}
+
+int spn_executor_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
+                              int64_t *count)
+{
+    if (count != NULL)
+        *count = 0;
+    if (executor == NULL || executor->ops == NULL)
+        return SPN_EINVAL;
+    return spn__executor_has(executor, shutdown_now)
+               ? executor->ops->shutdown_now(executor, unrun, ctx, count)
+               : SPN_ENOTSUP;
+}
+
+int spn_executor_await(spn_executor *executor, int64_t timeout_ns)
+{
+    if (executor == NULL || executor->ops == NULL)
+        return SPN_EINVAL;
+    return spn__executor_has(executor, await)
+               ? executor->ops->await(executor, timeout_ns)
+               : SPN_ENOTSUP;
+}
+
+int spn_executor_get_state(spn_executor *executor)
+{
+    if (executor == NULL || executor->ops == NULL)
+        return SPN_EINVAL;
+    return spn__executor_has(executor, state) ? executor->ops->state(executor)
+                                              : SPN_ENOTSUP;
+}
+
+int spn_executor_is_shutdown(spn_executor *executor)
+{
+    const int state = spn_executor_get_state(executor);
+
+    return state < 0 ? state : state >= SPN_EXECUTOR_SHUTDOWN;
+}
+
+int spn_executor_is_terminated(spn_executor *executor)
+{
+    const int state = spn_executor_get_state(executor);
+
+    return state < 0 ? state : state == SPN_EXECUTOR_TERMINATED;
+}
+
+const char *spn_executor_state_name(int state)
+{
+    static const char *const names[] = { "running", "shutdown", "stop", "tidying",
+                                         "terminated" };
+
+    return state >= 0 && state <= SPN_EXECUTOR_TERMINATED ? names[state] : "unknown";
+}
+
+int spn_executor_remove(spn_executor *executor, spn_task *task)
+{
+    if (executor == NULL || executor->ops == NULL || task == NULL)
+        return SPN_EINVAL;
+    return spn__executor_has(executor, remove) ? executor->ops->remove(executor, task)
+                                               : SPN_ENOTSUP;
 }
 
 /* ---- in the caller ---------------------------------------------------------- */
@@ -78,7 +222,8 @@ static int direct_execute(spn_executor *executor, spn_task *task)
 
 spn_executor *spn_executor_direct(void)
 {
-    static const spn_executor_ops ops = { sizeof ops, direct_execute };
+    static const spn_executor_ops ops = { .size = sizeof ops,
+                                          .execute = direct_execute };
     static const spn_executor direct = { &ops };
 
     return (spn_executor *)&direct; /* nobody writes to an executor */
@@ -126,7 +271,8 @@ static int manual_execute(spn_executor *executor, spn_task *task)
 
 int spn_manual_executor_create(spn_manual_executor **out)
 {
-    static const spn_executor_ops ops = { sizeof ops, manual_execute };
+    static const spn_executor_ops ops = { .size = sizeof ops,
+                                          .execute = manual_execute };
     struct spn_manual_executor *m;
 
     if (out == NULL)

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pool.h - the thread pool from inside; see pool.c for the whole, and
+ *
+ *   pool.c      making, ending, asking
+ *   submit.c    execute: core, queue, max, policy
+ *   worker.c    a worker's life: take, run, wait for work, leave
+ *   idle.c      workers without work, and who wakes them
+ *   work.c      where tasks wait: urgent lane, FIFO, priorities, a user's queue
+ *   lanes.c     where tasks wait, the fast way
+ *   shutdown.c  shutdown, termination, taking tasks back
+ *   reconfigure.c  live changes
+ *   reject.c    what to do with a task that does not fit
+ */
+#ifndef SPN__POOL_H
+#define SPN__POOL_H
+
+#include <spindle/pool.h>
+
+#include "base/list.h"
+#include "exec/work.h"
+#include "sync/parker.h"
+#include "sync/waitq.h"
+
+struct spn_future;
+
+/*
+ * The control word: what the pool is and how many workers it has, in one, so that
+ * neither changes unseen by a decision that depends on both.
+ *
+ *   bits 29..31  spn_executor_state
+ *   bits 0..28   workers: from before their thread runs until it has left
+ */
+#define SPN__CTL_COUNT_BITS 29
+#define SPN__CTL_COUNT      ((UINT32_C(1) << SPN__CTL_COUNT_BITS) - 1)
+_Static_assert(SPN__CTL_COUNT == SPN_POOL_THREADS_MAX, "the header names it");
+
+static inline uint32_t spn__ctl_state(uint32_t ctl)
+{
+    return ctl >> SPN__CTL_COUNT_BITS;
+}
+static inline int32_t spn__ctl_count(uint32_t ctl)
+{
+    return (int32_t)(ctl & SPN__CTL_COUNT);
+}
+static inline uint32_t spn__ctl_make(uint32_t state, int32_t count)
+{
+    return state << SPN__CTL_COUNT_BITS | (uint32_t)count;
+}
+
+/* What a worker has done; written by its thread only, read by anybody [count]. */
+struct spn__worker_counts {
+    SPN__ATOMIC(int64_t) completed, failed, expired;
+};
+
+struct spn__worker {
+    struct spn__list_node link; /* in pool->workers; guarded by pool->lock */
+    struct spn_pool *pool;      /* fixed */
+    spn_task *first;            /* the task it was made for; its thread's */
+
+    /* 1 from before the before-hook until after the after-hook; see worker.c [stop]. */
+    SPN__ATOMIC(uint32_t) running;
+    /* Its thread's record; written before `running` is first 1, or `waiting`. */
+    SPN__ATOMIC(struct spn_thread *) self;
+    /* 1 while it waits in a queue of the user's. */
+    SPN__ATOMIC(uint32_t) waiting;
+    struct spn__worker_counts counts;
+
+    /* Its thread's own. */
+    bool searching;       /* counted in pool->searching */
+    bool timed_out;       /* its last wait for work ended with the keep-alive */
+    bool left;            /* through the door, and not dead */
+    bool in_task;         /* between the hooks: what a cleanup finds */
+    uint32_t block_depth; /* of block_begin */
+    uint32_t help_depth;  /* of tasks run while waiting for them */
+    uint32_t spin_budget, spin_waits; /* see idle.c */
+    struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
+
+    /* The future it waits for, of this pool; guarded by pool->lock. */
+    struct spn_future *waits_for;
+
+    /* Waiting for work; see idle.c. */
+    struct spn__list_node idle_link; /* in pool->idle; guarded by pool->idle_lock */
+    struct spn__parker parker;
+};
+
+struct spn_pool {
+    struct spn_executor executor; /* first: they are the same object */
+
+    /* Fixed. */
+    char *name;
+    uint32_t id;  /* marks its tasks as queued here: see work.c */
+    uint8_t kind; /* spn__work_kind */
+    bool handoff; /* queue capacity 0 */
+    bool eager;
+    bool helping;
+    bool fixed;
+    int32_t urgent_threads, block_threads;
+    spn_thread_opts thread_opts;
+    spn_pool_hooks hooks;
+
+    /* Changed by reconfigure under `lock`; read by anybody, relaxed: a decision that
+     * comes out one task too early or late is as good as any. */
+    SPN__ATOMIC(int32_t) core, max;
+    SPN__ATOMIC(int64_t) keep_alive_ns;
+    SPN__ATOMIC(uint32_t) core_timeout;
+    SPN__ATOMIC(uint32_t) paused;
+    SPN__ATOMIC(const spn_reject_policy *) reject;   /* [knob] */
+    SPN__ATOMIC(const spn_thread_factory *) factory; /* [knob] */
+
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
+    SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin, or waiting */
+    SPN__ATOMIC(int64_t) submitted; /* eager only */
+
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
+    SPN__ATOMIC(int32_t) searching;                            /* [search] */
+    struct spn__lock idle_lock;                                /* guards idle; a leaf */
+    struct spn__list idle; /* the one that came last first */
+
+    struct spn__work work; /* see work.h; has its own locks and cache lines */
+
+    _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* guards the rest; may be held
+                                              when the leaves are taken */
+    struct spn__list workers;
+    int32_t live, largest;
+    struct spn__waitq awaiting;         /* termination */
+    uint32_t thread_number;             /* of the next thread's name */
+    int64_t direct;                     /* tasks accepted as the first of a worker */
+    int64_t completed, failed, expired; /* of workers that are gone */
+    int64_t cancelled, returned, discarded, helped;
+    int64_t threads_started, threads_failed, threads_died;
+
+    SPN__ATOMIC(int64_t) rejected, caller_ran; /* relaxed: only counts */
+};
+
+/* How far add_worker may go. */
+enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
+
+/*
+ * Starts a worker, with a first task or without.  SPN_OK; SPN_EFULL (the bound is
+ * reached); SPN_ESHUTDOWN; SPN_EAGAIN or what else the factory said; SPN_ENOMEM.  On
+ * error nothing is left of it.  No lock is held.
+ */
+int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound);
+
+/* worker.c: how many workers there may be, with a bound. */
+int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
+/* The worker that the calling thread is, of any pool, or NULL. */
+struct spn__worker *spn__worker_current(void);
+
+/* idle.c */
+void spn__idle_init(struct spn_pool *pool);
+/* There is new work: wakes a worker, unless one that is awake will look. */
+void spn__idle_notify(struct spn_pool *pool);
+void spn__idle_wake_all(struct spn_pool *pool);
+/* Waits for work.  Returns when there may be some, or something else changed; sets
+ * timed_out if the deadline came first. */
+void spn__idle_wait(struct spn__worker *worker, int64_t deadline_ns);
+/* A worker that was searching has found a task, or must look elsewhere. */
+void spn__idle_found(struct spn__worker *worker);
+
+/* submit.c */
+int spn__pool_execute(struct spn_pool *pool, spn_task *task);
+/* One try without the policy: SPN_OK, or SPN_EFULL, SPN_ESHUTDOWN, SPN_EAGAIN,
+ * SPN_ENOMEM, SPN_EBUSY, and the task is as before.  For policies that try again. */
+int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
+
+/* shutdown.c: call with pool->lock held; returns true if the caller must finish
+ * the termination with spn__pool_terminate, after unlocking. */
+bool spn__pool_try_terminate(struct spn_pool *pool);
+void spn__pool_terminate(struct spn_pool *pool);
+/* A task leaves without having run, counted in *counter (one of the pool's). */
+void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
+
+#endif /* SPN__POOL_H */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * work.h - where a pool's tasks wait; see work.c.
+ *
+ * Nothing here wakes or makes a worker: whoever pushes does that afterwards.
+ */
+#ifndef SPN__WORK_H
+#define SPN__WORK_H
+
+#include <spindle/pool.h>
+
+#include "base/list.h"
+#include "sync/lock.h"
+#include "sync/seam.h"
+
+struct spn_pool;
+struct spn__worker;
+struct spn__lanes;
+
+enum spn__work_kind {
+    SPN__WORK_FIFO,
+    SPN__WORK_LANES,
+    SPN__WORK_PRIORITY,
+    SPN__WORK_USER
+};
+
+/* What a worker takes: a function and its argument.  A task is the function
+ * spn__entry_task with the task as its argument, and is never called that way. */
+struct spn__entry {
+    spn_run_fn fn;
+    void *arg;
+};
+int spn__entry_task(void *task);
+
+/* First in, first out: an inbox for those who push, an outbox for those who take. */
+struct spn__fifo {
+    _Alignas(
+        SPN__CACHE_LINE) struct spn__lock in_lock; /* guards inbox, writes of pushed */
+    struct spn__list inbox;
+    SPN__ATOMIC(int64_t) pushed; /* ever [size] */
+    int64_t seen_popped;         /* guarded by in_lock: popped, as last looked at */
+    _Alignas(
+        SPN__CACHE_LINE) struct spn__lock out_lock; /* guards outbox, writes of popped;
+                                            taken before in_lock */
+    struct spn__list outbox;
+    SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
+};
+
+/* The greatest key first; a task knows its place. */
+struct spn__heap {
+    struct spn__lock lock; /* guards all but the reads of size */
+    spn_task **tasks;
+    size_t room;
+    int64_t sequence;
+    SPN__ATOMIC(int64_t) size, pushed;
+};
+
+struct spn__work {
+    SPN__ATOMIC(int64_t) capacity; /* INT64_MAX: unbounded; relaxed, a knob */
+    int64_t urgent_capacity;       /* fixed */
+    int64_t age_ns;                /* fixed */
+    SPN__ATOMIC(int32_t) free;     /* hand-off: workers that run no task [free] */
+    struct spn__fifo urgent;
+    struct spn__fifo fifo;
+    struct spn__heap heap;
+    struct spn__lanes *lanes; /* LANES */
+    spn_queue *queue;         /* USER: borrowed */
+};
+
+int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t capacity);
+void spn__work_fini(struct spn_pool *pool);
+
+/*
+ * Takes in a task that is claimed: SPN_OK, SPN_EFULL, SPN_ENOMEM, or what a user's
+ * queue says.  push_call: without a node (LANES only).
+ */
+int spn__work_push(struct spn_pool *pool, spn_task *task);
+int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
+
+/* Takes the next entry out, if there is one; never blocks. */
+bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry);
+bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
+                    struct spn__entry *entry);
+
+/* Whether a worker that looks now would find something: with it, what was pushed
+ * before a fence that pairs with the caller's is seen. */
+bool spn__work_any(struct spn_pool *pool);
+bool spn__work_any_urgent(struct spn_pool *pool);
+int64_t spn__work_size(struct spn_pool *pool);
+int64_t spn__work_pushed(struct spn_pool *pool); /* ever */
+
+/* Takes a task out that waits here; false if it does not. */
+bool spn__work_remove(struct spn_pool *pool, spn_task *task);
+/* Takes out the one that would start next, but no urgent one; NULL: there is none. */
+spn_task *spn__work_pop_oldest(struct spn_pool *pool);
+
+/*
+ * Moves every task that is wanted to `out`, in order, linked by its `link`; all of
+ * them if wanted is NULL.  wanted is called with locks held and only looks.
+ * Returns how many.
+ */
+int64_t spn__work_collect(struct spn_pool *pool,
+                          bool (*wanted)(spn_task *, const void *), const void *ctx,
+                          struct spn__list *out);
+int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
+
+/* A task's links, as the list node they are while it waits. */
+static inline struct spn__list_node *spn__task_node(spn_task *task)
+{
+    return (struct spn__list_node *)(void *)task->link;
+}
+static inline spn_task *spn__node_task(struct spn__list_node *node)
+{
+    return spn__list_entry(node, spn_task, link);
+}
+
+/* ---- lanes.c: the same calls for SPN__WORK_LANES ------------------------------- */
+
+int spn__lanes_create(struct spn__lanes **out);
+void spn__lanes_destroy(
+    struct spn__lanes *lanes); /* empty, and no worker has a batch */
+int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry);
+/* `others` is the pool, whose workers' batches may be taken from when the lanes are
+ * empty. */
+bool spn__lanes_take(struct spn__lanes *lanes, struct spn__worker *worker,
+                     struct spn__entry *entry);
+bool spn__lanes_any(struct spn__lanes *lanes);
+int64_t spn__lanes_size(struct spn__lanes *lanes);
+int64_t spn__lanes_pushed(struct spn__lanes *lanes);
+bool spn__lanes_remove(struct spn__lanes *lanes, spn_task *task);
+int64_t spn__lanes_collect(struct spn__lanes *lanes,
+                           bool (*wanted)(spn_task *, const void *), const void *ctx,
+                           struct spn__list *out);
+int64_t spn__lanes_snapshot(struct spn__lanes *lanes, spn_task **tasks,
+                            size_t capacity);
+/* A worker comes and goes; its batch is empty when it goes, or is given back. */
+int spn__lanes_worker_init(struct spn__lanes *lanes, struct spn__worker *worker);
+void spn__lanes_worker_fini(struct spn__lanes *lanes, struct spn__worker *worker);
+
+#endif /* SPN__WORK_H */
