@@ -25,13 +25,7 @@
 _Static_assert(sizeof(spn_task) <= 40, "embedded in users' structs: part of the ABI");
 _Static_assert(sizeof(spn_task) == 4 * sizeof(void *) + 8, "no padding");
 
-typedef SPN__ATOMIC(uint32_t) queued_word;
-_Static_assert(sizeof(queued_word) == sizeof(uint32_t), "the same word");
-
-static queued_word *queued_of(spn_task *task)
-{
-    return (queued_word *)(void *)&task->queued;
-}
+_Static_assert(sizeof(spn__queued_word) == sizeof(uint32_t), "the same word");
 
 int spn_task_claim(spn_task *task)
 {
@@ -39,7 +33,7 @@ int spn_task_claim(spn_task *task)
         return SPN_EINVAL;
     /* [queued] acquire: the links are ours.
      * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
-    return spn__exchange(queued_of(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
+    return spn__exchange(spn__task_queued(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
 }
 
 void spn_task_release(spn_task *task)
@@ -47,13 +41,13 @@ void spn_task_release(spn_task *task)
     if (task == NULL)
         return;
     /* [queued] mutant: as in claim */
-    spn__store(queued_of(task), 0, release);
+    spn__store(spn__task_queued(task), 0, release);
 }
 
 static bool is_queued(spn_task *task)
 {
     /* relaxed: a mistake told where it can be, not a lock. */
-    return spn__load(queued_of(task), relaxed) != 0;
+    return spn__load(spn__task_queued(task), relaxed) != 0;
 }
 
 int spn_task_run(spn_task *task)

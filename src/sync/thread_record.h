@@ -56,6 +56,7 @@ struct spn_thread {
     struct spn__hand_over *hand_over;
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
+    struct spn__worker *worker; /* the same, for src/exec: the worker it is */
 
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
