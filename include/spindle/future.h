@@ -234,6 +234,15 @@ SPN_API SPN_NODISCARD
 int spn_future_submit(spn_future *future, spn_executor *executor);
 
 /*
+ * The future whose task this is, for whoever gets tasks back from an executor
+ * (remove, shutdown_now): borrowed, as the task's own reference keeps it until
+ * spn_task_run or spn_task_drop has been entered.  Never blocks.
+ * Returns  NULL if the task is no submitted future's, or NULL.
+ * Since    0.1
+ */
+SPN_API spn_future *spn_future_of_task(spn_task *task);
+
+/*
  * Makes a task future and has the executor run it: one allocation.
  * Returns  SPN_OK; SPN_EINVAL; SPN_ENOMEM; what the executor refuses with.  On
  *          failure *out is NULL and fn will not run.

@@ -180,6 +180,8 @@ struct spn_future *spn__stage_take_input(struct spn_future *f);
 void spn__task_done(struct spn_future *f);
 /* Interrupts the runner, if there is one. */
 void spn__task_interrupt(struct spn_future *f);
+/* The task future that a task is part of, borrowed; NULL if it is none's. */
+struct spn_future *spn__task_future(spn_task *task);
 
 /* ---- calls of users' functions -------------------------------------------- */
 

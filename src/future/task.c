@@ -239,6 +239,19 @@ static void drop_task(spn_task *task, int reason)
     spn_future_unref(&t->future);
 }
 
+struct spn_future *spn__task_future(spn_task *task)
+{
+    /* The function says what the task is part of. */
+    return task != NULL && task->fn == run_task
+               ? &spn__list_entry(task, struct task_future, task)->future
+               : NULL;
+}
+
+spn_future *spn_future_of_task(spn_task *task)
+{
+    return spn__task_future(task);
+}
+
 int spn_future_submit(spn_future *f, spn_executor *executor)
 {
     int rc;
