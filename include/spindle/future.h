@@ -160,11 +160,14 @@ SPN_API int spn_future_error(const spn_future *future, int *code, char *buf,
  * Waits for the outcome and stores the value in *value (may be NULL).
  * get:  blocks up to timeout_ns; interruptible.
  * join: blocks without limit; neither reads nor clears the interrupt flag.
- * A future that is done answers at once, whatever the timeout and the flag.
+ * A future that is done answers at once, whatever the timeout and the flag.  If the
+ * executor lets those who wait help, and the function has not started, it may be
+ * called here: then the call takes at least as long as that.
  *
  * Returns  SPN_OK; SPN_EFAILED (spn_future_error tells why); SPN_ECANCELED; get
  *          also SPN_ETIMEDOUT, SPN_EINTR; SPN_EINVAL (NULL); SPN_ENOMEM (no memory
- *          for the calling thread's record).
+ *          for the calling thread's record); SPN_EDEADLK (a thread of the executor
+ *          that was to run it would wait for itself; the executor decides).
  * Orders   what precedes the completion, and all that fn did, happens-before.
  * Since    0.1
  */
