@@ -6,12 +6,25 @@
 #include <spindle/executor.h>
 
 #include "sync/seam.h"
+#include "sync/thread_record.h"
 
 /* Whether the executor's table, of whatever age, has an operation. */
 #define spn__executor_has(executor, op)                             \
     ((executor)->ops->size >=                                       \
          offsetof(spn_executor_ops, op) + sizeof(void (*)(void)) && \
      (executor)->ops->op != NULL)
+
+/* Whether a thread, the calling one, is inside an executor.  Only compares: the
+ * executor may be gone. */
+static inline bool spn__thread_is_inside(const struct spn_thread *self,
+                                         const spn_executor *executor)
+{
+    const spn_executor_frame *frame = self->executing;
+
+    while (frame != NULL && frame->executor != executor)
+        frame = frame->outer;
+    return frame != NULL;
+}
 
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees
  * itself when it is run or dropped. */

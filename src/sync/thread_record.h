@@ -54,6 +54,7 @@ struct spn_thread {
      * run, and the stage it is just handing to an executor. */
     struct spn__call *call;
     struct spn__hand_over *hand_over;
+    struct spn_executor_frame *executing; /* see spn_executor_enter; NULL: nobody's */
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
     struct spn__worker *worker; /* the same, for src/exec: the worker it is */
