@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "future/core.h"
+#include "future/ambient.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 
@@ -55,7 +56,7 @@ int spn_task_run(spn_task *task)
 {
     if (task == NULL || task->fn == NULL || is_queued(task))
         return SPN_EINVAL;
-    return task->fn(task);
+    return spn__task_run_here(task);
 }
 
 int spn_task_drop(spn_task *task, int reason)
@@ -83,22 +84,51 @@ struct call_task {
     spn_task task;
     spn_run_fn fn;
     void *arg;
+    struct spn_context *context; /* a reference, or NULL */
 };
+
+struct carried_call {
+    struct spn_thread *self;
+    struct spn__context_frame frame;
+};
+
+static void after_carried_call(void *p)
+{
+    struct carried_call *c = p;
+
+    spn__context_leave(&c->frame, c->self);
+}
+
+static int call_with(struct spn_context *context, spn_run_fn fn, void *arg)
+{
+    struct carried_call c = { .self = spn__thread_self() };
+    int rc;
+
+    spn__context_enter(&c.frame, c.self, context);
+    SPN__CLEANUP_PUSH(after_carried_call, &c);
+    rc = fn(arg);
+    SPN__CLEANUP_POP();
+    return rc;
+}
 
 static int call_run(spn_task *task)
 {
     struct call_task *c = spn__list_entry(task, struct call_task, task);
+    struct spn_context *context = c->context;
     const spn_run_fn fn = c->fn;
     void *const arg = c->arg;
 
     spn__free(c); /* before fn, which may end the thread */
-    return fn(arg);
+    return context == NULL ? fn(arg) : call_with(context, fn, arg);
 }
 
 static void call_drop(spn_task *task, int reason)
 {
+    struct call_task *c = spn__list_entry(task, struct call_task, task);
+
     (void)reason;
-    spn__free(spn__list_entry(task, struct call_task, task));
+    spn_context_unref(c->context);
+    spn__free(c);
 }
 
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
@@ -110,6 +140,7 @@ spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
     c->task = (spn_task)SPN_TASK_INIT(call_run, call_drop);
     c->fn = fn;
     c->arg = arg;
+    c->context = spn__context_capture();
     return &c->task;
 }
 
@@ -120,7 +151,8 @@ int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg)
 
     if (executor == NULL || executor->ops == NULL || fn == NULL)
         return SPN_EINVAL;
-    if (spn__executor_has(executor, call))
+    /* Without a node there is no place for a context. */
+    if (spn__executor_has(executor, call) && spn_context_current() == NULL)
         return executor->ops->call(executor, fn, arg);
     task = spn__call_task_create(fn, arg);
     if (task == NULL)
@@ -269,8 +301,9 @@ static int direct_execute(spn_executor *executor, spn_task *task)
     (void)executor;
     if (rc != SPN_OK)
         return rc;
+    spn__job_capture(task);
     spn_task_release(task);
-    rc = task->fn(task); /* the node may be gone now */
+    rc = spn__task_run_here(task); /* the node may be gone now */
     if (rc != 0)
         spn__log(SPN_LOG_WARN, "direct executor: a task failed with %d (%s)", rc,
                  spn_status_name(rc));
@@ -319,6 +352,7 @@ static int manual_execute(spn_executor *executor, spn_task *task)
     if (!m->closed)
         rc = spn_task_claim(task);
     if (rc == SPN_OK) {
+        spn__job_capture(task);
         spn__list_push_back(&m->tasks, node_of(task));
         m->pending++;
     }
@@ -326,10 +360,36 @@ static int manual_execute(spn_executor *executor, spn_task *task)
     return rc;
 }
 
+/* Looks at every task: it is an executor for tests. */
+static int manual_remove(spn_executor *executor, spn_task *task)
+{
+    struct spn_manual_executor *m = (struct spn_manual_executor *)(void *)executor;
+    struct spn__list_node *node;
+    bool found = false;
+
+    spn__lock(&m->lock);
+    spn__list_each (node, &m->tasks) {
+        found = node == node_of(task);
+        if (found)
+            break;
+    }
+    if (found) {
+        spn__list_remove(node);
+        m->pending--;
+    }
+    spn__unlock(&m->lock);
+    if (found) {
+        spn__job_forget(task);
+        spn_task_release(task);
+    }
+    return found;
+}
+
 int spn_manual_executor_create(spn_manual_executor **out)
 {
     static const spn_executor_ops ops = { .size = sizeof ops,
-                                          .execute = manual_execute };
+                                          .execute = manual_execute,
+                                          .remove = manual_remove };
     struct spn_manual_executor *m;
 
     if (out == NULL)
@@ -387,7 +447,7 @@ int spn_manual_executor_run_one(spn_manual_executor *m, int *status)
     task = take(m);
     if (task == NULL)
         return SPN_EEMPTY;
-    rc = task->fn(task);
+    rc = spn__task_run_here(task);
     if (status != NULL)
         *status = rc;
     return SPN_OK;
@@ -401,7 +461,7 @@ int spn_manual_executor_run_all(spn_manual_executor *m, size_t *count)
     if (m == NULL)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; ran++)
-        (void)task->fn(task);
+        (void)spn__task_run_here(task);
     if (count != NULL)
         *count = ran;
     return SPN_OK;
@@ -414,9 +474,11 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
 
     if (m == NULL || reason >= 0)
         return SPN_EINVAL;
-    for (; (task = take(m)) != NULL; dropped++)
+    for (; (task = take(m)) != NULL; dropped++) {
+        spn__job_forget(task);
         if (task->drop != NULL)
             task->drop(task, reason);
+    }
     if (count != NULL)
         *count = dropped;
     return SPN_OK;
