@@ -13,6 +13,8 @@
  *   nested.c    tasks that wait for tasks of their own pool
  *   factory.c   the shapes everybody wants
  *   reject.c    what to do with a task that does not fit
+ *   room.c      submitters that wait until one fits
+ *   report.c    says so when a pool is exhausted
  */
 #ifndef SPN__POOL_H
 #define SPN__POOL_H
@@ -20,6 +22,7 @@
 #include <spindle/pool.h>
 
 #include "base/list.h"
+#include "exec/room.h"
 #include "exec/work.h"
 #include "sync/parker.h"
 #include "sync/waitq.h"
@@ -113,6 +116,7 @@ struct spn_pool {
     SPN__ATOMIC(uint32_t) paused; /* changed behind the door as well: work.c */
     SPN__ATOMIC(const spn_reject_policy *) reject;   /* [knob] */
     SPN__ATOMIC(const spn_thread_factory *) factory; /* [knob] */
+    struct spn__room room; /* read by every take: see room.h */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
     SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin, or waiting */
