@@ -7,6 +7,9 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/reject.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/core.c
   ${CMAKE_CURRENT_LIST_DIR}/future/executor.c
@@ -32,4 +35,5 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c)
 set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
-  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c)
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_stacks.c)
