@@ -11,11 +11,13 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/context.c
   ${CMAKE_CURRENT_LIST_DIR}/future/core.c
   ${CMAKE_CURRENT_LIST_DIR}/future/executor.c
   ${CMAKE_CURRENT_LIST_DIR}/future/poll_set.c
   ${CMAKE_CURRENT_LIST_DIR}/future/stage.c
   ${CMAKE_CURRENT_LIST_DIR}/future/task.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/task_local.c
   ${CMAKE_CURRENT_LIST_DIR}/future/wait.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c

@@ -96,6 +96,9 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->result = SPN_OK;
     record->call = NULL;
     record->hand_over = NULL;
+    record->executing = NULL;
+    record->ambient = (struct spn__ambient){ .depth = 0 };
+    record->groups = NULL;
     record->spin_budget = SPN__SPIN_LIMIT_LONG;
     record->spin_waits = 0;
     record->next_free = NULL;
