@@ -14,6 +14,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/pool.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/reconfigure.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/reject.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
@@ -46,4 +47,5 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c)
 set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
-  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c)
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_stacks.c)

@@ -102,6 +102,7 @@ static int change_all(struct spn_pool *pool, const spn_pool_change *change)
     apply(pool, change, &k);
     spn__idle_look_around(pool);
     spn__unlock(&pool->lock);
+    spn__room_notify_all(&pool->room);
     start_more(pool, more);
     return SPN_OK;
 }
@@ -236,7 +237,9 @@ int spn_pool_resume(spn_pool *pool)
     if (pool == NULL)
         return SPN_EINVAL;
     rc = set_paused(pool, 0);
-    if (rc == SPN_OK)
+    if (rc == SPN_OK) {
         staff(pool);
+        spn__room_notify_all(&pool->room);
+    }
     return rc;
 }

@@ -48,6 +48,8 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "exec/report.h"
+#include "future/ambient.h"
 #include "future/core.h"
 #include "future/executor.h"
 #include "sync/interrupt.h"
@@ -172,6 +174,7 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     spn__unlock(&pool->lock);
     (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
     opts.name = name;
+    opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire)); /* [knob] */
     rc = factory->create(factory, &thread, &opts, worker_main, w);
     if (rc != SPN_OK) {
         spn__lock(&pool->lock);
@@ -213,6 +216,7 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
                spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
     spn__work_door_unlock(pool);
     end = spn__pool_try_terminate(pool);
+    spn__room_notify_thread(&pool->room);
     spn__unlock(&pool->lock);
     if (w != NULL)
         free_worker(pool, w);
@@ -331,6 +335,7 @@ static bool leave(struct spn__worker *w)
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
     end = spn__pool_try_terminate(pool);
+    spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
@@ -346,7 +351,7 @@ static void count(struct spn__worker *w, spn__counter *counter)
     spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
 
-static void report_failure(struct spn_pool *pool, const spn_task_info *info)
+void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info)
 {
     if (pool->hooks.uncaught != NULL)
         pool->hooks.uncaught(pool, info, pool->hooks.ctx);
@@ -374,6 +379,7 @@ static void begin_task(struct spn__worker *w)
 /* After the last hook, or when the task ended its thread. */
 static void end_task(struct spn__worker *w)
 {
+    spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
     w->in_task = false;
     w->label = NULL;
     spn__pool_settle(w->pool, 1);
@@ -388,7 +394,7 @@ static void finish_task(struct spn__worker *w, int status)
 
     w->called = true;
     if (status != 0)
-        report_failure(pool, &info);
+        spn__pool_uncaught(pool, &info);
     if (pool->hooks.after != NULL)
         pool->hooks.after(pool, &info, pool->hooks.ctx);
     count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
@@ -410,6 +416,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
     w->label = info.label;
     if (is_job && expired(job)) {
         count(w, &w->counts.expired);
+        spn__job_forget(task);
         spn_task_release(task);
         (void)spn_task_drop(task, SPN_ETIMEDOUT);
         return;
@@ -417,6 +424,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
     if (pool->hooks.before != NULL &&
         pool->hooks.before(pool, &info, pool->hooks.ctx) != 0) {
         count(w, &w->counts.failed);
+        spn__job_forget(task);
         spn_task_release(task);
         (void)spn_task_drop(task, SPN_ECANCELED);
         return;
@@ -464,6 +472,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
     if (rc == SPN_OK) {
         (void)spn__fetch_add(&pool->work.taken, 1, relaxed); /* only counts */
         *entry = (struct spn__entry){ spn__entry_task, item };
+        spn__room_notify(&pool->room);
         return true;
     }
     w->timed_out = rc == SPN_ETIMEDOUT;
@@ -482,6 +491,7 @@ static void be_free(struct spn__worker *w)
     w->free = true;
     /* release: whatever it did for its last task is over.  [free] */
     (void)spn__fetch_add(&w->pool->work.free, 1, release);
+    spn__room_notify_thread(&w->pool->room);
 }
 
 static bool take(struct spn__worker *w, struct spn__entry *entry)
@@ -635,6 +645,7 @@ static int worker_main(void *arg)
     spn_executor_frame frame;
 
     self->worker = w;
+    spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
     (void)spn_executor_enter(&w->pool->executor, &frame); /* it has a record */
     SPN__CLEANUP_PUSH(worker_ended, &frame);
