@@ -72,6 +72,7 @@ static void apply(struct spn_pool *pool, const spn_pool_change *change,
         spn__store(&pool->reject, change->reject, release); /* [knob] */
     if (change->factory != NULL)
         spn__store(&pool->factory, change->factory, release); /* [knob] */
+    spn__room_notify_all(&pool->room);
 }
 
 /* A larger core starts workers for what is queued, up to the increase. */
@@ -207,6 +208,7 @@ static int set_paused(struct spn_pool *pool, uint32_t paused)
     spn__work_door_lock(pool);
     spn__store(&pool->paused, paused, relaxed); /* [epoch], and the door */
     spn__work_door_unlock(pool);
+    spn__room_notify_all(&pool->room); /* paused, core and max do not count */
     spn__idle_look_around(pool);
     spn__unlock(&pool->lock);
     return SPN_OK;

@@ -78,6 +78,7 @@ static void begin_shutdown(struct spn_pool *pool, uint32_t state)
     advance(pool, state);
     spn__store(&pool->paused, 0, relaxed); /* comes with the epoch */
     spn__idle_look_around(pool);           /* makes the heavy fence [stop] */
+    spn__room_notify_all(&pool->room);
 }
 
 static void finish_shutdown(struct spn_pool *pool)
@@ -263,10 +264,10 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
 
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
-/* `taken` tasks have left the queue: a pool that is shut down may be at its end. */
-static void left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
+void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
 {
     spn__lock(&pool->lock);
+    spn__room_notify_all(&pool->room);
     *counter += taken;
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
@@ -281,7 +282,7 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
         return SPN_EINVAL;
     if (!spn__work_remove(pool, task))
         return 0;
-    left_queue(pool, &pool->returned, 1);
+    spn__pool_left_queue(pool, &pool->returned, 1);
     spn_task_release(task);
     return 1;
 }
@@ -297,7 +298,7 @@ static int64_t cancel_some(struct spn_pool *pool, bool (*wanted)(spn_task *, con
     spn__list_init(&tasks);
     taken = spn__work_collect(pool, wanted, ctx, &tasks);
     if (taken > 0)
-        left_queue(pool, &pool->cancelled, taken);
+        spn__pool_left_queue(pool, &pool->cancelled, taken);
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     return taken;
 }
@@ -343,6 +344,7 @@ void spn__pool_give_up(struct spn_pool *pool)
     taken = spn__work_collect(pool, NULL, NULL, &tasks);
     pool->discarded += taken;
     spn__pool_settle(pool, taken);
+    spn__room_notify_all(&pool->room);
     finish_shutdown(pool); /* unlocks */
     give_back(pool, &tasks, NULL, NULL, SPN_EAGAIN);
 }

@@ -42,6 +42,7 @@
  *   [user], [epoch], [wake]  see idle.c; [door]  see work.c.
  */
 #include "exec/pool.h"
+#include "exec/report.h"
 
 #include <stdio.h>
 
@@ -172,6 +173,8 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     spn__unlock(&pool->lock);
     (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
     opts.name = name;
+    if (opts.signal == 0) /* [knob] */
+        opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, worker_main, w);
     if (rc != SPN_OK) {
         spn__lock(&pool->lock);
@@ -212,6 +215,7 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     stranded = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* [ctl] ours */
                spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
     spn__work_door_unlock(pool);
+    spn__room_notify_thread(&pool->room); /* who relied on it must look again */
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
     if (w != NULL)
@@ -330,6 +334,7 @@ static bool leave(struct spn__worker *w)
     hand_over_counts(pool, w);
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
+    spn__room_notify_thread(&pool->room);
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
     if (end)
@@ -463,6 +468,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
     spn__store(&w->waiting, 0, relaxed); /* an interrupt more does no harm */
     if (rc == SPN_OK) {
         (void)spn__fetch_add(&pool->work.taken, 1, relaxed); /* only counts */
+        spn__room_notify(&pool->room);
         *entry = (struct spn__entry){ spn__entry_task, item };
         return true;
     }
@@ -482,6 +488,7 @@ static void be_free(struct spn__worker *w)
     w->free = true;
     /* release: whatever it did for its last task is over.  [free] */
     (void)spn__fetch_add(&w->pool->work.free, 1, release);
+    spn__room_notify_thread(&w->pool->room);
 }
 
 static bool take(struct spn__worker *w, struct spn__entry *entry)
@@ -491,12 +498,17 @@ static bool take(struct spn__worker *w, struct spn__entry *entry)
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || spn__load(&pool->paused, relaxed))
         return false; /* relaxed: comes with the epoch */
-    if (spn__work_take_urgent(pool, entry))
+    if (spn__work_take_urgent(pool, entry)) {
+        spn__room_notify_urgent(&pool->room);
         return true;
+    }
     if (spn__ctl_count(ctl) > spn__load(&pool->max, relaxed) && /* a knob */
         spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED))
         return false; /* it is one too many, and goes */
-    return spn__work_take(pool, w, entry);
+    if (!spn__work_take(pool, w, entry))
+        return false;
+    spn__room_notify(&pool->room);
+    return true;
 }
 
 /* The next task in *entry; false: the worker has left, and is gone. */
