@@ -7,9 +7,19 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/nested.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/pool.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/reconfigure.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/reject.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/context.c
   ${CMAKE_CURRENT_LIST_DIR}/future/core.c

@@ -184,6 +184,8 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task);
  * SPN_ENOMEM, SPN_EBUSY, and the task is as before.  For policies that try again. */
 int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
 
+/* Tells whoever is to hear of it that a task has failed. */
+void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info);
 /* A function and its argument: spn_executor_call. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
 

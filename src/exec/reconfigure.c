@@ -72,7 +72,6 @@ static void apply(struct spn_pool *pool, const spn_pool_change *change,
         spn__store(&pool->reject, change->reject, release); /* [knob] */
     if (change->factory != NULL)
         spn__store(&pool->factory, change->factory, release); /* [knob] */
-    spn__room_notify_all(&pool->room);
 }
 
 /* A larger core starts workers for what is queued, up to the increase. */
@@ -103,6 +102,7 @@ static int change_all(struct spn_pool *pool, const spn_pool_change *change)
     apply(pool, change, &k);
     spn__idle_look_around(pool);
     spn__unlock(&pool->lock);
+    spn__room_notify_all(&pool->room);
     start_more(pool, more);
     return SPN_OK;
 }
@@ -208,7 +208,6 @@ static int set_paused(struct spn_pool *pool, uint32_t paused)
     spn__work_door_lock(pool);
     spn__store(&pool->paused, paused, relaxed); /* [epoch], and the door */
     spn__work_door_unlock(pool);
-    spn__room_notify_all(&pool->room); /* paused, core and max do not count */
     spn__idle_look_around(pool);
     spn__unlock(&pool->lock);
     return SPN_OK;
@@ -238,7 +237,9 @@ int spn_pool_resume(spn_pool *pool)
     if (pool == NULL)
         return SPN_EINVAL;
     rc = set_paused(pool, 0);
-    if (rc == SPN_OK)
+    if (rc == SPN_OK) {
         staff(pool);
+        spn__room_notify_all(&pool->room);
+    }
     return rc;
 }

@@ -103,20 +103,10 @@ static int refused_discard(const spn_reject_policy *policy, spn_pool *pool,
 
 /* ---- caller runs ----------------------------------------------------------------- */
 
-static void tell_uncaught(struct spn_pool *pool, int status)
-{
-    const spn_task_info info = { NULL, NULL, status, 0 };
-
-    if (pool->hooks.uncaught != NULL)
-        pool->hooks.uncaught(pool, &info, pool->hooks.ctx);
-    else
-        spn__log(SPN_LOG_WARN, "pool %s: a task run by its submitter failed: %d (%s)",
-                 pool->name, status, spn_status_name(status));
-}
-
 static int refused_caller_runs(const spn_reject_policy *policy, spn_pool *pool,
                                spn_task *task, const spn_refusal *why)
 {
+    spn_task_info info = { NULL, NULL, 0, 0 };
     int rc;
 
     (void)policy;
@@ -132,9 +122,9 @@ static int refused_caller_runs(const spn_reject_policy *policy, spn_pool *pool,
     (void)spn__fetch_add(&pool->caller_ran, 1, relaxed);
     spn__job_capture(task);
     spn_task_release(task);
-    rc = spn__task_run_here(task);
-    if (rc != 0)
-        tell_uncaught(pool, rc);
+    info.status = spn__task_run_here(task); /* the node may be gone now */
+    if (info.status != 0)
+        spn__pool_uncaught(pool, &info);
     return SPN_OK;
 }
 

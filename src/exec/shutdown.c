@@ -17,6 +17,7 @@
 #include "exec/pool.h"
 
 #include "base/time.h"
+#include "future/ambient.h"
 #include "future/core.h"
 #include "future/executor.h"
 #include "sync/interrupt.h"
@@ -78,13 +79,13 @@ static void begin_shutdown(struct spn_pool *pool, uint32_t state)
     advance(pool, state);
     spn__store(&pool->paused, 0, relaxed); /* comes with the epoch */
     spn__idle_look_around(pool);           /* makes the heavy fence [stop] */
-    spn__room_notify_all(&pool->room);
 }
 
 static void finish_shutdown(struct spn_pool *pool)
 {
     const bool end = spn__pool_try_terminate(pool);
 
+    spn__room_notify_all(&pool->room);
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
@@ -137,6 +138,7 @@ static void give_back(struct spn_pool *pool, struct spn__list *tasks, spn_unrun_
     while ((node = spn__list_pop_front(tasks)) != NULL) {
         spn_task *task = spn__node_task(node);
 
+        spn__job_forget(task);
         spn_task_release(task);
         if (unrun == NULL) {
             (void)spn_task_drop(task, reason);
@@ -283,6 +285,8 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
     if (!spn__work_remove(pool, task))
         return 0;
     spn__pool_left_queue(pool, &pool->returned, 1);
+    spn__job_forget(task);
+    spn__task_given_back(task);
     spn_task_release(task);
     return 1;
 }

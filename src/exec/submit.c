@@ -22,6 +22,7 @@
 #include "exec/pool.h"
 
 #include "base/log.h"
+#include "future/ambient.h"
 #include "future/executor.h"
 
 static bool is_urgent(const spn_task *task)
@@ -137,8 +138,10 @@ int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
         return rc;
     if (pool->eager)
         (void)spn__fetch_add(&pool->submitted, 1, relaxed); /* only counts */
+    spn__job_capture(task);
     rc = admit(pool, task);
     if (rc != SPN_OK) {
+        spn__job_forget(task);
         spn__pool_settle(pool, 1);
         spn_task_release(task);
     }

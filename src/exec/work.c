@@ -545,6 +545,7 @@ bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
     if (task == NULL)
         return false;
     *entry = entry_of(task);
+    spn__room_notify_urgent(&pool->room);
     return true;
 }
 
@@ -574,6 +575,7 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
     if (task == NULL)
         return false;
     *entry = entry_of(task);
+    spn__room_notify(&pool->room);
     return true;
 }
 

@@ -42,13 +42,14 @@
  *   [user], [epoch], [wake]  see idle.c; [door]  see work.c.
  */
 #include "exec/pool.h"
-#include "exec/report.h"
 
 #include <stdio.h>
 
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "exec/report.h"
+#include "future/ambient.h"
 #include "future/core.h"
 #include "future/executor.h"
 #include "sync/interrupt.h"
@@ -215,8 +216,8 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     stranded = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* [ctl] ours */
                spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
     spn__work_door_unlock(pool);
-    spn__room_notify_thread(&pool->room); /* who relied on it must look again */
     end = spn__pool_try_terminate(pool);
+    spn__room_notify_thread(&pool->room);
     spn__unlock(&pool->lock);
     if (w != NULL)
         free_worker(pool, w);
@@ -334,8 +335,8 @@ static bool leave(struct spn__worker *w)
     hand_over_counts(pool, w);
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
-    spn__room_notify_thread(&pool->room);
     end = spn__pool_try_terminate(pool);
+    spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
@@ -351,7 +352,7 @@ static void count(struct spn__worker *w, spn__counter *counter)
     spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
 
-static void report_failure(struct spn_pool *pool, const spn_task_info *info)
+void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info)
 {
     if (pool->hooks.uncaught != NULL)
         pool->hooks.uncaught(pool, info, pool->hooks.ctx);
@@ -379,6 +380,7 @@ static void begin_task(struct spn__worker *w)
 /* After the last hook, or when the task ended its thread. */
 static void end_task(struct spn__worker *w)
 {
+    spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
     w->in_task = false;
     w->label = NULL;
     spn__pool_settle(w->pool, 1);
@@ -393,7 +395,7 @@ static void finish_task(struct spn__worker *w, int status)
 
     w->called = true;
     if (status != 0)
-        report_failure(pool, &info);
+        spn__pool_uncaught(pool, &info);
     if (pool->hooks.after != NULL)
         pool->hooks.after(pool, &info, pool->hooks.ctx);
     count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
@@ -415,6 +417,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
     w->label = info.label;
     if (is_job && expired(job)) {
         count(w, &w->counts.expired);
+        spn__job_forget(task);
         spn_task_release(task);
         (void)spn_task_drop(task, SPN_ETIMEDOUT);
         return;
@@ -422,6 +425,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
     if (pool->hooks.before != NULL &&
         pool->hooks.before(pool, &info, pool->hooks.ctx) != 0) {
         count(w, &w->counts.failed);
+        spn__job_forget(task);
         spn_task_release(task);
         (void)spn_task_drop(task, SPN_ECANCELED);
         return;
@@ -468,8 +472,8 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
     spn__store(&w->waiting, 0, relaxed); /* an interrupt more does no harm */
     if (rc == SPN_OK) {
         (void)spn__fetch_add(&pool->work.taken, 1, relaxed); /* only counts */
-        spn__room_notify(&pool->room);
         *entry = (struct spn__entry){ spn__entry_task, item };
+        spn__room_notify(&pool->room);
         return true;
     }
     w->timed_out = rc == SPN_ETIMEDOUT;
@@ -498,17 +502,12 @@ static bool take(struct spn__worker *w, struct spn__entry *entry)
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || spn__load(&pool->paused, relaxed))
         return false; /* relaxed: comes with the epoch */
-    if (spn__work_take_urgent(pool, entry)) {
-        spn__room_notify_urgent(&pool->room);
+    if (spn__work_take_urgent(pool, entry))
         return true;
-    }
     if (spn__ctl_count(ctl) > spn__load(&pool->max, relaxed) && /* a knob */
         spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED))
         return false; /* it is one too many, and goes */
-    if (!spn__work_take(pool, w, entry))
-        return false;
-    spn__room_notify(&pool->room);
-    return true;
+    return spn__work_take(pool, w, entry);
 }
 
 /* The next task in *entry; false: the worker has left, and is gone. */
@@ -647,6 +646,7 @@ static int worker_main(void *arg)
     spn_executor_frame frame;
 
     self->worker = w;
+    spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
     (void)spn_executor_enter(&w->pool->executor, &frame); /* it has a record */
     SPN__CLEANUP_PUSH(worker_ended, &frame);
