@@ -58,11 +58,19 @@ struct full_pool {
     spn_pool *pool;
     spn_executor *executor;
     spn_latch *gate;
-    spn_task blocker; /* on the one thread, until the gate opens */
+    spn_task blocker;              /* on the one thread, until the gate opens */
+    void (*wait)(spn_latch *gate); /* in there */
     atomic_int started;
     int queued;
     struct item items[FULL_POOL_ITEMS]; /* in the queue, in order */
 };
+
+/* An interrupt does not open the gate. */
+static inline void full_pool_wait(spn_latch *gate)
+{
+    while (spn_latch_await(gate, SPN_FOREVER) == SPN_EINTR) {
+    }
+}
 
 static inline int full_pool_block(spn_task *task)
 {
@@ -71,7 +79,7 @@ static inline int full_pool_block(spn_task *task)
                                      offsetof(struct full_pool, blocker));
 
     atomic_store(&f->started, 1);
-    CHECK_OK(spn_latch_await(f->gate, SPN_FOREVER));
+    f->wait(f->gate);
     return 0;
 }
 
@@ -87,9 +95,11 @@ static inline spn_pool_opts full_pool_opts(const spn_reject_policy *reject, int 
     return opts;
 }
 
-static inline void full_pool_start(struct full_pool *f, const spn_pool_opts *opts)
+static inline void full_pool_start_with(struct full_pool *f, const spn_pool_opts *opts,
+                                        void (*wait)(spn_latch *gate))
 {
     memset(f, 0, sizeof *f);
+    f->wait = wait;
     f->blocker = (spn_task)SPN_TASK_INIT(full_pool_block, NULL);
     f->queued = opts->queue_capacity;
     REQUIRE(f->queued <= FULL_POOL_ITEMS);
@@ -102,6 +112,11 @@ static inline void full_pool_start(struct full_pool *f, const spn_pool_opts *opt
         item_init(&f->items[i]);
         REQUIRE_OK(spn_executor_execute(f->executor, &f->items[i].task));
     }
+}
+
+static inline void full_pool_start(struct full_pool *f, const spn_pool_opts *opts)
+{
+    full_pool_start_with(f, opts, full_pool_wait);
 }
 
 static inline spn_pool_stats pool_stats(spn_pool *pool)

@@ -435,8 +435,8 @@ TEST(pool_reject__block_in_own_worker__deadlock_told, "P9")
     s.executor = spn_pool_executor(pool);
     item_init(&s.item);
     REQUIRE_OK(spn_executor_execute(s.executor, &s.task));
+    T_AWAIT(atomic_load(&s.done) == 1);
     CHECK_OK(spn_pool_close(pool));
-    CHECK_EQ(atomic_load(&s.done), 1);
     CHECK_EQ(atomic_load(&s.rc), SPN_EDEADLK);
     CHECK_EQ(atomic_load(&s.item.runs), 0);
     check_law(pool);
