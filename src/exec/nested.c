@@ -50,6 +50,7 @@ static bool help(struct spn_pool *pool, spn_task *task)
 
     if (!spn__work_remove(pool, task))
         return false;
+    spn__room_notify_thread(&pool->room);
     spn_task_release(task);
     failed = task->fn(task) != 0; /* a future's: 0, and the node may be gone */
     spn__lock(&pool->lock);

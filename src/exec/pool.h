@@ -210,6 +210,9 @@ bool spn__pool_try_terminate(struct spn_pool *pool);
 void spn__pool_terminate(struct spn_pool *pool);
 /* Adds to a counter that `lock` guards. */
 void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
+/* `taken` tasks were taken out of the queue, counted in *counter (one of the pool's):
+ * there is room, and a pool that is shut down may be at its end. */
+void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */

@@ -174,7 +174,8 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     spn__unlock(&pool->lock);
     (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
     opts.name = name;
-    opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire)); /* [knob] */
+    if (opts.signal == 0) /* [knob] */
+        opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, worker_main, w);
     if (rc != SPN_OK) {
         spn__lock(&pool->lock);
