@@ -7,6 +7,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/core.c
   ${CMAKE_CURRENT_LIST_DIR}/future/executor.c
@@ -26,6 +27,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/lock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/park.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/parker.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seat.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/semaphore.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c
