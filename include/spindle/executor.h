@@ -231,6 +231,9 @@ SPN_API spn_executor *spn_executor_direct(void);
  * Lifecycle   create -> execute... and run... -> destroy
  * Threads     every call is safe from any thread.  Tasks run in the thread that
  *             called run_one or run_all, and may use the executor.
+ * The end     it has all of shutdown, shutdown_now, await, state and remove, but
+ *             no threads to interrupt: it ends when what waits has been run or
+ *             dropped by hand.  It need not end before destroy.
  */
 typedef struct spn_manual_executor spn_manual_executor;
 
@@ -238,7 +241,8 @@ typedef struct spn_manual_executor spn_manual_executor;
  * create: stores a manual executor in *out; on failure *out is NULL.
  * destroy: frees it; NULL is a no-op.
  * Returns  create: SPN_OK, SPN_EINVAL, SPN_ENOMEM.
- *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while tasks wait.
+ *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while tasks wait or
+ *          run.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -267,7 +271,8 @@ SPN_API int spn_manual_executor_drop_all(spn_manual_executor *manual, int reason
 SPN_API size_t spn_manual_executor_pending(spn_manual_executor *manual);
 
 /*
- * From now on execute refuses with SPN_EREJECTED; tasks that wait stay.
+ * As spn_executor_shutdown: from now on execute refuses with SPN_EREJECTED; tasks that
+ * wait stay.
  * Returns  SPN_OK, SPN_EINVAL (NULL).
  * Since    0.1
  */
