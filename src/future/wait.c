@@ -112,6 +112,11 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     return rc;
 }
 
+int spn__future_await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+{
+    return spn__future_done(f) ? SPN_OK : await(f, timeout_ns, interruptible);
+}
+
 static int get(struct spn_future *f, void **value, int64_t timeout_ns,
                bool interruptible)
 {
