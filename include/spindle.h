@@ -7,6 +7,7 @@
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>
+#include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/log.h>
 #include <spindle/park.h>

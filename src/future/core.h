@@ -186,6 +186,9 @@ int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_f
 /* The same for run(arg) and a value. */
 int spn__task_create_run(spn_executor *executor, struct spn_future **out,
                          spn_run_fn run, void *arg, void *value);
+/* As spn_future_submit for a future made for this: takes the caller's reference, which
+ * goes to *out, or the future has never been. */
+int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **out);
 /* Has `told` called with the future and the owner once it has an outcome, after
  * the done hook, also when it is abandoned.  Before it is submitted. */
 void spn__task_tell(struct spn_future *f,
@@ -204,9 +207,9 @@ void spn__task_given_back(spn_task *task);
 /*
  * Before a thread waits for it: tells the executor, which may run it now or refuse the
  * wait.  SPN_OK, or the refusal.  If *entered is not NULL, spn__task_wait_end
- * must follow the wait.
+ * must follow the wait.  may_help: also where only help is asked for.
  */
-int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
                          spn_executor **entered);
 void spn__task_wait_end(spn_executor *entered);
 

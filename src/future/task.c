@@ -330,7 +330,7 @@ static void help(struct task_future *t, struct spn_thread *self)
     }
 }
 
-int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
                          spn_executor **entered)
 {
     struct task_future *t = task_of(f);
@@ -341,7 +341,7 @@ int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
     if (word == 0)
         return SPN_OK;
     if (!spn__thread_is_inside(self, executor)) {
-        if ((word & HELPS) != 0)
+        if (may_help && (word & HELPS) != 0)
             help(t, self);
         return SPN_OK;
     }
@@ -558,8 +558,7 @@ int spn_future_submit(spn_future *f, spn_executor *executor)
     return rc;
 }
 
-/* The same for a future made for this, which goes to *out or has never been. */
-static int submit_new(struct spn_future *f, spn_executor *executor, spn_future **out)
+int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **out)
 {
     struct task_future *t = task_of(f);
     bool made_elsewhere = false;
@@ -603,7 +602,7 @@ int spn_executor_submit(spn_executor *executor, spn_call_fn fn, void *arg,
     if (executor == NULL)
         return SPN_EINVAL;
     rc = spn__task_create(executor, &f, fn, arg, NULL);
-    return rc == SPN_OK ? submit_new(f, executor, out) : rc;
+    return rc == SPN_OK ? spn__task_submit(f, executor, out) : rc;
 }
 
 int spn_executor_submit_with(spn_executor *executor, spn_call_fn fn, void *arg,
@@ -622,7 +621,7 @@ int spn_executor_submit_with(spn_executor *executor, spn_call_fn fn, void *arg,
         return SPN_EINVAL;
     o.size = sizeof o;
     rc = spn__task_create(executor, &f, fn, arg, &o);
-    return rc == SPN_OK ? submit_new(f, executor, out) : rc;
+    return rc == SPN_OK ? spn__task_submit(f, executor, out) : rc;
 }
 
 int spn_executor_submit_run(spn_executor *executor, spn_run_fn fn, void *arg,
@@ -637,5 +636,5 @@ int spn_executor_submit_run(spn_executor *executor, spn_run_fn fn, void *arg,
     if (executor == NULL)
         return SPN_EINVAL;
     rc = spn__task_create_run(executor, &f, fn, arg, value);
-    return rc == SPN_OK ? submit_new(f, executor, out) : rc;
+    return rc == SPN_OK ? spn__task_submit(f, executor, out) : rc;
 }
