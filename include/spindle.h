@@ -4,6 +4,7 @@
 
 #include <spindle/alloc.h>
 #include <spindle/clock.h>
+#include <spindle/completion.h>
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>

@@ -75,9 +75,9 @@ struct task_future {
     SPN__ATOMIC(uintptr_t) executor;
     spn__futex_word unpins; /* how often somebody was told */
     spn_task task;          /* the executor's while submitted */
-    /* See spn__task_tell; fixed from submit on. */
+    /* See spn__task_tell; fixed from submit on, but whoever tells takes the owner. */
     void (*told)(struct spn_future *f, void *owner);
-    void *told_owner;
+    SPN__ATOMIC(void *) told_owner;
     struct spn__list_node told_link; /* the owner's, once told */
 };
 
@@ -113,7 +113,7 @@ static void init(struct task_future *t, spn_call_fn fn, void *arg,
     spn__init(&t->unpins, 0);
     t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
     t->told = NULL;
-    t->told_owner = NULL;
+    spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
 }
 
@@ -214,7 +214,7 @@ void spn__task_tell(struct spn_future *f,
                     void (*told)(struct spn_future *f, void *owner), void *owner)
 {
     task_of(f)->told = told;
-    task_of(f)->told_owner = owner;
+    spn__store(&task_of(f)->told_owner, owner, relaxed); /* published by submit */
 }
 
 struct spn__list_node *spn__task_told_link(struct spn_future *f)
@@ -258,9 +258,14 @@ static void give_arg_back(struct task_future *t)
 void spn__task_finished(struct spn_future *f)
 {
     struct task_future *t = task_of(f);
+    void *owner;
 
-    if (t->told != NULL)
-        t->told(f, t->told_owner);
+    if (t->told != NULL) {
+        /* relaxed: decides who has it; what the owner is came with the future. */
+        owner = spn__exchange(&t->told_owner, NULL, relaxed);
+        if (owner != NULL)
+            t->told(f, owner);
+    }
     give_arg_back(t);
 }
 
@@ -570,14 +575,17 @@ int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **
         made_elsewhere = true;
         rc = spn_future_submit(f, executor); /* others may know it */
     } else {
-        /* relaxed, both: published with the future. */
+        /* relaxed, all: nobody else knows it, and they are published with it. */
         spn__store(&t->executor, word_of(executor), relaxed);
-        spn__store(&f->refs, 2, relaxed); /* ours and the executor's */
+        spn__store(&f->refs, spn__load(&f->refs, relaxed) + 1, relaxed);
         rc = spn_executor_execute(executor, &t->task);
         if (rc != SPN_OK)
             spn_future_unref(f);
     }
-    if (rc == SPN_OK) {
+    /* One that the executor made may have been cancelled meanwhile, by those who know
+     * it: then its owner is told, and it has been. */
+    if (rc == SPN_OK ||
+        (t->told != NULL && spn__exchange(&t->told_owner, NULL, relaxed) == NULL)) {
         *out = f;
         return SPN_OK;
     }
@@ -585,7 +593,6 @@ int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **
         t->release_arg = NULL; /* the caller has it still */
     if (!made_elsewhere)
         f->done = NULL; /* nobody has heard of it */
-    t->told = NULL;
     spn_future_unref(f);
     return rc;
 }
