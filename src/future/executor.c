@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "future/core.h"
+#include "future/ambient.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 #include "sync/waitq.h"
@@ -28,13 +29,7 @@
 _Static_assert(sizeof(spn_task) <= 40, "embedded in users' structs: part of the ABI");
 _Static_assert(sizeof(spn_task) == 4 * sizeof(void *) + 8, "no padding");
 
-typedef SPN__ATOMIC(uint32_t) queued_word;
-_Static_assert(sizeof(queued_word) == sizeof(uint32_t), "the same word");
-
-static queued_word *queued_of(spn_task *task)
-{
-    return (queued_word *)(void *)&task->queued;
-}
+_Static_assert(sizeof(spn__queued_word) == sizeof(uint32_t), "the same word");
 
 int spn_task_claim(spn_task *task)
 {
@@ -42,7 +37,7 @@ int spn_task_claim(spn_task *task)
         return SPN_EINVAL;
     /* [queued] acquire: the links are ours.
      * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
-    return spn__exchange(queued_of(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
+    return spn__exchange(spn__task_queued(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
 }
 
 void spn_task_release(spn_task *task)
@@ -50,20 +45,20 @@ void spn_task_release(spn_task *task)
     if (task == NULL)
         return;
     /* [queued] mutant: as in claim */
-    spn__store(queued_of(task), 0, release);
+    spn__store(spn__task_queued(task), 0, release);
 }
 
 static bool is_queued(spn_task *task)
 {
     /* relaxed: a mistake told where it can be, not a lock. */
-    return spn__load(queued_of(task), relaxed) != 0;
+    return spn__load(spn__task_queued(task), relaxed) != 0;
 }
 
 int spn_task_run(spn_task *task)
 {
     if (task == NULL || task->fn == NULL || is_queued(task))
         return SPN_EINVAL;
-    return task->fn(task);
+    return spn__task_run_here(task);
 }
 
 int spn_task_drop(spn_task *task, int reason)
@@ -91,22 +86,51 @@ struct call_task {
     spn_task task;
     spn_run_fn fn;
     void *arg;
+    struct spn_context *context; /* a reference, or NULL */
 };
+
+struct carried_call {
+    struct spn_thread *self;
+    struct spn__context_frame frame;
+};
+
+static void after_carried_call(void *p)
+{
+    struct carried_call *c = p;
+
+    spn__context_leave(&c->frame, c->self);
+}
+
+static int call_with(struct spn_context *context, spn_run_fn fn, void *arg)
+{
+    struct carried_call c = { .self = spn__thread_self() };
+    int rc;
+
+    spn__context_enter(&c.frame, c.self, context);
+    SPN__CLEANUP_PUSH(after_carried_call, &c);
+    rc = fn(arg);
+    SPN__CLEANUP_POP();
+    return rc;
+}
 
 static int call_run(spn_task *task)
 {
     struct call_task *c = spn__list_entry(task, struct call_task, task);
+    struct spn_context *context = c->context;
     const spn_run_fn fn = c->fn;
     void *const arg = c->arg;
 
     spn__free(c); /* before fn, which may end the thread */
-    return fn(arg);
+    return context == NULL ? fn(arg) : call_with(context, fn, arg);
 }
 
 static void call_drop(spn_task *task, int reason)
 {
+    struct call_task *c = spn__list_entry(task, struct call_task, task);
+
     (void)reason;
-    spn__free(spn__list_entry(task, struct call_task, task));
+    spn_context_unref(c->context);
+    spn__free(c);
 }
 
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
@@ -118,6 +142,7 @@ spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
     c->task = (spn_task)SPN_TASK_INIT(call_run, call_drop);
     c->fn = fn;
     c->arg = arg;
+    c->context = spn__context_capture();
     return &c->task;
 }
 
@@ -128,7 +153,8 @@ int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg)
 
     if (executor == NULL || executor->ops == NULL || fn == NULL)
         return SPN_EINVAL;
-    if (spn__executor_has(executor, call))
+    /* Without a node there is no place for a context. */
+    if (spn__executor_has(executor, call) && spn_context_current() == NULL)
         return executor->ops->call(executor, fn, arg);
     task = spn__call_task_create(fn, arg);
     if (task == NULL)
@@ -277,8 +303,9 @@ static int direct_execute(spn_executor *executor, spn_task *task)
     (void)executor;
     if (rc != SPN_OK)
         return rc;
+    spn__job_capture(task);
     spn_task_release(task);
-    rc = task->fn(task); /* the node may be gone now */
+    rc = spn__task_run_here(task); /* the node may be gone now */
     if (rc != 0)
         spn__log(SPN_LOG_WARN, "direct executor: a task failed with %d (%s)", rc,
                  spn_status_name(rc));
@@ -334,6 +361,7 @@ static int manual_execute(spn_executor *executor, spn_task *task)
     if (m->state == SPN_EXECUTOR_RUNNING)
         rc = spn_task_claim(task);
     if (rc == SPN_OK) {
+        spn__job_capture(task);
         spn__list_push_back(&m->tasks, node_of(task));
         m->pending++;
     }
@@ -408,6 +436,7 @@ static int manual_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void 
     /* First the state: what a callback submits is refused. */
     close_manual(m, SPN_EXECUTOR_STOP);
     for (; (task = take(m)) != NULL; returned++) {
+        spn__job_forget(task);
         SPN__CLEANUP_PUSH(let_end, m);
         if (unrun != NULL)
             unrun(ctx, task);
@@ -477,8 +506,10 @@ static int manual_remove(spn_executor *executor, spn_task *task)
     }
     spn__unlock(&m->lock);
     spn__chosen_grant(&chosen);
-    if (found)
+    if (found) {
+        spn__job_forget(task);
         spn_task_release(task);
+    }
     return found;
 }
 
@@ -552,7 +583,7 @@ static int run_task(struct spn_manual_executor *m, spn_task *task)
     /* Without memory for the thread's record only SPN_EDEADLK is lost. */
     r.entered = spn_executor_enter(&m->executor, &r.frame) == SPN_OK;
     SPN__CLEANUP_PUSH(end_run, &r);
-    rc = task->fn(task);
+    rc = spn__task_run_here(task);
     SPN__CLEANUP_POP();
     return rc;
 }
@@ -595,6 +626,7 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
     if (m == NULL || reason >= 0)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; dropped++) {
+        spn__job_forget(task);
         SPN__CLEANUP_PUSH(let_end, m);
         if (task->drop != NULL)
             task->drop(task, reason);

@@ -5,6 +5,7 @@
 
 #include <spindle/executor.h>
 
+#include "sync/seam.h"
 #include "sync/thread_record.h"
 
 /* Whether the executor's table, of whatever age, has an operation. */
@@ -28,5 +29,15 @@ static inline bool spn__thread_is_inside(const struct spn_thread *self,
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees
  * itself when it is run or dropped. */
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg);
+
+/*
+ * What `queued` says of a task: 0, 1 from claim on, or a number of the executor's
+ * own while it waits there.  Atomic in disguise: see executor.c.
+ */
+typedef SPN__ATOMIC(uint32_t) spn__queued_word;
+static inline spn__queued_word *spn__task_queued(spn_task *task)
+{
+    return (spn__queued_word *)(void *)&task->queued;
+}
 
 #endif /* SPN__EXECUTOR_H */

@@ -45,9 +45,14 @@
  *            told, or does not sleep.
  *   [executor] the release of submit pairs with the acquire of a waiter: the
  *            executor is there.
+ *   [context] the release store of a captured context pairs with the acquire of who
+ *            takes it, and may end it: an executor that is about to run the future,
+ *            or whoever completes it before that.  The executor takes it first and
+ *            then looks at the state; the other changes the state and takes it then,
+ *            with a release: so a function is not called without its context.
  *   [done]   see core.c.
  */
-#include "future/core.h"
+#include "future/task.h"
 #include "future/wait.h"
 
 #include "base/assert.h"
@@ -65,25 +70,9 @@
 /* Beside the address of an executor: it has `help`. */
 #define HELPS ((uintptr_t)1)
 
-struct task_future {
-    struct spn_future future; /* first: they are the same object */
-    spn_call_fn fn;           /* fixed */
-    void *arg;                /* fixed */
-    void (*release_arg)(void *arg);
-    SPN__ATOMIC(uintptr_t) runner; /* see above */
-    /* Where it was submitted, while that matters: its task was not given back. */
-    SPN__ATOMIC(uintptr_t) executor;
-    spn__futex_word unpins; /* how often somebody was told */
-    spn_task task;          /* the executor's while submitted */
-    /* See spn__task_tell; fixed from submit on, but whoever tells takes the owner. */
-    void (*told)(struct spn_future *f, void *owner);
-    SPN__ATOMIC(void *) told_owner;
-    struct spn__list_node told_link; /* the owner's, once told */
-};
-
 /* One that was made of a function without a result. */
 struct run_future {
-    struct task_future task; /* first: they are the same object */
+    struct spn__task_future task; /* first: they are the same object */
     spn_run_call call;
 };
 
@@ -92,26 +81,26 @@ static bool is_pinned(uintptr_t runner)
     return runner > CLOSED && (runner & PINNED) != 0;
 }
 
-static struct task_future *task_of(struct spn_future *f)
+static struct spn__task_future *task_of(struct spn_future *f)
 {
     spn__debug_assert(f->kind == SPN__TASK);
-    return (struct task_future *)(void *)f;
+    return (struct spn__task_future *)(void *)f;
 }
 
 static int run_task(spn_task *task);
 static void drop_task(spn_task *task, int reason);
 
-static void init(struct task_future *t, spn_call_fn fn, void *arg,
-                 const spn_future_opts *opts)
+void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg,
+                           const spn_future_opts *opts)
 {
     spn__future_init(&t->future, SPN__TASK, opts);
     t->fn = fn;
     t->arg = arg;
     t->release_arg = opts->release_arg;
     spn__init(&t->runner, FREE);
+    spn__init(&t->context, NULL);
     spn__init(&t->executor, 0);
     spn__init(&t->unpins, 0);
-    t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
     t->told = NULL;
     spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
@@ -121,7 +110,7 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
                            const spn_future_opts *opts)
 {
     spn_future_opts o = SPN_FUTURE_OPTS_INIT;
-    struct task_future *t;
+    struct spn__task_future *t;
 
     if (out == NULL)
         return SPN_EINVAL;
@@ -133,7 +122,8 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
     t = spn__alloc(sizeof *t);
     if (t == NULL)
         return SPN_ENOMEM;
-    init(t, fn, arg, &o);
+    spn__task_future_init(t, fn, arg, &o);
+    t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
     *out = &t->future;
     return SPN_OK;
 }
@@ -181,7 +171,8 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
         if (r == NULL)
             return SPN_ENOMEM;
         r->call = (spn_run_call){ run, arg, value };
-        init(&r->task, spn_call_run, &r->call, &opts);
+        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts);
+        r->task.task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
         *out = &r->task.future;
         return SPN_OK;
     }
@@ -224,12 +215,50 @@ struct spn__list_node *spn__task_told_link(struct spn_future *f)
 
 struct spn_future *spn__task_told_future(struct spn__list_node *link)
 {
-    return &spn__list_entry(link, struct task_future, told_link)->future;
+    return &spn__list_entry(link, struct spn__task_future, told_link)->future;
 }
 
 void spn__task_mark_awaited(struct spn_future *f)
 {
     task_of(f)->task.flags |= SPN_TASK_AWAITED;
+}
+
+/* ---- the context ------------------------------------------------------------ */
+
+struct spn_context *spn__task_future_capture(struct spn__task_future *t)
+{
+    struct spn_context *captured = spn__context_capture(), *none = NULL;
+
+    /* [context] If there is one, an executor has the task, and will say so. */
+    if (captured != NULL && !spn__cas(&t->context, &none, captured, release, relaxed)) {
+        spn_context_unref(captured);
+        return NULL;
+    }
+    return captured;
+}
+
+void spn__task_future_uncapture(struct spn__task_future *t,
+                                struct spn_context *captured)
+{
+    struct spn_context *found = captured;
+
+    /* relaxed: it is what we put there ourselves. */
+    if (captured != NULL && spn__cas(&t->context, &found, NULL, relaxed, relaxed))
+        spn_context_unref(captured);
+}
+
+/* [context] acquire: the context, and that the future is done if another took it. */
+static struct spn_context *take_context(struct spn__task_future *t)
+{
+    /* Mostly there is none, and a look is cheaper than an exchange. */
+    if (spn__load(&t->context, acquire) == NULL)
+        return NULL;
+    return spn__exchange(&t->context, NULL, acq_rel);
+}
+
+void spn__task_future_forget(struct spn__task_future *t)
+{
+    spn_context_unref(take_context(t));
 }
 
 /* ---- those who complete it -------------------------------------------------- */
@@ -244,10 +273,11 @@ void spn__task_interrupt(struct spn_future *f)
 }
 
 /* The future is done: gives arg back, unless somebody runs it and will. */
-static void give_arg_back(struct task_future *t)
+static void give_arg_back(struct spn__task_future *t)
 {
     uintptr_t found = FREE;
 
+    spn__task_future_forget(t);
     if (t->release_arg == NULL)
         return;
     /* [runner] after the change of the state.  mutant: half of a pair */
@@ -257,7 +287,7 @@ static void give_arg_back(struct task_future *t)
 
 void spn__task_finished(struct spn_future *f)
 {
-    struct task_future *t = task_of(f);
+    struct spn__task_future *t = task_of(f);
     void *owner;
 
     if (t->told != NULL) {
@@ -272,7 +302,7 @@ void spn__task_finished(struct spn_future *f)
 /* ---- pins ------------------------------------------------------------------- */
 
 /* Ends a pin of this thread's, and the sleep of those who want it to. */
-static void let_go(struct task_future *t, uintptr_t next)
+static void let_go(struct spn__task_future *t, uintptr_t next)
 {
     /* [runner] [pin] [unpin] */
     const uintptr_t old = spn__exchange(&t->runner, next, seq_cst);
@@ -284,7 +314,7 @@ static void let_go(struct task_future *t, uintptr_t next)
 }
 
 /* Sleeps until another thread's pin is gone, or for less: look again. */
-static void await_unpinned(struct task_future *t, uintptr_t found)
+static void await_unpinned(struct spn__task_future *t, uintptr_t found)
 {
     const uint32_t seen = spn__load(&t->unpins, relaxed); /* [unpin] before WANTED */
 
@@ -298,7 +328,7 @@ static uintptr_t pin_of(const struct spn_thread *self)
 }
 
 /* The executor is through with it: from here on it may end. */
-static void part(struct task_future *t)
+static void part(struct spn__task_future *t)
 {
     const uintptr_t mine = pin_of(spn__self_get());
     uintptr_t found;
@@ -313,7 +343,7 @@ static void part(struct task_future *t)
 }
 
 /* Asks the executor to let this thread run what it is about to wait for. */
-static void help(struct task_future *t, struct spn_thread *self)
+static void help(struct spn__task_future *t, struct spn_thread *self)
 {
     uintptr_t found = FREE, word;
     spn_executor *executor;
@@ -338,7 +368,7 @@ static void help(struct task_future *t, struct spn_thread *self)
 int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
                          spn_executor **entered)
 {
-    struct task_future *t = task_of(f);
+    struct spn__task_future *t = task_of(f);
     const uintptr_t word = spn__load(&t->executor, acquire); /* [executor] */
     spn_executor *executor = (spn_executor *)(word & ~HELPS);
     int rc = SPN_OK;
@@ -366,10 +396,12 @@ void spn__task_wait_end(spn_executor *entered)
 
 /* One call of the function, as its cleanup sees it. */
 struct running {
-    struct task_future *t;
+    struct spn__task_future *t;
     struct spn__call call;
-    bool reset; /* success leaves the future as it is */
-    bool kept;  /* it did */
+    struct spn__context_frame frame;
+    bool by_executor; /* with the context it was submitted with, and no other */
+    bool reset;       /* success leaves the future as it is */
+    bool kept;        /* it did */
 };
 
 static void *drop_result(struct spn_future *f, void *value)
@@ -399,7 +431,7 @@ static void keep_outcome(struct running *r, struct spn__work *work)
 }
 
 /* The runner leaves; true if the future can be run again. */
-static bool leave(struct task_future *t, struct spn_thread *self)
+static bool leave(struct spn__task_future *t, struct spn_thread *self)
 {
     uint32_t state;
 
@@ -422,12 +454,14 @@ static void after_call(void *p)
     struct spn__work work = SPN__WORK_INIT;
 
     spn__call_leave(&r->call);
+    if (r->by_executor)
+        spn__context_leave(&r->frame, r->call.self);
     keep_outcome(r, &work);
     r->kept = leave(r->t, r->call.self) && r->kept;
     spn__work_drain(&work);
 }
 
-static bool claim(struct task_future *t, uintptr_t me)
+static bool claim(struct spn__task_future *t, uintptr_t me)
 {
     uintptr_t found = FREE;
 
@@ -445,9 +479,10 @@ static bool claim(struct task_future *t, uintptr_t me)
     return true;
 }
 
-static int run(struct spn_future *f, bool reset)
+static int run(struct spn_future *f, bool reset, bool by_executor,
+               struct spn_context *context)
 {
-    struct running r = { .reset = reset };
+    struct running r = { .by_executor = by_executor, .reset = reset };
     struct spn_thread *self;
     bool called = false;
 
@@ -463,6 +498,8 @@ static int run(struct spn_future *f, bool reset)
     if (spn__phase(spn__load(&f->state, seq_cst)) == SPN__NEW) {
         called = true;
         spn__call_enter(&r.call);
+        if (by_executor)
+            spn__context_enter(&r.frame, r.call.self, context);
         SPN__CLEANUP_PUSH(after_call, &r);
         r.call.code = r.t->fn(r.t->arg, &r.call.result);
         r.call.returned = true;
@@ -475,12 +512,12 @@ static int run(struct spn_future *f, bool reset)
 
 int spn_future_run(spn_future *f)
 {
-    return run(f, false);
+    return run(f, false, false, NULL);
 }
 
 int spn_future_run_and_reset(spn_future *f)
 {
-    return run(f, true);
+    return run(f, true, false, NULL);
 }
 
 /* ---- by an executor --------------------------------------------------------- */
@@ -490,12 +527,22 @@ static void drop_reference(void *f)
     spn_future_unref(f);
 }
 
+bool spn__task_future_run(struct spn__task_future *t)
+{
+    struct spn_context *context = take_context(t); /* [context] */
+
+    if (run(&t->future, false, true, context) == 1)
+        return true;
+    spn_context_unref(context);
+    return false;
+}
+
 static int run_task(spn_task *task)
 {
-    struct task_future *t = spn__list_entry(task, struct task_future, task);
+    struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
 
     SPN__CLEANUP_PUSH(drop_reference, &t->future);
-    if (run(&t->future, false) == 0)
+    if (!spn__task_future_run(t))
         part(t);
     SPN__CLEANUP_POP();
     return 0; /* the future keeps a failure */
@@ -503,13 +550,14 @@ static int run_task(spn_task *task)
 
 static void drop_task(spn_task *task, int reason)
 {
-    struct task_future *t = spn__list_entry(task, struct task_future, task);
+    struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
 
     if (reason == SPN_ECANCELED || reason == 0)
         (void)spn_future_cancel(&t->future, 0);
     else
         (void)spn_future_complete_error(&t->future, reason, "dropped by the executor");
     part(t);
+    spn__task_future_forget(t);
     spn_future_unref(&t->future);
 }
 
@@ -517,7 +565,7 @@ struct spn_future *spn__task_future(spn_task *task)
 {
     /* The function says what the task is part of. */
     return task != NULL && task->fn == run_task
-               ? &spn__list_entry(task, struct task_future, task)->future
+               ? &spn__list_entry(task, struct spn__task_future, task)->future
                : NULL;
 }
 
@@ -546,6 +594,7 @@ int spn_future_submit(spn_future *f, spn_executor *executor)
 {
     uintptr_t found = 0;
     bool first;
+    struct spn_context *context;
     int rc;
 
     if (f == NULL || executor == NULL || f->kind != SPN__TASK || executor->ops == NULL)
@@ -554,8 +603,10 @@ int spn_future_submit(spn_future *f, spn_executor *executor)
     first =
         spn__cas(&task_of(f)->executor, &found, word_of(executor), release, relaxed);
     spn__future_ref(f); /* the executor's */
+    context = spn__task_future_capture(task_of(f));
     rc = spn_executor_execute(executor, &task_of(f)->task);
     if (rc != SPN_OK) {
+        spn__task_future_uncapture(task_of(f), context);
         if (first)
             part(task_of(f));
         spn_future_unref(f);
@@ -565,7 +616,8 @@ int spn_future_submit(spn_future *f, spn_executor *executor)
 
 int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **out)
 {
-    struct task_future *t = task_of(f);
+    struct spn__task_future *t = task_of(f);
+    struct spn_context *context;
     bool made_elsewhere = false;
     int rc;
 
@@ -578,9 +630,12 @@ int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **
         /* relaxed, all: nobody else knows it, and they are published with it. */
         spn__store(&t->executor, word_of(executor), relaxed);
         spn__store(&f->refs, spn__load(&f->refs, relaxed) + 1, relaxed);
+        context = spn__task_future_capture(t);
         rc = spn_executor_execute(executor, &t->task);
-        if (rc != SPN_OK)
+        if (rc != SPN_OK) {
+            spn__task_future_uncapture(t, context);
             spn_future_unref(f);
+        }
     }
     /* One that the executor made may have been cancelled meanwhile, by those who know
      * it: then its owner is told, and it has been. */
