@@ -4,10 +4,12 @@
 
 #include <spindle/alloc.h>
 #include <spindle/clock.h>
+#include <spindle/completion.h>
 #include <spindle/context.h>
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>
+#include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/log.h>
 #include <spindle/park.h>

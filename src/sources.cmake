@@ -7,8 +7,10 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/completion.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/invoke.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/nested.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/pool.c
