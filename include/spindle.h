@@ -3,11 +3,13 @@
 #define SPINDLE_H
 
 #include <spindle/alloc.h>
+#include <spindle/cancel.h>
 #include <spindle/clock.h>
 #include <spindle/context.h>
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>
+#include <spindle/group.h>
 #include <spindle/latch.h>
 #include <spindle/log.h>
 #include <spindle/park.h>

@@ -181,6 +181,9 @@ void spn__task_done(struct spn_future *f);
 /* Interrupts the runner, if there is one. */
 void spn__task_interrupt(struct spn_future *f);
 
+/* Copies a message, cut to capacity between two characters of UTF-8. */
+void spn__message_copy(char *to, size_t capacity, const char *from);
+
 /* ---- calls of users' functions -------------------------------------------- */
 
 /* One call in progress, on the stack; the innermost is in the thread's record. */
