@@ -14,6 +14,7 @@
 #include <spindle/log.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
+#include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/semaphore.h>
 #include <spindle/status.h>

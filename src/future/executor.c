@@ -19,6 +19,7 @@
 #include "base/assert.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "future/core.h"
 #include "future/ambient.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
@@ -26,13 +27,7 @@
 _Static_assert(sizeof(spn_task) <= 40, "embedded in users' structs: part of the ABI");
 _Static_assert(sizeof(spn_task) == 4 * sizeof(void *) + 8, "no padding");
 
-typedef SPN__ATOMIC(uint32_t) queued_word;
-_Static_assert(sizeof(queued_word) == sizeof(uint32_t), "the same word");
-
-static queued_word *queued_of(spn_task *task)
-{
-    return (queued_word *)(void *)&task->queued;
-}
+_Static_assert(sizeof(spn__queued_word) == sizeof(uint32_t), "the same word");
 
 int spn_task_claim(spn_task *task)
 {
@@ -40,7 +35,7 @@ int spn_task_claim(spn_task *task)
         return SPN_EINVAL;
     /* [queued] acquire: the links are ours.
      * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
-    return spn__exchange(queued_of(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
+    return spn__exchange(spn__task_queued(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
 }
 
 void spn_task_release(spn_task *task)
@@ -48,13 +43,13 @@ void spn_task_release(spn_task *task)
     if (task == NULL)
         return;
     /* [queued] mutant: as in claim */
-    spn__store(queued_of(task), 0, release);
+    spn__store(spn__task_queued(task), 0, release);
 }
 
 static bool is_queued(spn_task *task)
 {
     /* relaxed: a mistake told where it can be, not a lock. */
-    return spn__load(queued_of(task), relaxed) != 0;
+    return spn__load(spn__task_queued(task), relaxed) != 0;
 }
 
 int spn_task_run(spn_task *task)
@@ -176,16 +171,33 @@ int spn_executor_shutdown(spn_executor *executor)
                                                  : SPN_ENOTSUP;
 }
 
+/* The caller's unrun, behind what the library has to do first. */
+struct give_back {
+    spn_unrun_fn unrun;
+    void *ctx;
+};
+
+static void give_back(void *ctx, spn_task *task)
+{
+    const struct give_back *g = ctx;
+
+    spn__task_given_back(task);
+    g->unrun(g->ctx, task);
+}
+
 int spn_executor_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                               int64_t *count)
 {
+    struct give_back g = { unrun, ctx };
+
     if (count != NULL)
         *count = 0;
     if (executor == NULL || executor->ops == NULL)
         return SPN_EINVAL;
-    return spn__executor_has(executor, shutdown_now)
-               ? executor->ops->shutdown_now(executor, unrun, ctx, count)
-               : SPN_ENOTSUP;
+    if (!spn__executor_has(executor, shutdown_now))
+        return SPN_ENOTSUP;
+    return unrun != NULL ? executor->ops->shutdown_now(executor, give_back, &g, count)
+                         : executor->ops->shutdown_now(executor, NULL, NULL, count);
 }
 
 int spn_executor_await(spn_executor *executor, int64_t timeout_ns)
@@ -229,10 +241,55 @@ const char *spn_executor_state_name(int state)
 
 int spn_executor_remove(spn_executor *executor, spn_task *task)
 {
+    int rc;
+
     if (executor == NULL || executor->ops == NULL || task == NULL)
         return SPN_EINVAL;
-    return spn__executor_has(executor, remove) ? executor->ops->remove(executor, task)
-                                               : SPN_ENOTSUP;
+    if (!spn__executor_has(executor, remove))
+        return SPN_ENOTSUP;
+    rc = executor->ops->remove(executor, task);
+    if (rc == 1)
+        spn__task_given_back(task);
+    return rc;
+}
+
+/* ---- whose thread this is --------------------------------------------------- */
+
+int spn_executor_enter(spn_executor *executor, spn_executor_frame *frame)
+{
+    struct spn_thread *self;
+
+    if (executor == NULL || frame == NULL)
+        return SPN_EINVAL;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    frame->executor = executor;
+    frame->outer = self->executing;
+    self->executing = frame;
+    return SPN_OK;
+}
+
+int spn_executor_leave(spn_executor_frame *frame)
+{
+    struct spn_thread *self;
+
+    if (frame == NULL)
+        return SPN_EINVAL;
+    self = spn__self_get();
+    if (self == NULL || self->executing != frame)
+        return SPN_ESTATE;
+    self->executing = frame->outer;
+    return SPN_OK;
+}
+
+int spn_executor_is_inside(spn_executor *executor)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    if (executor == NULL)
+        return SPN_EINVAL;
+    return self != NULL && spn__thread_is_inside(self, executor);
 }
 
 /* ---- in the caller ---------------------------------------------------------- */

@@ -15,7 +15,10 @@ struct spn__task_future {
     /* What the submitter had, from submit until the function is called or will not
      * be: a reference, for whoever exchanges it for NULL [context]. */
     SPN__ATOMIC(struct spn_context *) context;
-    spn_task task; /* the executor's while submitted */
+    /* Where it was submitted, while that matters: its task was not given back. */
+    SPN__ATOMIC(uintptr_t) executor;
+    spn__futex_word unpins; /* how often somebody was told */
+    spn_task task;          /* the executor's while submitted */
 };
 
 /* For a future that is the first part of something larger, which must have come from
@@ -30,7 +33,8 @@ void spn__task_future_uncapture(struct spn__task_future *t,
                                 struct spn_context *captured);
 /* The future will not be run: lets go of the context. */
 void spn__task_future_forget(struct spn__task_future *t);
-/* Runs it as an executor does, with the context that was captured. */
-void spn__task_future_run(struct spn__task_future *t);
+/* Runs it as an executor does, with the context that was captured; false: it was done
+ * already, or somebody else runs it. */
+bool spn__task_future_run(struct spn__task_future *t);
 
 #endif /* SPN__FUTURE_TASK_H */

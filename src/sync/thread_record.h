@@ -8,6 +8,7 @@
 #include "sync/lock.h"
 #include "sync/parker.h"
 #include "sync/seam.h"
+#include "sync/seam_stacks.h"
 #include "sync/waitq.h"
 
 /*
@@ -38,12 +39,14 @@ struct spn_thread {
     SPN__ATOMIC(uint32_t) interrupted; /* 0 or 1; see interrupt.h */
     SPN__ATOMIC(const void *) blocker; /* what it is parked with, for onlookers */
     SPN__ATOMIC(uint64_t) life;        /* see above */
+    SPN__ATOMIC(int32_t) tid;          /* the system's, with `signal` only, else 0 [tid] */
 
     /* Written before the record is shared, then fixed. */
     bool foreign;   /* not made by the library */
     bool set_sched; /* ask for `sched` before fn, and answer through `started` */
     uint32_t sched; /* spn_thread_sched */
     int32_t priority;
+    uint32_t signal; /* the one it lets through; 0: none */
     spn_thread_fn fn;
     void *arg;
     void (*on_start)(void *hook_arg);
@@ -67,10 +70,12 @@ struct spn_thread {
      * run, and the stage it is just handing to an executor. */
     struct spn__call *call;
     struct spn__hand_over *hand_over;
+    struct spn_executor_frame *executing; /* see spn_executor_enter; NULL: nobody's */
     struct spn__ambient ambient;
     struct spn__group_frame *groups; /* for exec/group.c: whose tasks it is running */
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
+    struct spn__worker *worker; /* the same, for src/exec: the worker it is */
 
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
