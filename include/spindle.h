@@ -11,6 +11,7 @@
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/latch.h>
+#include <spindle/limiter.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
