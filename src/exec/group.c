@@ -20,10 +20,11 @@
  *   a task that ends meanwhile is left to it to settle.  While REMOVER is set the task
  *   is live, and the group and the executor are there.
  *
- *   0 -> REMOVER -> settled             taken back
- *   0 -> REMOVER -> 0                   it was gone: it is about to start
- *   0 -> STARTED -> STARTED|ENDED       run, dropped or refused; the ender settles it
- *   REMOVER|STARTED -> REMOVER|STARTED|ENDED   the same, and the remover settles it
+ *   0 -> SUBMITTED                             the executor has it, or had it
+ *     -> SUBMITTED|REMOVER -> settled          taken back
+ *     -> SUBMITTED|REMOVER -> SUBMITTED        it was gone: it is about to start
+ *   any -> with STARTED, then with ENDED       run, dropped or refused: whoever adds ENDED
+ *                                              settles it, unless there is a REMOVER
  *
  * INTERRUPTING
  *   `runner` is the thread that runs the task, under the lock, from before the
@@ -33,6 +34,10 @@
  *
  * ORDERING
  *   [phase] every step is acq_rel: who settles sees the outcome of who ended.
+ *   [submitted] a future may be done while its task is still on the way to the
+ *           executor, when there is nothing to take back yet.  Submit says SUBMITTED and
+ *           then looks at the future's state; who completes the future changes the state
+ *           and then looks for SUBMITTED.  All seq_cst: one of them takes it back.
  *
  * LOCKS  one lock for a whole tree of groups, in its root, which outlives the others:
  *   a task counts in each group above it, and a waiter on any of them must not see a
@@ -68,7 +73,7 @@ struct spn_group {
     char message[SPN_FUTURE_MESSAGE_MAX];
 };
 
-enum { REMOVER = 1, STARTED = 2, ENDED = 4 };
+enum { SUBMITTED = 1, REMOVER = 2, STARTED = 4, ENDED = 8 };
 
 struct member {
     struct spn__task_future t; /* first: it is freed as a future */
@@ -160,20 +165,24 @@ static void end(struct member *m)
         finish(m);
 }
 
-/* The future is done: hook of the future, on whichever thread made it so. */
+/* The future is done: if the task has not started, nobody needs it any more. */
+static void take_back(struct member *m)
+{
+    uint32_t found = SUBMITTED;
+
+    /* [phase]; [submitted] a failure is a look, too.  mutant: half of a pair */
+    if (!spn__cas(&m->phase, &found, SUBMITTED | REMOVER, seq_cst, seq_cst))
+        return;
+    if (spn_executor_remove(m->executor, &m->t.task) == 1 ||
+        (spn__fetch_and(&m->phase, ~(uint32_t)REMOVER, acq_rel) & ENDED) != 0)
+        finish(m); /* [phase] */
+}
+
+/* Hook of the future, on whichever thread completed it. */
 static void on_done(spn_future *future, void *arg)
 {
-    struct member *m = arg;
-    uint32_t found = 0;
-
     (void)future;
-    if (!spn__cas(&m->phase, &found, REMOVER, acq_rel, relaxed)) /* [phase] */
-        return;
-    if (spn_executor_remove(m->executor, &m->t.task) == 1) {
-        finish(m);
-    } else if ((spn__fetch_and(&m->phase, ~(uint32_t)REMOVER, acq_rel) & ENDED) != 0) {
-        finish(m); /* [phase] */
-    }
+    take_back(arg);
 }
 
 /* ---- running -------------------------------------------------------------------------- */
@@ -302,6 +311,11 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
         spn__task_future_uncapture(&m->t, context);
         m->refused = true;
         end(m);
+    } else {
+        /* [submitted] mutant: half of a pair */
+        (void)spn__fetch_or(&m->phase, SUBMITTED, seq_cst);
+        if (spn__phase_done(spn__load(&m->t.future.state, seq_cst)))
+            take_back(m);
     }
     if (rc == SPN_OK && out != NULL)
         *out = &m->t.future;
