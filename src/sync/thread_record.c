@@ -101,6 +101,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->executing = NULL;
     record->ambient = (struct spn__ambient){ .depth = 0 };
     record->groups = NULL;
+    record->limiter = NULL;
     record->spin_budget = SPN__SPIN_LIMIT_LONG;
     record->spin_waits = 0;
     record->worker = NULL;

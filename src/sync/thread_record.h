@@ -25,6 +25,7 @@
 struct spn_context;
 struct spn__task_locals;
 struct spn__group_frame;
+struct spn__limiter_frame;
 
 /* What is around the task that a thread runs: see future/ambient.h. */
 struct spn__ambient {
@@ -42,7 +43,7 @@ struct spn_thread {
     SPN__ATOMIC(uint32_t) interrupted; /* 0 or 1; see interrupt.h */
     SPN__ATOMIC(const void *) blocker; /* what it is parked with, for onlookers */
     SPN__ATOMIC(uint64_t) life;        /* see above */
-    SPN__ATOMIC(int32_t) tid;          /* the system's, with `signal` only, else 0 [tid] */
+    SPN__ATOMIC(int32_t) tid; /* the system's, with `signal` only, else 0 [tid] */
 
     /* Written before the record is shared, then fixed. */
     bool foreign;   /* not made by the library */
@@ -76,6 +77,7 @@ struct spn_thread {
     struct spn_executor_frame *executing; /* see spn_executor_enter; NULL: nobody's */
     struct spn__ambient ambient;
     struct spn__group_frame *groups; /* for exec/group.c: whose tasks it is running */
+    struct spn__limiter_frame *limiter; /* for exec/limiter.c: what it hands over */
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
     struct spn__worker *worker; /* the same, for src/exec: the worker it is */
