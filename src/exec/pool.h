@@ -74,6 +74,7 @@ struct spn__worker {
 
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
+    bool needed;           /* one too many, but the only one that does not wait */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */
@@ -200,6 +201,7 @@ void spn__pool_reset_numbers(void);
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task);
 void spn__pool_wait_end(spn_executor *executor);
 int spn__pool_help(spn_executor *executor, spn_task *task);
+/* Without `except`, which has just left the count. */
 bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except);
 
 /* shutdown.c: call with pool->lock held; returns true if the caller must finish
