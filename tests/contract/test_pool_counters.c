@@ -102,7 +102,7 @@ TEST_EACH(pool__completed__counts_failures_too, "TPE-39", "TPE-40")
     struct piece p[6];
     spn_pool_stats s;
 
-    opts.hooks.uncaught = NULL;
+    opts.hooks.uncaught = uncaught_quietly;
     b = bed_with(k, opts, SPN_UNBOUNDED);
     pieces_init(p, 6, NULL);
     for (int i = 0; i < 6; i++) {
