@@ -3,7 +3,7 @@
  * its thread, and what a task finds of the one before it: nothing. */
 #include "pools.h"
 
-#include <limits.h>
+#include <stdlib.h>
 
 #include <spindle/log.h>
 #include <spindle/task_local.h>
