@@ -106,18 +106,18 @@ void spn__idle_look_around(struct spn_pool *pool)
     struct spn__list_node *node;
 
     (void)spn__fetch_add(&pool->epoch, 1, release); /* [epoch] */
-    spn__fence_heavy(); /* [wake] [door] */
+    spn__fence_heavy();                             /* [wake] [door] */
     spn__list_init(&all);
     spn__lock(&pool->idle_lock);
-    spn__list_each(node, &pool->idle)
+    spn__list_each (node, &pool->idle)
         count_idle(pool, -1);
     spn__list_splice(&all, &pool->idle);
     while ((node = spn__list_pop_front(&all)) != NULL)
         /* Under the lock: until it is popped, a worker may still withdraw. */
-        spn__parker_unpark(&spn__list_entry(node, struct spn__worker, idle_link)->parker);
+        spn__parker_unpark(
+            &spn__list_entry(node, struct spn__worker, idle_link)->parker);
     spn__unlock(&pool->idle_lock);
-    spn__list_each(node, &pool->workers)
-    {
+    spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
 
         /* [user] after the fence; acquire: `self` comes with it. */
@@ -145,7 +145,8 @@ static bool withdraw(struct spn__worker *w)
 static bool changed(struct spn__worker *w, uint32_t epoch)
 {
     /* relaxed: [wake] is the caller's, or the next look is near. */
-    return spn__load(&w->pool->epoch, relaxed) != epoch || spn__idle_work_waits(w->pool);
+    return spn__load(&w->pool->epoch, relaxed) != epoch ||
+           spn__idle_work_waits(w->pool);
 }
 
 static void stop_searching(struct spn__worker *w)

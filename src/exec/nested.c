@@ -30,8 +30,7 @@ bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except)
 {
     struct spn__list_node *node;
 
-    spn__list_each(node, &pool->workers)
-    {
+    spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
 
         if (w != except && (w->waits_for == NULL || spn__future_done(w->waits_for)))

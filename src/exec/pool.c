@@ -64,15 +64,16 @@ static int settle_options(spn_pool_opts *o, int64_t *capacity)
         o->queue_capacity =
             o->queue_kind == SPN_POOL_LANES ? SPN_UNBOUNDED : DEFAULT_CAPACITY;
     *capacity = o->queue_capacity < 0 ? INT64_MAX : o->queue_capacity;
-    if (o->core_threads < 0 || o->max_threads <= 0 || o->core_threads > o->max_threads ||
-        o->max_threads > SPN_POOL_THREADS_MAX || o->keep_alive_ns < 0 ||
-        (o->core_timeout != 0 && o->keep_alive_ns == 0))
+    if (o->core_threads < 0 || o->max_threads <= 0 ||
+        o->core_threads > o->max_threads || o->max_threads > SPN_POOL_THREADS_MAX ||
+        o->keep_alive_ns < 0 || (o->core_timeout != 0 && o->keep_alive_ns == 0))
         return SPN_EINVAL;
     if (o->urgent_capacity < 0 || o->urgent_threads < 0 || o->block_threads < 0 ||
         o->age_ns < 0 || o->queue_kind > SPN_POOL_PRIORITY || o->reserved != 0 ||
         o->core_timeout > 1 || o->eager > 1 || o->helping > 1 || o->fixed > 1)
         return SPN_EINVAL;
-    if (o->reject != NULL && (o->reject->size < sizeof *o->reject || o->reject->refused == NULL))
+    if (o->reject != NULL &&
+        (o->reject->size < sizeof *o->reject || o->reject->refused == NULL))
         return SPN_EINVAL;
     if (o->factory != NULL &&
         (o->factory->size < sizeof *o->factory || o->factory->create == NULL))
@@ -195,8 +196,9 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
     memset(pool, 0, sizeof *pool);
     pool->executor.ops = o.helping != 0 ? &helping_ops : &pool_ops;
     pool->thread_opts = (spn_thread_opts)SPN_THREAD_OPTS_INIT;
-    if (o.thread != NULL && spn__options_copy(&pool->thread_opts, sizeof pool->thread_opts,
-                                              o.thread) != SPN_OK) {
+    if (o.thread != NULL &&
+        spn__options_copy(&pool->thread_opts, sizeof pool->thread_opts, o.thread) !=
+            SPN_OK) {
         spn__free(pool);
         return SPN_EINVAL;
     }
@@ -249,7 +251,8 @@ spn_executor *spn_pool_executor(spn_pool *pool)
 
 spn_pool *spn_executor_pool(spn_executor *executor)
 {
-    if (executor == NULL || (executor->ops != &pool_ops && executor->ops != &helping_ops))
+    if (executor == NULL ||
+        (executor->ops != &pool_ops && executor->ops != &helping_ops))
         return NULL;
     return pool_of(executor);
 }
@@ -296,10 +299,10 @@ static int op_remove(spn_executor *executor, spn_task *task)
     return spn_pool_remove(pool_of(executor), task);
 }
 
-#define POOL_OPS                                                                   \
-    .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,      \
-    .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await,   \
-    .state = op_state, .remove = op_remove, .wait_begin = spn__pool_wait_begin,    \
+#define POOL_OPS                                                                 \
+    .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,    \
+    .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await, \
+    .state = op_state, .remove = op_remove, .wait_begin = spn__pool_wait_begin,  \
     .wait_end = spn__pool_wait_end
 
 static const spn_executor_ops pool_ops = { POOL_OPS };
@@ -406,7 +409,7 @@ static int32_t count_active(struct spn_pool *pool)
     struct spn__list_node *node;
     int32_t active = 0;
 
-    spn__list_each(node, &pool->workers) /* relaxed: a picture */
+    spn__list_each (node, &pool->workers) /* relaxed: a picture */
         active += spn__load(&spn__list_entry(node, struct spn__worker, link)->running,
                             relaxed) != 0;
     return active;
@@ -437,8 +440,7 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
     s->completed = pool->completed + pool->helped;
     s->failed = pool->failed + pool->help_failed;
     s->expired = pool->expired;
-    spn__list_each(node, &pool->workers)
-    {
+    spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
 
         s->completed += spn__load(&w->counts.completed, acquire); /* [count] */

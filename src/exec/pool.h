@@ -73,15 +73,15 @@ struct spn__worker {
     struct spn__worker_counts counts;
 
     /* Its thread's own. */
-    bool searching;       /* counted in pool->searching */
-    bool timed_out;       /* its last wait for work ended with the keep-alive */
+    bool searching;        /* counted in pool->searching */
+    bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
-    bool free;            /* counted in work.free: hand-off only */
-    bool in_task;         /* it runs one: what a cleanup finds */
-    bool called, counted; /* its function has returned; it was counted */
-    const char *label;    /* of that one */
-    uint32_t block_depth; /* of block_begin */
-    uint32_t help_depth;  /* of tasks run while waiting for them */
+    bool free;             /* counted in work.free: hand-off only */
+    bool in_task;          /* it runs one: what a cleanup finds */
+    bool called, counted;  /* its function has returned; it was counted */
+    const char *label;     /* of that one */
+    uint32_t block_depth;  /* of block_begin */
+    uint32_t help_depth;   /* of tasks run while waiting for them */
     uint32_t spin_budget, spin_waits; /* see idle.c */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
 
@@ -121,19 +121,22 @@ struct spn_pool {
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
     SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin, or waiting */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
+    /* Raised by whoever wants workers that wait to look around [wake]. */
+    SPN__ATOMIC(uint32_t) epoch;
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
     SPN__ATOMIC(int32_t) searching;                            /* [search] */
     struct spn__lock idle_lock;                                /* guards idle; a leaf */
     struct spn__list idle; /* the one that came last first */
 
-    struct spn__work work; /* see work.h; has its own locks and cache lines */
+    struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 
     _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* guards the rest; may be held
                                               when the leaves are taken */
     struct spn__list workers;
     int32_t live, largest;
     struct spn__waitq awaiting;         /* termination */
+    struct spn_thread *terminator;      /* runs the terminated hook */
     uint32_t thread_number;             /* of the next thread's name */
     int64_t direct;                     /* tasks accepted as the first of a worker */
     int64_t completed, failed, expired; /* of workers that are gone */
@@ -188,6 +191,9 @@ int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
 void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info);
 /* A function and its argument: spn_executor_call. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
+
+/* For tests that want the same names every time. */
+void spn__pool_reset_numbers(void);
 
 /* nested.c: operations of the executor, and whether all workers wait for tasks of
  * the pool; pool->lock is held. */

@@ -49,8 +49,9 @@ static int merge(struct spn_pool *pool, const spn_pool_change *change, struct kn
     k->core_timeout = is_default(change->core_timeout)
                           ? spn__load(&pool->core_timeout, relaxed)
                           : change->core_timeout != 0;
-    if (k->core < 0 || k->max <= 0 || k->core > k->max || k->max > SPN_POOL_THREADS_MAX ||
-        k->keep_alive_ns < 0 || (k->core_timeout != 0 && k->keep_alive_ns == 0) ||
+    if (k->core < 0 || k->max <= 0 || k->core > k->max ||
+        k->max > SPN_POOL_THREADS_MAX || k->keep_alive_ns < 0 ||
+        (k->core_timeout != 0 && k->keep_alive_ns == 0) ||
         capacity_changes(pool, change))
         return SPN_EINVAL;
     return SPN_OK;
@@ -113,9 +114,8 @@ int spn_pool_reconfigure(spn_pool *pool, const spn_pool_change *change)
 
     if (pool == NULL || change == NULL)
         return SPN_EINVAL;
-    if (spn__options_copy(&c, sizeof c, change) != SPN_OK ||
-        change->size < sizeof c || (!is_default(c.core_timeout) && c.core_timeout != 0 &&
-                                    c.core_timeout != 1))
+    if (spn__options_copy(&c, sizeof c, change) != SPN_OK || change->size < sizeof c ||
+        (!is_default(c.core_timeout) && c.core_timeout != 0 && c.core_timeout != 1))
         return SPN_EINVAL;
     return change_all(pool, &c);
 }

@@ -118,8 +118,7 @@ static void interrupt_running(struct spn_pool *pool)
 {
     struct spn__list_node *node;
 
-    spn__list_each(node, &pool->workers)
-    {
+    spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
 
         /* [stop] after the fence; acquire: `self` comes with it. */
@@ -129,8 +128,8 @@ static void interrupt_running(struct spn_pool *pool)
 }
 
 /* Tasks that were taken out go to the caller, or are dropped. */
-static void give_back(struct spn_pool *pool, struct spn__list *tasks, spn_unrun_fn unrun,
-                      void *ctx, int reason)
+static void give_back(struct spn_pool *pool, struct spn__list *tasks,
+                      spn_unrun_fn unrun, void *ctx, int reason)
 {
     struct spn__list_node *node;
 
@@ -291,8 +290,8 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
     return 1;
 }
 
-static int64_t cancel_some(struct spn_pool *pool, bool (*wanted)(spn_task *, const void *),
-                           const void *ctx)
+static int64_t cancel_some(struct spn_pool *pool,
+                           bool (*wanted)(spn_task *, const void *), const void *ctx)
 {
     struct spn__list tasks;
     int64_t taken;

@@ -60,7 +60,7 @@ static int after_push(struct spn_pool *pool, spn_task *task)
     int rc = SPN_OK;
 
     if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER) {
-        spn__fence_light(); /* [door] */
+        spn__fence_light();                   /* [door] */
         ctl = spn__load(&pool->ctl, relaxed); /* after the fence */
         if (pool->kind == SPN__WORK_USER && task != NULL &&
             spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, task))

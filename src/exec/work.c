@@ -214,16 +214,16 @@ static bool fifo_remove(struct spn__fifo *f, spn_task *task, uint32_t as)
     return removed;
 }
 
-static int64_t fifo_collect(struct spn__fifo *f, bool (*wanted)(spn_task *, const void *),
-                            const void *ctx, struct spn__list *out)
+static int64_t fifo_collect(struct spn__fifo *f,
+                            bool (*wanted)(spn_task *, const void *), const void *ctx,
+                            struct spn__list *out)
 {
     struct spn__list_node *node, *following;
     int64_t count = 0;
 
     spn__lock(&f->out_lock);
     fifo_fetch(f);
-    spn__list_each_safe(node, following, &f->outbox)
-    {
+    spn__list_each_safe (node, following, &f->outbox) {
         if (wanted != NULL && !wanted(spn__node_task(node), ctx))
             continue;
         spn__list_remove(node);
@@ -243,8 +243,7 @@ static int64_t fifo_snapshot(struct spn__fifo *f, spn_task **tasks, size_t capac
 
     spn__lock(&f->out_lock);
     fifo_fetch(f);
-    spn__list_each(node, &f->outbox)
-    {
+    spn__list_each (node, &f->outbox) {
         if ((size_t)from < capacity)
             tasks[from] = spn__node_task(node);
         from++;
@@ -357,8 +356,7 @@ static int heap_push(struct spn_pool *pool, struct spn__heap *h, spn_task *task)
     if (rc == SPN_OK) {
         mark(task, pool->id);
         h->used++;
-        heap_up(h, h->used - 1,
-                (struct spn__heap_entry){ key, h->sequence++, task });
+        heap_up(h, h->used - 1, (struct spn__heap_entry){ key, h->sequence++, task });
         spn__store(&h->pushed, h->sequence, release); /* [size] */
     }
     spn__unlock(&h->lock);
@@ -431,8 +429,9 @@ static void heap_sort(struct spn__heap *h)
     h->used = count;
 }
 
-static int64_t heap_collect(struct spn__heap *h, bool (*wanted)(spn_task *, const void *),
-                            const void *ctx, struct spn__list *out)
+static int64_t heap_collect(struct spn__heap *h,
+                            bool (*wanted)(spn_task *, const void *), const void *ctx,
+                            struct spn__list *out)
 {
     int64_t count = 0;
     size_t kept = 0;
@@ -473,7 +472,7 @@ static int64_t heap_snapshot(struct spn__heap *h, spn_task **tasks, size_t capac
 
 int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t capacity)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
 
     spn__init(&work->capacity, capacity);
     work->urgent_capacity = opts->urgent_capacity == 0 ? 64 : opts->urgent_capacity;
@@ -514,7 +513,7 @@ static int user_push(struct spn_pool *pool, spn_task *task)
 
 int spn__work_push(struct spn_pool *pool, spn_task *task)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
 
     if (is_urgent(task))
         return fifo_push(pool, &work->urgent, task, pool->id + 1,
@@ -552,7 +551,7 @@ bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
 bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
     spn_task *task;
 
     switch (pool->kind) {
@@ -586,7 +585,7 @@ bool spn__work_any_urgent(struct spn_pool *pool)
 
 bool spn__work_any(struct spn_pool *pool)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
 
     if (fifo_any(&work->urgent))
         return true;
@@ -606,7 +605,7 @@ bool spn__work_any(struct spn_pool *pool)
 
 int64_t spn__work_size(struct spn_pool *pool)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
     int64_t size = fifo_size(&work->urgent), popped;
 
     switch (pool->kind) {
@@ -624,7 +623,7 @@ int64_t spn__work_size(struct spn_pool *pool)
 
 int64_t spn__work_pushed(struct spn_pool *pool)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
     int64_t pushed = spn__load(&work->urgent.pushed, acquire); /* [size] */
 
     switch (pool->kind) {
@@ -687,7 +686,7 @@ void spn__work_close(struct spn_pool *pool)
 
 bool spn__work_remove(struct spn_pool *pool, spn_task *task)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
 
     if (marked(task, pool->id + 1))
         return fifo_remove(&work->urgent, task, pool->id + 1);
@@ -718,7 +717,7 @@ static bool first_seen(spn_task *task, const void *ctx)
 
 spn_task *spn__work_pop_oldest(struct spn_pool *pool)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
     struct spn__list one;
     struct spn__list_node *node;
     bool seen = false, *at = &seen;
@@ -744,7 +743,7 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
 
 /* All of them.  What is only looked at may be gone by then, so there is no choosing
  * here: see spn_pool_purge. */
-static int64_t user_collect(struct spn__work *work, struct spn__list *out)
+static int64_t user_collect(struct spn__work_queue *work, struct spn__list *out)
 {
     spn_queue_iter *iter;
     int64_t count = 0;
@@ -764,10 +763,11 @@ static int64_t user_collect(struct spn__work *work, struct spn__list *out)
     return count;
 }
 
-int64_t spn__work_collect(struct spn_pool *pool, bool (*wanted)(spn_task *, const void *),
-                          const void *ctx, struct spn__list *out)
+int64_t spn__work_collect(struct spn_pool *pool,
+                          bool (*wanted)(spn_task *, const void *), const void *ctx,
+                          struct spn__list *out)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_collect(&work->urgent, wanted, ctx, out), users;
 
     switch (pool->kind) {
@@ -786,7 +786,7 @@ int64_t spn__work_collect(struct spn_pool *pool, bool (*wanted)(spn_task *, cons
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
-    struct spn__work *work = &pool->work;
+    struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_snapshot(&work->urgent, tasks, capacity, 0);
     const size_t used = (size_t)count < capacity ? (size_t)count : capacity;
 

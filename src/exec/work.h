@@ -58,11 +58,11 @@ struct spn__heap {
     bool closed;
     struct spn__heap_entry *entries;
     size_t room, used;
-    int64_t sequence;            /* pushed ever */
+    int64_t sequence;                    /* pushed ever */
     SPN__ATOMIC(int64_t) pushed, popped; /* as in a FIFO [size] */
 };
 
-struct spn__work {
+struct spn__work_queue {
     SPN__ATOMIC(int64_t) capacity; /* INT64_MAX: unbounded; relaxed: a knob */
     int64_t urgent_capacity;       /* fixed */
     int64_t age_ns;                /* fixed */

@@ -421,10 +421,10 @@ static void run_task(struct spn__worker *w, spn_task *task)
         (void)spn_task_drop(task, SPN_ETIMEDOUT);
         return;
     }
+    spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
     if (pool->hooks.before != NULL &&
         pool->hooks.before(pool, &info, pool->hooks.ctx) != 0) {
         count(w, &w->counts.failed);
-        spn__job_forget(task);
         spn_task_release(task);
         (void)spn_task_drop(task, SPN_ECANCELED);
         return;
@@ -478,8 +478,9 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
     w->timed_out = rc == SPN_ETIMEDOUT;
     if (rc == SPN_ECLOSED) /* nothing will come from there any more */
         spn__idle_wait(w, epoch,
-                       timeout_ns == SPN_FOREVER ? SPN_FOREVER
-                                                 : spn__deadline(spn__now(), timeout_ns));
+                       timeout_ns == SPN_FOREVER
+                           ? SPN_FOREVER
+                           : spn__deadline(spn__now(), timeout_ns));
     return false;
 }
 
@@ -647,7 +648,8 @@ static int worker_main(void *arg)
     self->worker = w;
     spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
-    (void)spn_executor_enter(&w->pool->executor, &frame); /* it has a record */
+    if (spn_executor_enter(&w->pool->executor, &frame) != SPN_OK)
+        spn__assert(!"a thread of the library has a record");
     SPN__CLEANUP_PUSH(worker_ended, &frame);
     serve(w);
     SPN__CLEANUP_POP();
