@@ -46,14 +46,13 @@ struct piece {
     void *arg;
 
     atomic_int started, ended, drops;
+    atomic_int interrupted; /* it was, at the gate */
     /* Written before `started`, or before `drops`. */
     int order; /* of starting, from 1 */
     int tid;
     int flag;   /* its interrupt flag when it started */
     int reason; /* of the drop */
     spn_pool *current;
-    /* Written before `ended`. */
-    int interrupted; /* it was, at the gate */
 };
 
 static atomic_int pieces_started; /* numbers `order` */
@@ -73,7 +72,7 @@ static inline int piece_run(spn_task *task)
             const int rc = spn_latch_await(p->gate, SPN_FOREVER);
 
             if (rc == SPN_EINTR)
-                p->interrupted++;
+                atomic_fetch_add(&p->interrupted, 1);
             else
                 CHECK_OK(rc);
             if (rc == SPN_OK || p->heeds != 0)

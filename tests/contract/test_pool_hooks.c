@@ -534,6 +534,7 @@ TEST(pool__task_run_by_its_submitter__locals_of_its_own, "S-9")
     outer.arg = &inner;
     inner.act = set_local;
     CHECK_OK(execute(pool, &outer));
+    T_AWAIT(ended(&outer) == 1);
     pool_close(pool);
     CHECK(ran(&outer) && ran(&inner));
     CHECK_EQ(outer.tid, inner.tid);

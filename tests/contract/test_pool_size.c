@@ -101,7 +101,7 @@ TEST_EACH(pool__core_raised_with_tasks_queued__threads_for_them, "TPE-33")
     bed_close(&b);
     for (int i = 0; i < 4; i++) {
         CHECK(ran(&p[i]));
-        CHECK_EQ(p[i].interrupted, 0);
+        CHECK_EQ(atomic_load(&p[i].interrupted), 0);
     }
     gate_free(gate);
 }
@@ -142,7 +142,7 @@ TEST_EACH(pool__max_lowered_under_load__surplus_leaves_when_idle, "TPE-32", "TPE
     bed_close(&b);
     for (int i = 0; i < 4; i++) {
         CHECK(ran(&p[i]));
-        CHECK_EQ(p[i].interrupted, 0);
+        CHECK_EQ(atomic_load(&p[i].interrupted), 0);
     }
     gate_free(gate);
 }
@@ -195,15 +195,16 @@ static void lower_core(struct piece *p)
 TEST_EACH(pool__core_lowered_from_inside__nobody_interrupted, "TPE-34")
 {
     struct bed b = bed_open(k, 4, 4);
-    spn_latch *gate = gate_new();
+    spn_latch *begin = gate_new(), *gate = gate_new();
     struct piece p[4];
 
-    pieces_init(p, 4, NULL);
+    pieces_init(p, 4, begin);
     for (int i = 0; i < 4; i++) {
         p[i].act = lower_core;
         p[i].arg = gate;
         start(b.pool, &p[i]);
     }
+    gate_open(begin);
     T_AWAIT(spn_pool_core_threads(b.pool) == 1);
     CHECK_EQ(spn_pool_threads(b.pool), 4);
     CHECK_EQ(spn_pool_active(b.pool), 4);
@@ -211,6 +212,7 @@ TEST_EACH(pool__core_lowered_from_inside__nobody_interrupted, "TPE-34")
     bed_close(&b);
     for (int i = 0; i < 4; i++)
         CHECK(ran(&p[i]));
+    gate_free(begin);
     gate_free(gate);
 }
 
