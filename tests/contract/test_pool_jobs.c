@@ -189,6 +189,7 @@ TEST(job__flood_of_high_priority__low_one_runs_in_the_end)
     CHECK_OK(execute(f.pool, &f.low));
     T_AWAIT(ended(&f.low) == 1); /* without ageing: never */
     atomic_store(&f.stop, 1);
+    pool_rest(f.pool);
     pool_close(f.pool);
 }
 
