@@ -218,7 +218,7 @@ static int go_deeper(void *arg, void **result)
         /* It may still be queued: take it back before its argument goes. */
         n->rc = rc;
         if (spn_future_cancel(f, 0) != 1)
-            (void)spn_future_join(f, NULL);
+            (void)!spn_future_join(f, NULL);
     } else {
         n->rc = inner.rc;
     }
