@@ -28,8 +28,12 @@ enum { HELP_DEPTH_MAX = 32 };
 
 bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except)
 {
+    /* relaxed: the lock is held, and who is counted without it is not enlisted. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
     struct spn__list_node *node;
 
+    if (pool->live - (except != NULL) != count)
+        return false; /* one is just being made */
     spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
 
@@ -46,6 +50,7 @@ static bool help(struct spn_pool *pool, spn_task *task)
 
     if (!spn__work_remove(pool, task))
         return false;
+    spn__room_notify_thread(&pool->room);
     spn_task_release(task);
     failed = task->fn(task) != 0; /* a future's: 0, and the node may be gone */
     spn__lock(&pool->lock);

@@ -74,6 +74,7 @@ struct spn__worker {
 
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
+    bool needed;           /* one too many, but the only one that does not wait */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */
@@ -200,6 +201,7 @@ void spn__pool_reset_numbers(void);
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task);
 void spn__pool_wait_end(spn_executor *executor);
 int spn__pool_help(spn_executor *executor, spn_task *task);
+/* Without `except`, which has just left the count. */
 bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except);
 
 /* shutdown.c: call with pool->lock held; returns true if the caller must finish
@@ -208,6 +210,9 @@ bool spn__pool_try_terminate(struct spn_pool *pool);
 void spn__pool_terminate(struct spn_pool *pool);
 /* Adds to a counter that `lock` guards. */
 void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
+/* `taken` tasks were taken out of the queue, counted in *counter (one of the pool's):
+ * there is room, and a pool that is shut down may be at its end. */
+void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */

@@ -361,7 +361,7 @@ enum answer { ANSWERED, NOT_ALLOWED, GONE, LATE };
 
 static const char *const no_stack[] = {
     [ANSWERED] = "",
-    [NOT_ALLOWED] = "(no stack: it was made before the pool had this policy)",
+    [NOT_ALLOWED] = "(no stack: it does not let the signal through)",
     [GONE] = "(ended meanwhile)",
     [LATE] = "(no stack: it did not answer)",
 };

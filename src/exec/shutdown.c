@@ -265,10 +265,10 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
 
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
-/* `taken` tasks have left the queue: a pool that is shut down may be at its end. */
-static void left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
+void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
 {
     spn__lock(&pool->lock);
+    spn__room_notify_all(&pool->room);
     *counter += taken;
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
@@ -283,7 +283,7 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
         return SPN_EINVAL;
     if (!spn__work_remove(pool, task))
         return 0;
-    left_queue(pool, &pool->returned, 1);
+    spn__pool_left_queue(pool, &pool->returned, 1);
     spn__job_forget(task);
     spn__task_given_back(task);
     spn_task_release(task);
@@ -301,7 +301,7 @@ static int64_t cancel_some(struct spn_pool *pool,
     spn__list_init(&tasks);
     taken = spn__work_collect(pool, wanted, ctx, &tasks);
     if (taken > 0)
-        left_queue(pool, &pool->cancelled, taken);
+        spn__pool_left_queue(pool, &pool->cancelled, taken);
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     return taken;
 }
@@ -347,6 +347,7 @@ void spn__pool_give_up(struct spn_pool *pool)
     taken = spn__work_collect(pool, NULL, NULL, &tasks);
     pool->discarded += taken;
     spn__pool_settle(pool, taken);
+    spn__room_notify_all(&pool->room);
     finish_shutdown(pool); /* unlocks */
     give_back(pool, &tasks, NULL, NULL, SPN_EAGAIN);
 }

@@ -174,7 +174,8 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     spn__unlock(&pool->lock);
     (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
     opts.name = name;
-    opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire)); /* [knob] */
+    if (opts.signal == 0) /* [knob] */
+        opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, worker_main, w);
     if (rc != SPN_OK) {
         spn__lock(&pool->lock);
@@ -288,9 +289,9 @@ static bool is_last(struct spn_pool *pool)
 /* What it counted goes to the pool; pool->lock is held.  relaxed: its own. */
 static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
 {
-    pool->completed += spn__load(&w->counts.completed, relaxed);
-    pool->failed += spn__load(&w->counts.failed, relaxed);
-    pool->expired += spn__load(&w->counts.expired, relaxed);
+    pool->completed += spn__exchange(&w->counts.completed, 0, relaxed);
+    pool->failed += spn__exchange(&w->counts.failed, 0, relaxed);
+    pool->expired += spn__exchange(&w->counts.expired, 0, relaxed);
 }
 
 /* Off the list and out of the count, if nothing speaks against it: see above.  Then
@@ -505,7 +506,7 @@ static bool take(struct spn__worker *w, struct spn__entry *entry)
     if (spn__work_take_urgent(pool, entry))
         return true;
     if (spn__ctl_count(ctl) > spn__load(&pool->max, relaxed) && /* a knob */
-        spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED))
+        spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED) && !w->needed)
         return false; /* it is one too many, and goes */
     return spn__work_take(pool, w, entry);
 }
@@ -537,6 +538,7 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
             if (leave(w))
                 return false;
             w->timed_out = false;
+            w->needed = true;
             if (pool->kind != SPN__WORK_USER && spn__idle_work_waits(pool))
                 continue; /* it stayed for that */
         }
@@ -551,7 +553,7 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                                : spn__deadline(spn__now(), keep_alive_ns));
         }
     }
-    w->timed_out = false;
+    w->timed_out = w->needed = false;
     spn__idle_found(w);
     return true;
 }
@@ -572,35 +574,41 @@ static void serve(struct spn__worker *w)
 
 /* ---- a worker's thread ------------------------------------------------------------------ */
 
-/* Has another thread take over the place of a worker that dies; false: there is none
- * to be had, or none is wanted. */
+/*
+ * Has another thread take over the place of a worker that dies; false: there is none
+ * to be had, or none is wanted.  If there is, this worker is off the list before the
+ * other can run, for that one may end the pool.
+ */
 static bool replace(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    struct spn__worker *other;
-    bool wanted;
+    struct spn__worker *other = make_worker(pool, NULL);
+    enum stay stay;
 
     spn__lock(&pool->lock);
     pool->threads_died++;
-    wanted = to_go(w) == STAY || (spn__work_any(pool) && to_go(w) == GO);
-    spn__unlock(&pool->lock);
-    if (!wanted)
-        return false;
-    other = make_worker(pool, NULL);
-    if (other == NULL)
-        return false;
-    spn__lock(&pool->lock);
-    spn__list_push_back(&pool->workers, &other->link); /* live and count: w's */
-    spn__unlock(&pool->lock);
-    if (start_thread(pool, other) != SPN_OK) {
-        spn__lock(&pool->lock);
-        spn__list_remove(&other->link);
-        pool->threads_failed++;
+    stay = to_go(w);
+    if (other == NULL || stay == GO_ALTHOUGH || (stay == GO && !spn__work_any(pool))) {
         spn__unlock(&pool->lock);
-        free_worker(pool, other);
+        if (other != NULL)
+            free_worker(pool, other);
         return false;
     }
-    return true;
+    spn__list_remove(&w->link); /* live and count: its successor's */
+    spn__list_push_back(&pool->workers, &other->link);
+    hand_over_counts(pool, w);
+    pool->threads_started++;
+    spn__unlock(&pool->lock);
+    if (start_thread(pool, other) == SPN_OK)
+        return true;
+    spn__lock(&pool->lock);
+    pool->threads_started--;
+    pool->threads_failed++;
+    spn__list_remove(&other->link);
+    spn__list_push_back(&pool->workers, &w->link);
+    spn__unlock(&pool->lock);
+    free_worker(pool, other);
+    return false;
 }
 
 /* Follows serve, also when a task ended the thread. */
@@ -626,13 +634,8 @@ static void worker_ended(void *arg)
         count(w, &w->counts.failed);
     end_task(w);
     if (replace(w)) {
-        spn__lock(&pool->lock);
-        pool->threads_started++;
-        spn__list_remove(&w->link);
-        hand_over_counts(pool, w);
-        free_worker(pool, w);
         self->worker = NULL;
-        spn__unlock(&pool->lock);
+        spn__free(w); /* the pool may be gone */
     } else {
         serve(w); /* to the end, or until another can do without it */
     }

@@ -101,6 +101,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->groups = NULL;
     record->spin_budget = SPN__SPIN_LIMIT_LONG;
     record->spin_waits = 0;
+    record->worker = NULL;
     record->next_free = NULL;
     return record;
 }

@@ -1,289 +1,748 @@
 /* SPDX-License-Identifier: MIT */
-/* test_pool_reject.c - what becomes of a task that a pool cannot take. */
-#include "pools.h"
+/* test_pool_reject.c - what the rejection policies do with a task that does not fit. */
+#include "full_pool.h"
+#include "peer.h"
+#include "test.h"
 
-#include <spindle/report.h>
+#include <spindle/clock.h>
+#include <spindle/future.h>
+#include <spindle/log.h>
 
-/* A pool of one thread that is held, and a full queue. */
-struct full {
-    spn_pool *pool;
-    spn_latch *gate;
-    struct piece hold, waits[2];
-    int32_t capacity;
-};
+/* ---- abort, discard --------------------------------------------------------------- */
 
-static void full_open(struct full *f, const spn_reject_policy *policy, int32_t capacity)
+/* Abort leaves the task its submitter's: not run, not dropped, not queued. */
+TEST(pool_reject__abort__task_untouched, "TPE-76", "TPE-82")
 {
-    spn_pool_opts opts = opts_of(1, 1, capacity);
+    const spn_pool_opts opts = full_pool_opts(NULL, 2);
+    struct full_pool f;
+    struct item item;
 
-    opts.reject = policy;
-    f->pool = pool_with(&opts);
-    f->gate = gate_new();
-    f->capacity = capacity;
-    piece_init(&f->hold, f->gate);
-    pieces_init(f->waits, 2, NULL);
-    start(f->pool, &f->hold);
-    for (int i = 0; i < capacity; i++)
-        CHECK_OK(execute(f->pool, &f->waits[i]));
+    full_pool_start(&f, &opts);
+    CHECK(spn_pool_reject(f.pool) == spn_reject_abort());
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    CHECK_EQ(item.task.queued, 0);
+    CHECK_EQ(spn_pool_queued(f.pool), 2);
+    CHECK_EQ(pool_stats(f.pool).rejected, 1);
+    CHECK_EQ(pool_stats(f.pool).accepted, 3);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&item.runs) + atomic_load(&item.drops), 0);
 }
 
-static void full_close(struct full *f)
+/* Discard says SPN_OK, and drops the task once, with the reason. */
+TEST(pool_reject__discard__dropped_and_ok, "TPE-76")
 {
-    gate_open(f->gate);
-    pool_close(f->pool);
-    CHECK(ran(&f->hold));
-    gate_free(f->gate);
+    const spn_pool_opts opts = full_pool_opts(spn_reject_discard(), 1);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(atomic_load(&item.drops), 1);
+    CHECK_EQ(atomic_load(&item.reason), SPN_EREJECTED);
+    CHECK_EQ(item.task.queued, 0);
+    CHECK_EQ(pool_stats(f.pool).dropped, 1);
+    CHECK_EQ(pool_stats(f.pool).rejected, 0);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&item.runs), 0);
 }
 
-static int give_back(void *arg, void **result)
+static int done_null(void *arg, void **result)
 {
     *result = arg;
     return 0;
 }
 
-static int count_up(void *arg)
+/* A submitted task that is discarded does not leave its future pending for ever: it
+ * fails with the reason, which Java's does not (a deviation: better told than hung). */
+TEST(pool_reject__submitted_task_discarded__future_fails, "TPE-81")
 {
-    atomic_fetch_add((atomic_int *)arg, 1);
+    const spn_reject_policy *policies[] = { spn_reject_discard(),
+                                            spn_reject_discard_oldest() };
+
+    for (size_t i = 0; i < 2; i++) {
+        const spn_pool_opts opts = full_pool_opts(policies[i], 1);
+        struct full_pool f;
+        struct item item;
+        spn_future *future;
+        void *value;
+
+        full_pool_start(&f, &opts);
+        if (i == 0) {
+            REQUIRE_OK(spn_executor_submit(f.executor, done_null, NULL, &future));
+        } else { /* it goes in the place of another, and is the oldest then */
+            REQUIRE_OK(spn_executor_submit(f.executor, done_null, NULL, &future));
+            item_init(&item);
+            CHECK_OK(spn_executor_execute(f.executor, &item.task));
+        }
+        CHECK_STATUS(spn_future_get(future, &value, SPN_NOWAIT), SPN_EFAILED);
+        CHECK_EQ(spn_future_is_done(future), 1);
+        spn_future_unref(future);
+        full_pool_stop(&f);
+    }
+}
+
+/* ---- caller runs --------------------------------------------------------------------- */
+
+/* The submitter runs it before execute returns. */
+TEST(pool_reject__caller_runs__runs_here_and_now, "TPE-76")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_caller_runs(), 1);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(atomic_load(&item.runs), 1);
+    CHECK(pthread_equal(item.thread, pthread_self()));
+    CHECK_EQ(pool_stats(f.pool).caller_ran, 1);
+    CHECK_EQ(pool_stats(f.pool).accepted, 2); /* the blocker and the queued one */
+    CHECK(spn_pool_current() == NULL);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&item.drops), 0);
+}
+
+static atomic_int uncaught;
+
+static void note_uncaught(spn_pool *pool, const spn_task_info *info, void *ctx)
+{
+    (void)pool;
+    CHECK(ctx == &uncaught);
+    atomic_store(&uncaught, info->status);
+}
+
+/* A failure of a task that its submitter ran reaches the uncaught hook, as others do;
+ * execute still says SPN_OK: the task has run. */
+TEST(pool_reject__caller_runs_failing_task__told_to_the_hook, "TPE-73", "TPE-76")
+{
+    spn_pool_opts opts = full_pool_opts(spn_reject_caller_runs(), 0);
+    struct full_pool f;
+    struct item item;
+
+    opts.hooks.uncaught = note_uncaught;
+    opts.hooks.ctx = &uncaught;
+    atomic_store(&uncaught, 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    item.code = 42;
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(atomic_load(&uncaught), 42);
+    full_pool_stop(&f);
+}
+
+/* On a pool that was shut down, caller-runs drops the task instead. */
+TEST(pool_reject__caller_runs_after_shutdown__dropped, "TPE-77")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_caller_runs(), 1);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    CHECK_OK(spn_pool_shutdown(f.pool));
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(atomic_load(&item.runs), 0);
+    CHECK_EQ(atomic_load(&item.drops), 1);
+    CHECK_EQ(atomic_load(&item.reason), SPN_ESHUTDOWN);
+    full_pool_stop(&f);
+}
+
+/* A job whose time is over is not run late by its submitter. */
+TEST(pool_reject__caller_runs_expired_job__dropped, "TPE-76")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_caller_runs(), 0);
+    struct full_pool f;
+    struct {
+        spn_job job;
+        struct item item;
+    } late = { .job = SPN_JOB_INIT(item_run, item_drop) };
+
+    full_pool_start(&f, &opts);
+    memset(&late.item, 0, sizeof late.item);
+    late.job.deadline_ns = 1;
+    CHECK_OK(spn_executor_execute(f.executor, &late.job.task));
+    CHECK_EQ(pool_stats(f.pool).expired, 1);
+    CHECK_EQ(pool_stats(f.pool).caller_ran, 0);
+    full_pool_stop(&f);
+}
+
+/* ---- discard the oldest ------------------------------------------------------------------ */
+
+/* r2 waits, r3 comes: r2 is dropped and never runs, r3 is queued. */
+TEST(pool_reject__discard_oldest__takes_its_place, "TPE-78")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_discard_oldest(), 1);
+    struct full_pool f;
+    struct item r3;
+    spn_task *queued;
+
+    full_pool_start(&f, &opts);
+    item_init(&r3);
+    CHECK_OK(spn_executor_execute(f.executor, &r3.task));
+    CHECK_EQ(atomic_load(&f.items[0].drops), 1);
+    CHECK_EQ(atomic_load(&f.items[0].reason), SPN_EREJECTED);
+    CHECK_EQ(f.items[0].task.queued, 0);
+    CHECK_EQ(spn_pool_snapshot(f.pool, &queued, 1), 1);
+    CHECK(queued == &r3.task);
+    CHECK_EQ(pool_stats(f.pool).dropped, 1);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&f.items[0].runs), 0);
+    CHECK_EQ(atomic_load(&r3.runs), 1);
+}
+
+/* On a pool that was shut down the new one is dropped, and those that wait stay. */
+TEST(pool_reject__discard_oldest_after_shutdown__new_one_dropped, "TPE-79")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_discard_oldest(), 2);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    CHECK_OK(spn_pool_shutdown(f.pool));
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(atomic_load(&item.drops), 1);
+    CHECK_EQ(atomic_load(&item.reason), SPN_ESHUTDOWN);
+    CHECK_EQ(spn_pool_queued(f.pool), 2);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&f.items[0].runs), 1);
+}
+
+/* With nothing to drop the new one is refused, at once. */
+TEST(pool_reject__discard_oldest_without_queue__refused, "TPE-80")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_discard_oldest(), 0);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    CHECK_EQ(atomic_load(&item.drops), 0);
+    CHECK_EQ(pool_stats(f.pool).rejected, 1);
+    full_pool_stop(&f);
+}
+
+static spn_executor *refill;
+static struct item refills[64];
+static int refilled;
+
+/* Puts another one into the place it leaves. */
+static void drop_and_refill(spn_task *task, int reason)
+{
+    (void)task;
+    CHECK_EQ(reason, SPN_EREJECTED);
+    if (refilled < 64) {
+        item_init(&refills[refilled]);
+        refills[refilled].task.drop = drop_and_refill;
+        refilled++;
+        CHECK_OK(spn_executor_execute(refill, &refills[refilled - 1].task));
+    }
+}
+
+/* A drop that submits again cannot keep the pool from getting to an end. */
+TEST(pool_reject__discard_oldest_drop_submits__bounded, "TPE-80")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_discard_oldest(), 1);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    f.items[0].task.drop = drop_and_refill;
+    atomic_store(&f.items[0].drops, 1); /* told by the other drop */
+    refill = f.executor;
+    refilled = 0;
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(spn_pool_queued(f.pool), 1);
+    full_pool_stop(&f);
+}
+
+/* ---- a thread of its own ------------------------------------------------------------------ */
+
+/* The task runs elsewhere than here and in the pool, though the pool is stuck. */
+TEST(pool_reject__new_thread__runs_on_its_own, "S-6")
+{
+    const spn_pool_opts opts = full_pool_opts(spn_reject_new_thread(), 1);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    T_AWAIT(atomic_load(&item.runs) == 1);
+    CHECK(!pthread_equal(item.thread, pthread_self()));
+    CHECK_EQ(spn_pool_threads(f.pool), 1);
+    CHECK_EQ(pool_stats(f.pool).caller_ran, 1);
+    CHECK_OK(spn_pool_shutdown(f.pool));
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&item.runs), 1);
+}
+
+/* ---- block -------------------------------------------------------------------------------- */
+
+struct submission {
+    struct full_pool *f;
+    struct item item;
+};
+
+static int submit_item(void *arg)
+{
+    struct submission *s = arg;
+
+    return spn_executor_execute(s->f->executor, &s->item.task);
+}
+
+/* A submitter that waits for room in a full pool. */
+static void start_submitter(struct peer *p, struct submission *s, struct full_pool *f)
+{
+    s->f = f;
+    item_init(&s->item);
+    peer_start(p, submit_item, s);
+    peer_await_blocked(p);
+    CHECK_EQ(atomic_load(&p->done), 0);
+}
+
+/* The submitter waits until the queue has a place, and then the task is in it. */
+TEST(pool_reject__block__waits_for_a_place, "S-6", "P9")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    const spn_pool_opts opts = full_pool_opts(&block.policy, 1);
+    struct submission s;
+    struct full_pool f;
+    struct peer p;
+
+    full_pool_start(&f, &opts);
+    start_submitter(&p, &s, &f);
+    CHECK_EQ(pool_stats(f.pool).rejected, 0);
+    CHECK_OK(spn_latch_count_down(f.gate));
+    CHECK_OK(peer_finish(&p));
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&s.item.runs), 1);
+}
+
+/* By default it waits: more than a moment, up to a minute (the explorer has time). */
+TEST(pool_reject__block_by_default__waits, "S-6")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(0);
+    const spn_pool_opts opts = full_pool_opts(&block.policy, 1);
+    struct submission s;
+    struct full_pool f;
+    struct peer p;
+
+    full_pool_start(&f, &opts);
+    start_submitter(&p, &s, &f);
+    CHECK(peer_still_waits(&p));
+    CHECK_EQ(spn_pool_remove(f.pool, &f.items[0].task), 1);
+    atomic_store(&f.items[0].drops, 1);
+    CHECK_OK(peer_finish(&p)); /* a task that is taken back leaves a place */
+    full_pool_stop(&f);
+}
+
+/* No room in time: SPN_ETIMEDOUT, not before the time is over; negative is no time. */
+TEST(pool_reject__block_times_out__refused, "S-6", "P30")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_MS(20));
+    const spn_reject_block none = SPN_REJECT_BLOCK_INIT(-1);
+    const spn_pool_opts opts = full_pool_opts(&block.policy, 1);
+    struct full_pool f;
+    struct item item;
+    int64_t began_ns;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    began_ns = spn_now();
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_ETIMEDOUT);
+    CHECK(spn_now() - began_ns >= SPN_MS(20));
+    CHECK_OK(spn_pool_set_reject(f.pool, &none.policy));
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_ETIMEDOUT);
+    CHECK_EQ(item.task.queued, 0);
+    CHECK_EQ(pool_stats(f.pool).rejected, 2);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&item.runs) + atomic_load(&item.drops), 0);
+}
+
+/* An interrupt ends the wait. */
+TEST(pool_reject__block_interrupted__says_so, "G-10")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    const spn_pool_opts opts = full_pool_opts(&block.policy, 1);
+    struct submission s;
+    struct full_pool f;
+    struct peer p;
+
+    full_pool_start(&f, &opts);
+    start_submitter(&p, &s, &f);
+    CHECK_OK(spn_thread_interrupt(p.thread));
+    CHECK_STATUS(peer_finish(&p), SPN_EINTR);
+    CHECK_EQ(p.flag_after, 0);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&s.item.runs) + atomic_load(&s.item.drops), 0);
+}
+
+/* Shutdown ends the wait with the refusal a shut-down pool gives. */
+TEST(pool_reject__block_shut_down__refused, "TPE-82")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+
+    for (int now = 0; now < 2; now++) {
+        const spn_pool_opts opts = full_pool_opts(&block.policy, 1);
+        struct submission s;
+        struct full_pool f;
+        struct peer p;
+
+        full_pool_start(&f, &opts);
+        start_submitter(&p, &s, &f);
+        if (now)
+            CHECK_OK(spn_pool_shutdown_now(f.pool, NULL, NULL, NULL));
+        else
+            CHECK_OK(spn_pool_shutdown(f.pool));
+        CHECK_STATUS(peer_finish(&p), SPN_EREJECTED);
+        if (now) /* the blocker was interrupted */
+            atomic_store(&f.items[0].drops, 1);
+        full_pool_stop(&f);
+    }
+}
+
+struct self_submit {
+    spn_task task;
+    spn_executor *executor;
+    struct item item;
+    atomic_int rc, done;
+};
+
+static int submit_to_itself(spn_task *task)
+{
+    struct self_submit *s = (struct self_submit *)(void *)task;
+
+    atomic_store(&s->rc, spn_executor_execute(s->executor, &s->item.task));
+    atomic_store(&s->done, 1);
     return 0;
 }
 
-/* ---- the four of the contract --------------------------------------------------------- */
-
-/* Abort: the task is refused, as execute, call and submit, and is its owner's. */
-TEST(reject__abort__refused_and_untouched, "TPE-76", "TPE-66")
+/* A task that would wait for room in its own pool is told so, and does not hang. */
+TEST(pool_reject__block_in_own_worker__deadlock_told, "P9")
 {
-    struct full f;
-    struct piece p;
-    atomic_int runs = 0;
-    spn_future *future = (void *)&f;
-
-    full_open(&f, spn_reject_abort(), 1);
-    piece_init(&p, NULL);
-    CHECK_STATUS(execute(f.pool, &p), SPN_EREJECTED);
-    CHECK_STATUS(spn_executor_call(spn_pool_executor(f.pool), count_up, &runs),
-                 SPN_EREJECTED);
-    CHECK_STATUS(spn_executor_submit(spn_pool_executor(f.pool), give_back, NULL,
-                                     &future),
-                 SPN_EREJECTED);
-    CHECK(future == NULL);
-    CHECK_EQ(stats_of(f.pool).rejected, 3);
-    CHECK_EQ(spn_pool_task_count(f.pool), 2);
-    full_close(&f);
-    CHECK(untouched(&p));
-    CHECK_EQ(p.task.queued, 0);
-    CHECK_EQ(atomic_load(&runs), 0);
-}
-
-/* Discard: it is dropped, with the reason, and the caller is told that all is well. */
-TEST(reject__discard__dropped_and_ok, "TPE-76")
-{
-    struct full f;
-    struct piece p;
-
-    full_open(&f, spn_reject_discard(), 1);
-    piece_init(&p, NULL);
-    CHECK_OK(execute(f.pool, &p));
-    CHECK(dropped(&p, SPN_EREJECTED));
-    CHECK_EQ(p.tid, peer_gettid());
-    CHECK_EQ(spn_pool_queued(f.pool), 1);
-    full_close(&f);
-    CHECK(ran(&f.waits[0]));
-}
-
-/* Caller runs: it has run, here, when execute returns. */
-TEST(reject__caller_runs__run_here_before_return, "TPE-76")
-{
-    struct full f;
-    struct piece p;
-    atomic_int runs = 0;
-
-    full_open(&f, spn_reject_caller_runs(), 1);
-    piece_init(&p, NULL);
-    p.code = -3; /* a failure is the task's, not execute's */
-    CHECK_OK(execute(f.pool, &p));
-    CHECK(ran(&p));
-    CHECK_EQ(p.tid, peer_gettid());
-    CHECK_OK(spn_executor_call(spn_pool_executor(f.pool), count_up, &runs));
-    CHECK_EQ(atomic_load(&runs), 1);
-    CHECK_EQ(stats_of(f.pool).caller_ran, 2);
-    CHECK_EQ(stats_of(f.pool).accepted, 2);
-    CHECK_EQ(spn_pool_task_count(f.pool), 2);
-    full_close(&f);
-}
-
-/* Caller runs on a pool that was shut down drops the task. */
-TEST(reject__caller_runs_after_shutdown__dropped, "TPE-77")
-{
-    struct full f;
-    struct piece p[2];
-
-    full_open(&f, spn_reject_caller_runs(), 1);
-    pieces_init(p, 2, NULL);
-    CHECK_OK(spn_pool_shutdown(f.pool));
-    CHECK_OK(execute(f.pool, &p[0]));
-    CHECK(dropped(&p[0], SPN_ESHUTDOWN));
-    gate_open(f.gate);
-    CHECK_OK(spn_pool_await(f.pool, SPN_FOREVER));
-    CHECK_OK(execute(f.pool, &p[1])); /* terminated: the same */
-    CHECK(dropped(&p[1], SPN_ESHUTDOWN));
-    CHECK(ran(&f.waits[0]));
-    CHECK_OK(spn_pool_destroy(f.pool));
-    gate_free(f.gate);
-}
-
-/* Discard oldest: the one that waited longest goes, the new one takes its place. */
-TEST(reject__discard_oldest__head_dropped_new_one_queued, "TPE-78")
-{
-    struct full f;
-    struct piece p;
-    spn_task *seen[3];
-    spn_pool_stats s;
-
-    full_open(&f, spn_reject_discard_oldest(), 2);
-    piece_init(&p, NULL);
-    CHECK_OK(execute(f.pool, &p));
-    CHECK(dropped(&f.waits[0], SPN_EREJECTED));
-    CHECK_EQ(spn_pool_snapshot(f.pool, seen, 3), 2);
-    CHECK(seen[0] == &f.waits[1].task && seen[1] == &p.task);
-    s = stats_of(f.pool);
-    CHECK_EQ(s.dropped, 1);
-    CHECK_EQ(s.accepted, 4);
-    full_close(&f);
-    CHECK(ran(&p) && ran(&f.waits[1]));
-}
-
-/* Discard oldest with nothing to drop ends: the new task is refused, without endless
- * tries. */
-TEST(reject__discard_oldest_of_nothing__refused, "TPE-80")
-{
-    struct full f;
-    struct piece p;
-
-    full_open(&f, spn_reject_discard_oldest(), SPN_HANDOFF);
-    piece_init(&p, NULL);
-    CHECK_STATUS(execute(f.pool, &p), SPN_EREJECTED);
-    CHECK(untouched(&p));
-    CHECK_EQ(stats_of(f.pool).rejected, 1);
-    full_close(&f);
-}
-
-/* Discard oldest on a pool that was shut down drops the new one. */
-TEST(reject__discard_oldest_after_shutdown__new_one_dropped, "TPE-79")
-{
-    struct full f;
-    struct piece p;
-
-    full_open(&f, spn_reject_discard_oldest(), 2);
-    piece_init(&p, NULL);
-    CHECK_OK(spn_pool_shutdown(f.pool));
-    CHECK_OK(execute(f.pool, &p));
-    CHECK(dropped(&p, SPN_ESHUTDOWN));
-    full_close(&f);
-    CHECK(ran(&f.waits[0]) && ran(&f.waits[1]));
-}
-
-/* New thread: it runs beside the pool, on a thread that is none of it. */
-TEST(reject__new_thread__runs_beside_the_pool, "S-6")
-{
-    struct full f;
-    struct piece p;
-
-    full_open(&f, spn_reject_new_thread(), 1);
-    piece_init(&p, NULL);
-    CHECK_OK(execute(f.pool, &p));
-    T_AWAIT(ended(&p) == 1);
-    CHECK(ran(&p));
-    CHECK(p.tid != peer_gettid() && p.tid != f.hold.tid);
-    CHECK_EQ(spn_pool_threads(f.pool), 1);
-    CHECK_EQ(stats_of(f.pool).caller_ran, 1);
-    CHECK_EQ(spn_pool_queued(f.pool), 1);
-    CHECK_OK(spn_pool_shutdown(f.pool));
-    piece_init(&p, NULL);
-    CHECK_STATUS(execute(f.pool, &p), SPN_EREJECTED);
-    full_close(&f);
-    CHECK(untouched(&p));
-}
-
-/* Shut down, saturated or terminated: every policy is asked, and told why. */
-struct asked {
-    spn_reject_policy policy;
-    atomic_int calls;
-    uint32_t reason;
-    int tid, rc;
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    const spn_pool_opts opts = full_pool_opts(&block.policy, 0);
+    struct self_submit s = { .task = SPN_TASK_INIT(submit_to_itself, NULL) };
     spn_pool *pool;
-    spn_task *task;
-    spn_pool_stats stats;
-    int64_t refused_at_ns;
-    int (*then)(struct asked *a, spn_pool *pool, spn_task *task);
+
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    s.executor = spn_pool_executor(pool);
+    item_init(&s.item);
+    REQUIRE_OK(spn_executor_execute(s.executor, &s.task));
+    T_AWAIT(atomic_load(&s.done) == 1);
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_EQ(atomic_load(&s.rc), SPN_EDEADLK);
+    CHECK_EQ(atomic_load(&s.item.runs), 0);
+    check_law(pool);
+    CHECK_OK(spn_pool_destroy(pool));
+}
+
+/* Every way to make room is heard of. */
+TEST(pool_reject__block__every_change_is_heard_of, "TPE-83", "S-6")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    enum { MORE_THREADS, MORE_PLACES, FREE_THREAD, WAYS };
+
+    for (int way = 0; way < WAYS; way++) {
+        const spn_pool_opts opts =
+            full_pool_opts(&block.policy, way == FREE_THREAD ? 0 : 1);
+        struct submission s;
+        struct full_pool f;
+        struct peer p;
+
+        full_pool_start(&f, &opts);
+        start_submitter(&p, &s, &f);
+        if (way == MORE_THREADS)
+            CHECK_OK(spn_pool_set_max_threads(f.pool, 2));
+        else if (way == MORE_PLACES)
+            CHECK_OK(spn_pool_set_queue_capacity(f.pool, 2));
+        else
+            CHECK_OK(spn_latch_count_down(f.gate));
+        CHECK_OK(peer_finish(&p));
+        full_pool_stop(&f);
+        CHECK_EQ(atomic_load(&s.item.runs), 1);
+    }
+}
+
+struct urgent_submission {
+    struct full_pool *f;
+    spn_job job;
+    atomic_int runs;
 };
 
-static int ask(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
-               const spn_refusal *why)
+static int run_urgent(spn_task *task)
 {
-    struct asked *a = (struct asked *)(uintptr_t)policy;
+    struct urgent_submission *u =
+        (struct urgent_submission *)(void *)((char *)task -
+                                             offsetof(struct urgent_submission, job));
 
-    a->reason = why->reason;
-    a->stats = why->stats;
-    a->refused_at_ns = why->refused_at_ns;
-    a->tid = peer_gettid();
-    a->pool = pool;
-    a->task = task;
-    atomic_fetch_add(&a->calls, 1);
-    return a->then != NULL ? a->then(a, pool, task) : a->rc;
+    atomic_fetch_add(&u->runs, 1);
+    return 0;
 }
 
-static void asked_init(struct asked *a, int rc)
+static int submit_urgent(void *arg)
 {
-    memset(a, 0, sizeof *a);
-    a->policy = (spn_reject_policy){ sizeof a->policy, "asked", ask };
-    a->rc = rc;
+    struct urgent_submission *u = arg;
+
+    return spn_executor_execute(u->f->executor, &u->job.task);
 }
 
-/* A policy of the user's: once per refused task, on the submitter, with the pool and a
- * picture; what it says is what execute says. */
-TEST(reject__own_policy__once_here_and_its_word_counts, "TPE-82", "TPE-66")
+static void urgent_init(struct urgent_submission *u, struct full_pool *f)
 {
-    static const int words[] = { SPN_OK, SPN_EREJECTED, SPN_EFULL, SPN_EPERM };
-    struct asked a;
-    struct full f;
-    struct piece p[4];
-    int64_t before;
+    const spn_job job = SPN_JOB_INIT(run_urgent, NULL);
 
-    asked_init(&a, SPN_OK);
-    full_open(&f, &a.policy, 2);
-    pieces_init(p, 4, NULL);
-    CHECK_EQ(atomic_load(&a.calls), 0);
-    for (int i = 0; i < 4; i++) {
-        a.rc = words[i];
-        before = spn_now();
-        CHECK_STATUS(execute(f.pool, &p[i]), words[i]);
-        CHECK_EQ(atomic_load(&a.calls), i + 1);
-        CHECK(a.refused_at_ns >= before && a.refused_at_ns <= spn_now());
+    memset(u, 0, sizeof *u);
+    u->f = f;
+    u->job = job;
+    u->job.urgent = 1;
+}
+
+/* An urgent job waits for the urgent lane, beside an ordinary task that waits for the
+ * queue, and each gets the place it can use. */
+TEST(pool_reject__block_urgent_and_ordinary__both_served, "P9")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    spn_pool_opts opts = full_pool_opts(&block.policy, 1);
+    struct urgent_submission first, second;
+    struct submission s;
+    struct full_pool f;
+    struct peer p, q;
+
+    opts.urgent_capacity = 1;
+    opts.urgent_threads = 0;
+    full_pool_start(&f, &opts);
+    urgent_init(&first, &f);
+    urgent_init(&second, &f);
+    REQUIRE_OK(submit_urgent(&first)); /* the lane is full */
+    start_submitter(&p, &s, &f);
+    peer_start(&q, submit_urgent, &second);
+    peer_await_blocked(&q);
+    CHECK_EQ(spn_pool_remove(f.pool, &first.job.task), 1);
+    CHECK_OK(peer_finish(&q)); /* while the queue is as full as it was */
+    CHECK_EQ(atomic_load(&p.done), 0);
+    CHECK_OK(spn_latch_count_down(f.gate));
+    CHECK_OK(peer_finish(&p));
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&second.runs), 1);
+    CHECK_EQ(atomic_load(&s.item.runs), 1);
+}
+
+/* ---- chains, and policies of one's own --------------------------------------------------- */
+
+struct own_policy {
+    spn_reject_policy policy; /* first */
+    int calls, result;
+    spn_pool *pool;
+    spn_task *task;
+    pthread_t thread;
+    spn_refusal why;
+};
+
+static int own_refused(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
+                       const spn_refusal *why)
+{
+    struct own_policy *own = (struct own_policy *)(uintptr_t)policy;
+
+    own->calls++;
+    own->pool = pool;
+    own->task = task;
+    own->thread = pthread_self();
+    own->why = *why;
+    return own->result;
+}
+
+static struct own_policy own_policy(int result)
+{
+    return (struct own_policy){
+        .policy = { sizeof(spn_reject_policy), "own", own_refused },
+        .result = result,
+    };
+}
+
+/* A policy of the program's own: once per refused task, on the submitter's thread, with
+ * the pool, the reason and a picture; what it says is what execute says. */
+TEST(pool_reject__own_policy__called_once_with_the_facts, "TPE-82")
+{
+    const int results[] = { SPN_OK, SPN_EREJECTED, SPN_EPERM };
+
+    for (size_t i = 0; i < 3; i++) {
+        struct own_policy own = own_policy(results[i]);
+        const spn_pool_opts opts = full_pool_opts(&own.policy, 2);
+        struct full_pool f;
+        struct item item;
+
+        full_pool_start(&f, &opts);
+        item_init(&item);
+        CHECK_STATUS(spn_executor_execute(f.executor, &item.task), results[i]);
+        CHECK_EQ(own.calls, 1);
+        CHECK(own.pool == f.pool);
+        CHECK(own.task == &item.task);
+        CHECK(pthread_equal(own.thread, pthread_self()));
+        CHECK_EQ(own.why.reason, SPN_REFUSED_FULL);
+        CHECK_EQ(own.why.stats.queued, 2);
+        CHECK_EQ(own.why.stats.active, 1);
+        CHECK_EQ(own.why.stats.capacity, 2);
+        CHECK(own.why.refused_at_ns <= spn_now());
+        CHECK_OK(spn_pool_shutdown(f.pool));
+        CHECK_STATUS(spn_executor_execute(f.executor, &item.task), results[i]);
+        CHECK_EQ(own.calls, 2);
+        CHECK_EQ(own.why.reason, SPN_REFUSED_SHUTDOWN);
+        full_pool_stop(&f);
     }
-    CHECK_EQ(a.reason, SPN_REFUSED_FULL);
-    CHECK_EQ(a.tid, peer_gettid());
-    CHECK(a.pool == f.pool && a.task == &p[3].task);
-    CHECK_EQ(a.stats.threads, 1);
-    CHECK_EQ(a.stats.active, 1);
-    CHECK_EQ(a.stats.queued, 2);
-    CHECK_EQ(a.stats.capacity, 2);
-    CHECK_EQ(a.stats.core_threads, 1);
-    CHECK_EQ(a.stats.max_threads, 1);
-    CHECK_EQ(a.stats.state, SPN_EXECUTOR_RUNNING);
-    CHECK_OK(spn_pool_shutdown(f.pool));
-    CHECK_STATUS(execute(f.pool, &p[1]), SPN_EPERM);
-    CHECK_EQ(a.reason, SPN_REFUSED_SHUTDOWN);
-    gate_open(f.gate);
-    CHECK_OK(spn_pool_await(f.pool, SPN_FOREVER));
-    CHECK_STATUS(execute(f.pool, &p[1]), SPN_EPERM);
-    CHECK_EQ(a.reason, SPN_REFUSED_SHUTDOWN);
-    CHECK_EQ(a.stats.state, SPN_EXECUTOR_TERMINATED);
-    CHECK_EQ(atomic_load(&a.calls), 6);
-    CHECK_OK(spn_pool_destroy(f.pool));
-    gate_free(f.gate);
 }
 
-static int make_none(const spn_thread_factory *factory, spn_thread **out,
+/* Makes room, and hands the task over again. */
+static int retry(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
+                 const spn_refusal *why)
+{
+    (void)policy;
+    (void)why;
+    CHECK_OK(spn_pool_set_queue_capacity(pool, 2));
+    return spn_executor_execute(spn_pool_executor(pool), task);
+}
+
+/* Puts it into the program's own queue. */
+static int put_directly(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
+                        const spn_refusal *why)
+{
+    int rc = spn_task_claim(task);
+
+    (void)policy;
+    (void)why;
+    if (rc == SPN_OK)
+        rc = spn_queue_put(spn_pool_queue(pool), task);
+    return rc;
+}
+
+/* A policy may submit the task again, or put it into the queue itself: it runs. */
+TEST(pool_reject__policy_tries_again__task_runs, "TPE-83")
+{
+    const spn_reject_policy again = { sizeof again, "retry", retry };
+    const spn_reject_policy direct = { sizeof direct, "direct", put_directly };
+    spn_pool_opts opts = full_pool_opts(&again, 1);
+    spn_queue_opts queue_opts = SPN_QUEUE_OPTS_INIT;
+    spn_queue *queue;
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(spn_pool_queued(f.pool), 2);
+    full_pool_stop(&f);
+    CHECK_EQ(atomic_load(&item.runs), 1);
+
+    queue_opts.capacity = 1;
+    REQUIRE_OK(spn_queue_create(&queue, SPN_QUEUE_LINKED, &queue_opts));
+    opts = full_pool_opts(&direct, 1);
+    opts.queue = queue;
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_latch_count_down(f.gate)); /* there will be a place for put */
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    T_AWAIT(atomic_load(&item.runs) == 1);
+    CHECK_OK(spn_pool_close(f.pool));
+    CHECK_OK(spn_pool_destroy(f.pool));
+    CHECK_OK(spn_latch_destroy(f.gate));
+    CHECK_OK(spn_queue_destroy(queue));
+}
+
+/* A chain asks in turn until one says SPN_OK; if none does, the last one's word is it. */
+TEST(pool_reject__chain__first_ok_or_last_word, "S-6")
+{
+    struct own_policy a = own_policy(SPN_EREJECTED), b = own_policy(SPN_EPERM);
+    const spn_reject_policy *list[] = { &a.policy, NULL, &b.policy,
+                                        spn_reject_caller_runs() };
+    spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(list, 4);
+    const spn_pool_opts opts = full_pool_opts(&chain.policy, 1);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(a.calls, 1);
+    CHECK_EQ(b.calls, 1);
+    CHECK_EQ(atomic_load(&item.runs), 1);
+    chain.count = 3;
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EPERM);
+    CHECK_EQ(b.calls, 2);
+    a.result = SPN_EINTR; /* the submitter must hear of it */
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EINTR);
+    CHECK_EQ(b.calls, 2);
+    chain.count = 0; /* an empty one aborts */
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    chain.policies = NULL;
+    chain.count = 3;
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    full_pool_stop(&f);
+}
+
+/* Block first, then a thread of its own: what dubbo's users write. */
+TEST(pool_reject__chain_block_then_new_thread__runs, "S-6")
+{
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_MS(5));
+    const spn_reject_policy *list[] = { &block.policy, spn_reject_new_thread() };
+    const spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(list, 2);
+    const spn_pool_opts opts = full_pool_opts(&chain.policy, 1);
+    struct full_pool f;
+    struct item item;
+
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    T_AWAIT(atomic_load(&item.runs) == 1);
+    full_pool_stop(&f);
+}
+
+/* ---- called by hand ------------------------------------------------------------------------- */
+
+/* Called directly on an idle pool, a policy changes nothing of the pool. */
+TEST(pool_reject__called_directly_on_idle_pool__pool_unchanged, "TPE-76")
+{
+    const spn_reject_policy *policies[] = { spn_reject_abort(), spn_reject_discard(),
+                                            spn_reject_caller_runs(),
+                                            spn_reject_new_thread() };
+    const spn_pool_opts opts = full_pool_opts(NULL, 1);
+
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        const spn_refusal why = { .reason = SPN_REFUSED_FULL };
+        struct item item;
+        spn_pool *pool;
+
+        REQUIRE_OK(spn_pool_create(&pool, &opts));
+        item_init(&item);
+        CHECK_STATUS(policies[i]->refused(policies[i], pool, &item.task, &why),
+                     i == 0 ? SPN_EREJECTED : SPN_OK);
+        T_AWAIT(atomic_load(&item.runs) == (i > 1));
+        CHECK_EQ(spn_pool_queued(pool), 0);
+        CHECK_EQ(spn_pool_task_count(pool), 0);
+        CHECK_EQ(spn_pool_threads(pool), 0);
+        CHECK(spn_pool_reject(pool) == spn_reject_abort());
+        CHECK_OK(spn_pool_close(pool));
+        check_law(pool);
+        CHECK_OK(spn_pool_destroy(pool));
+    }
+}
+
+/* Each has a name for logs. */
+TEST(pool_reject__names__are_there, "TPE-82")
+{
+    CHECK_STR(spn_reject_abort()->name, "abort");
+    CHECK_STR(spn_reject_caller_runs()->name, "caller_runs");
+    CHECK_STR(spn_reject_discard()->name, "discard");
+    CHECK_STR(spn_reject_discard_oldest()->name, "discard_oldest");
+    CHECK_STR(spn_reject_new_thread()->name, "new_thread");
+}
+
+/* No thread lives and none can be made: abort and block say SPN_EAGAIN at once. */
+static int no_thread(const spn_thread_factory *factory, spn_thread **out,
                      spn_thread_opts *opts, spn_thread_fn fn, void *arg)
 {
     (void)factory;
@@ -294,537 +753,26 @@ static int make_none(const spn_thread_factory *factory, spn_thread **out,
     return SPN_EAGAIN;
 }
 
-/* With no thread to be had the policy is told so. */
-TEST(reject__no_thread__the_reason_says_so, "TPE-82", "TPE-22")
+TEST(pool_reject__no_thread_to_be_had__told_at_once, "TPE-82")
 {
-    static const spn_thread_factory none = { sizeof none, make_none };
-    spn_pool_opts opts = opts_of(1, 1, 4);
-    struct asked a;
-    struct piece p;
-    spn_pool *pool;
+    const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    const spn_reject_policy *policies[] = { spn_reject_abort(), &block.policy,
+                                            spn_reject_discard_oldest() };
+    const spn_thread_factory factory = { sizeof factory, no_thread };
 
-    asked_init(&a, SPN_EPERM);
-    opts.reject = &a.policy;
-    opts.factory = &none;
-    pool = pool_with(&opts);
-    piece_init(&p, NULL);
-    CHECK_STATUS(execute(pool, &p), SPN_EPERM);
-    CHECK_EQ(a.reason, SPN_REFUSED_NO_THREAD);
-    CHECK_EQ(atomic_load(&a.calls), 1);
-    pool_close(pool);
-}
+    for (size_t i = 0; i < 3; i++) {
+        spn_pool_opts opts = full_pool_opts(policies[i], 1);
+        struct item item;
+        spn_pool *pool;
 
-/* The policy may try again on the same pool: nested, one refusal each. */
-static int try_again(struct asked *a, spn_pool *pool, spn_task *task)
-{
-    if (atomic_load(&a->calls) < 3)
-        return spn_executor_execute(spn_pool_executor(pool), task);
-    return SPN_EREJECTED;
-}
-
-static int make_room_and_try_again(struct asked *a, spn_pool *pool, spn_task *task)
-{
-    (void)a;
-    CHECK_OK(spn_pool_set_queue_capacity(pool, 5));
-    return spn_executor_execute(spn_pool_executor(pool), task);
-}
-
-TEST(reject__policy_submits_again__nested_not_stuck, "TPE-83", "TPE-82")
-{
-    struct asked a;
-    struct full f;
-    struct piece p[2];
-
-    asked_init(&a, 0);
-    a.then = try_again;
-    full_open(&f, &a.policy, 1);
-    pieces_init(p, 2, NULL);
-    CHECK_STATUS(execute(f.pool, &p[0]), SPN_EREJECTED);
-    CHECK_EQ(atomic_load(&a.calls), 3);
-    a.then = make_room_and_try_again;
-    CHECK_OK(execute(f.pool, &p[1]));
-    CHECK_EQ(spn_pool_queued(f.pool), 2);
-    full_close(&f);
-    CHECK(untouched(&p[0]) && ran(&p[1]));
-}
-
-/* The policy may put the task into the pool's queue itself: it runs. */
-static int put_into_queue(struct asked *a, spn_pool *pool, spn_task *task)
-{
-    int rc;
-
-    (void)a;
-    CHECK_OK(spn_task_claim(task));
-    gate_open(((struct piece *)(void *)task)->arg); /* there will be room */
-    rc = spn_queue_put(spn_pool_queue(pool), task);
-    CHECK_OK(rc);
-    return rc;
-}
-
-TEST(reject__policy_puts_into_the_queue__runs, "TPE-83")
-{
-    spn_pool_opts opts = opts_of(1, 1, SPN_DEFAULT);
-    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
-    spn_latch *gate = gate_new();
-    struct piece p[3];
-    struct asked a;
-    spn_queue *queue;
-    spn_pool *pool;
-
-    q.capacity = 1;
-    REQUIRE_OK(spn_queue_create(&queue, SPN_QUEUE_LINKED, &q));
-    asked_init(&a, 0);
-    a.then = put_into_queue;
-    opts.queue = queue;
-    opts.reject = &a.policy;
-    pool = pool_with(&opts);
-    pieces_init(p, 3, NULL);
-    p[0].gate = gate;
-    p[2].arg = gate;
-    start(pool, &p[0]);
-    CHECK_OK(execute(pool, &p[1]));
-    CHECK_OK(execute(pool, &p[2]));
-    T_AWAIT(ended(&p[2]) == 1);
-    pool_close(pool);
-    CHECK(ran(&p[1]) && ran(&p[2]));
-    CHECK_OK(spn_queue_destroy(queue));
-    gate_free(gate);
-}
-
-/* Policies called by hand on an idle pool leave it as it is. */
-TEST(reject__called_on_an_idle_pool__pool_unchanged, "TPE-76")
-{
-    const spn_reject_policy *all[] = { spn_reject_abort(), spn_reject_discard(),
-                                       spn_reject_caller_runs() };
-    spn_pool *pool = pool_of(1, 1, 2);
-    spn_refusal why = { .reason = SPN_REFUSED_FULL, .stats = SPN_POOL_STATS_INIT };
-    struct piece p[3];
-
-    pieces_init(p, 3, NULL);
-    why.stats = stats_of(pool);
-    CHECK_STATUS(all[0]->refused(all[0], pool, &p[0].task, &why), SPN_EREJECTED);
-    CHECK_OK(all[1]->refused(all[1], pool, &p[1].task, &why));
-    CHECK_OK(all[2]->refused(all[2], pool, &p[2].task, &why));
-    CHECK(untouched(&p[0]));
-    CHECK(dropped(&p[1], SPN_EREJECTED));
-    CHECK(ran(&p[2]) && p[2].tid == peer_gettid());
-    CHECK_EQ(spn_pool_threads(pool), 0);
-    CHECK_EQ(spn_pool_queued(pool), 0);
-    CHECK_EQ(spn_pool_task_count(pool), 0);
-    CHECK(spn_pool_reject(pool) == spn_reject_abort());
-    pool_close(pool);
-}
-
-/* A submitted future swallowed by a policy that only says OK, or one that drops it. */
-TEST(reject__future_discarded__never_done_by_itself_or_told, "TPE-81")
-{
-    struct asked a;
-    struct full f;
-    spn_future *future;
-
-    asked_init(&a, SPN_OK); /* swallows it without a word */
-    full_open(&f, &a.policy, 1);
-    REQUIRE_OK(
-        spn_executor_submit(spn_pool_executor(f.pool), give_back, NULL, &future));
-    CHECK_STATUS(spn_future_get(future, NULL, T_PROBE_NS), SPN_ETIMEDOUT);
-    CHECK_EQ(spn_future_is_done(future), 0);
-    CHECK_EQ(spn_future_cancel(future, 0), 1);
-    CHECK_STATUS(spn_future_get(future, NULL, 0), SPN_ECANCELED);
-    (void)spn_task_drop(a.task, SPN_EREJECTED); /* what the policy owed */
-    spn_future_unref(future);
-    /* The library's own discard tells it. */
-    CHECK_OK(spn_pool_set_reject(f.pool, spn_reject_discard()));
-    REQUIRE_OK(
-        spn_executor_submit(spn_pool_executor(f.pool), give_back, NULL, &future));
-    CHECK_STATUS(spn_future_get(future, NULL, SPN_FOREVER), SPN_EFAILED);
-    spn_future_unref(future);
-    full_close(&f);
-}
-
-/* Replacing the policy takes effect for the next refusal. */
-TEST(reject__policy_replaced__next_refusal_goes_to_it, "TPE-5", "TPE-82")
-{
-    struct asked a;
-    struct full f;
-    struct piece p;
-
-    asked_init(&a, SPN_EPERM);
-    full_open(&f, spn_reject_abort(), 1);
-    piece_init(&p, NULL);
-    CHECK_STATUS(execute(f.pool, &p), SPN_EREJECTED);
-    CHECK_OK(spn_pool_set_reject(f.pool, &a.policy));
-    CHECK_STATUS(execute(f.pool, &p), SPN_EPERM);
-    CHECK_EQ(atomic_load(&a.calls), 1);
-    full_close(&f);
-}
-
-/* ---- block ------------------------------------------------------------------------------- */
-
-/* The default of the block policy is a minute. */
-TEST(reject__block_default__sixty_seconds, "S-6")
-{
-    static const spn_reject_block block = SPN_REJECT_BLOCK_INIT(0);
-
-    CHECK_EQ(block.timeout_ns, 0); /* the comment says: 60 s; see the explorer for it */
-    CHECK_STR(block.policy.name, "block");
-}
-
-struct submission {
-    spn_pool *pool;
-    struct piece *piece;
-};
-
-static int submit(void *arg)
-{
-    struct submission *s = arg;
-
-    return execute(s->pool, s->piece);
-}
-
-/* Block: waits for room, takes it when it comes, gives up in time, never early. */
-TEST(reject__block__waits_for_room_or_gives_up, "S-6", "G-7")
-{
-    spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_MS(5));
-    spn_reject_block patient = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
-    struct submission s;
-    struct peer peer;
-    struct full f;
-    struct piece p[2];
-    int64_t began;
-
-    full_open(&f, &block.policy, 1);
-    pieces_init(p, 2, NULL);
-    began = spn_now();
-    CHECK_STATUS(execute(f.pool, &p[0]), SPN_ETIMEDOUT);
-    CHECK(spn_now() - began >= SPN_MS(5));
-    CHECK(untouched(&p[0]));
-    CHECK_OK(spn_pool_set_reject(f.pool, &patient.policy));
-    s = (struct submission){ f.pool, &p[1] };
-    peer_start(&peer, submit, &s);
-    peer_await_blocked(&peer);
-    CHECK(peer_still_waits(&peer));
-    CHECK_EQ(spn_pool_remove(f.pool, &f.waits[0].task), 1); /* room */
-    CHECK_OK(peer_finish(&peer));
-    CHECK_EQ(spn_pool_queued(f.pool), 1);
-    full_close(&f);
-    CHECK(ran(&p[1]));
-}
-
-/* A worker that takes a task lets a blocked submitter in. */
-TEST(reject__block_and_work_goes_on__submitter_gets_in, "S-6", "G-20")
-{
-    spn_reject_block patient = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
-    struct submission s;
-    struct peer peer;
-    struct full f;
-    struct piece p;
-
-    full_open(&f, &patient.policy, 1);
-    piece_init(&p, NULL);
-    s = (struct submission){ f.pool, &p };
-    peer_start(&peer, submit, &s);
-    peer_await_blocked(&peer);
-    gate_open(f.gate);
-    CHECK_OK(peer_finish(&peer));
-    T_AWAIT(ended(&p) == 1);
-    pool_close(f.pool);
-    gate_free(f.gate);
-}
-
-/* Of a hand-off: the room is a thread that becomes free. */
-TEST(reject__block_on_a_hand_off__waits_for_a_thread, "S-6")
-{
-    spn_reject_block patient = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
-    struct submission s;
-    struct peer peer;
-    struct full f;
-    struct piece p;
-
-    full_open(&f, &patient.policy, SPN_HANDOFF);
-    piece_init(&p, NULL);
-    s = (struct submission){ f.pool, &p };
-    peer_start(&peer, submit, &s);
-    peer_await_blocked(&peer);
-    CHECK(peer_still_waits(&peer));
-    gate_open(f.gate);
-    CHECK_OK(peer_finish(&peer));
-    T_AWAIT(ended(&p) == 1);
-    pool_close(f.pool);
-    gate_free(f.gate);
-}
-
-/* A larger max is room as well: the new thread takes the task. */
-TEST(reject__block_and_max_raised__submitter_gets_in, "S-6")
-{
-    spn_reject_block patient = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
-    struct submission s;
-    struct peer peer;
-    struct full f;
-    struct piece p;
-
-    full_open(&f, &patient.policy, 1);
-    piece_init(&p, NULL);
-    s = (struct submission){ f.pool, &p };
-    peer_start(&peer, submit, &s);
-    peer_await_blocked(&peer);
-    CHECK_OK(spn_pool_set_max_threads(f.pool, 2));
-    CHECK_OK(peer_finish(&peer));
-    T_AWAIT(ended(&p) == 1);
-    full_close(&f);
-}
-
-/* Shutdown releases who waits for room: refused. */
-TEST(reject__block_and_shutdown__refused, "S-6", "TPE-66")
-{
-    for (int now = 0; now < 2; now++) {
-        spn_reject_block patient = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
-        struct submission s;
-        struct peer peer;
-        struct full f;
-        struct piece p;
-        int rc;
-
-        full_open(&f, &patient.policy, 1);
-        piece_init(&p, NULL);
-        s = (struct submission){ f.pool, &p };
-        peer_start(&peer, submit, &s);
-        peer_await_blocked(&peer);
-        if (now != 0)
-            CHECK_OK(spn_pool_shutdown_now(f.pool, NULL, NULL, NULL));
-        else
-            CHECK_OK(spn_pool_shutdown(f.pool));
-        rc = peer_finish(&peer);
-        CHECK(rc == SPN_EREJECTED || rc == SPN_ESHUTDOWN);
-        CHECK(untouched(&p));
-        full_close(&f);
+        opts.factory = &factory;
+        REQUIRE_OK(spn_pool_create(&pool, &opts));
+        item_init(&item);
+        CHECK_STATUS(spn_executor_execute(spn_pool_executor(pool), &item.task),
+                     SPN_EAGAIN);
+        CHECK_EQ(item.task.queued, 0);
+        CHECK_OK(spn_pool_close(pool));
+        check_law(pool);
+        CHECK_OK(spn_pool_destroy(pool));
     }
-}
-
-static int blocked_rc;
-
-static void submit_to_own_pool(struct piece *p)
-{
-    blocked_rc = execute(p->current, p->arg);
-}
-
-/* A task that would wait for room in its own pool is refused at once. */
-TEST(reject__block_from_inside__edeadlk, "S-6", "G-1")
-{
-    spn_reject_block patient = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
-    spn_pool_opts opts = opts_of(1, 1, 1);
-    spn_latch *gate = gate_new();
-    struct piece p[3];
-    spn_pool *pool;
-
-    opts.reject = &patient.policy;
-    pool = pool_with(&opts);
-    pieces_init(p, 3, NULL);
-    p[0].gate = gate;
-    p[0].act = submit_to_own_pool;
-    p[0].arg = &p[2];
-    start(pool, &p[0]);
-    CHECK_OK(execute(pool, &p[1])); /* the queue is full now */
-    gate_open(gate);
-    T_AWAIT(ended(&p[0]) == 1);
-    CHECK_STATUS(blocked_rc, SPN_EDEADLK);
-    pool_close(pool);
-    CHECK(untouched(&p[2]) && ran(&p[1]));
-    gate_free(gate);
-}
-
-/* A cycle of two pools whose tasks submit to each other: each submitter gives up in
- * its time, nobody hangs. */
-TEST(reject__block_in_a_cycle_of_pools__ends, "S-6")
-{
-    spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_MS(5));
-    spn_pool_opts opts = opts_of(1, 1, 1);
-    spn_pool *pools[2];
-    spn_latch *gate = gate_new();
-    struct piece p[2], fill[2], late[2];
-    struct submission s[2];
-
-    opts.reject = &block.policy;
-    for (int i = 0; i < 2; i++)
-        pools[i] = pool_with(&opts);
-    pieces_init(p, 2, gate);
-    pieces_init(fill, 2, NULL);
-    pieces_init(late, 2, NULL);
-    for (int i = 0; i < 2; i++) {
-        start(pools[i], &p[i]);
-        CHECK_OK(execute(pools[i], &fill[i]));
-        s[i] = (struct submission){ pools[1 - i], &late[i] };
-    }
-    for (int i = 0; i < 2; i++) {
-        const int rc = submit(&s[i]);
-
-        CHECK_STATUS(rc, SPN_ETIMEDOUT);
-    }
-    gate_open(gate);
-    pool_close(pools[0]);
-    pool_close(pools[1]);
-    gate_free(gate);
-}
-
-/* ---- chain --------------------------------------------------------------------------------- */
-
-/* A chain asks each in turn until one has seen to it; else the last one's word counts. */
-TEST(reject__chain__each_in_turn_until_one_says_ok, "S-6")
-{
-    struct asked a[3];
-    const spn_reject_policy *list[] = { &a[0].policy, &a[1].policy, &a[2].policy };
-    spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(list, 3);
-    struct full f;
-    struct piece p;
-
-    for (int i = 0; i < 3; i++)
-        asked_init(&a[i], -100 - i);
-    full_open(&f, &chain.policy, 1);
-    piece_init(&p, NULL);
-    CHECK_EQ(execute(f.pool, &p), -102);
-    for (int i = 0; i < 3; i++)
-        CHECK_EQ(atomic_load(&a[i].calls), 1);
-    a[1].rc = SPN_OK;
-    CHECK_OK(execute(f.pool, &p));
-    CHECK_EQ(atomic_load(&a[0].calls), 2);
-    CHECK_EQ(atomic_load(&a[1].calls), 2);
-    CHECK_EQ(atomic_load(&a[2].calls), 1);
-    CHECK_EQ(a[1].reason, SPN_REFUSED_FULL);
-    CHECK_EQ(stats_of(f.pool).rejected, 1); /* the one nobody saw to */
-    full_close(&f);
-}
-
-/* Wait a little, then run it here: a chain of the library's own. */
-TEST(reject__chain_of_block_and_caller_runs__waits_then_runs, "S-6")
-{
-    spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_MS(2));
-    const spn_reject_policy *list[] = { &block.policy, spn_reject_caller_runs() };
-    spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(list, 2);
-    struct full f;
-    struct piece p;
-    int64_t began = spn_now();
-
-    full_open(&f, &chain.policy, 1);
-    piece_init(&p, NULL);
-    CHECK_OK(execute(f.pool, &p));
-    CHECK(ran(&p) && p.tid == peer_gettid());
-    CHECK(spn_now() - began >= SPN_MS(2));
-    full_close(&f);
-}
-
-/* ---- report --------------------------------------------------------------------------------- */
-
-struct heard {
-    atomic_int reports;
-    char message[512];
-    int64_t suppressed;
-};
-
-static void hear(void *ctx, const spn_exhaustion *what)
-{
-    struct heard *h = ctx;
-
-    snprintf(h->message, sizeof h->message, "%s", what->message);
-    h->suppressed = what->suppressed;
-    atomic_fetch_add(&h->reports, 1);
-}
-
-struct storm {
-    spn_pool *pool;
-    atomic_int refused;
-};
-
-static void be_refused(int index, void *arg)
-{
-    struct storm *s = arg;
-    struct piece p;
-
-    (void)index;
-    piece_init(&p, NULL);
-    for (int i = 0; i < 200; i++) {
-        CHECK_STATUS(execute(s->pool, &p), SPN_EREJECTED);
-        atomic_fetch_add(&s->refused, 1);
-    }
-    CHECK(untouched(&p));
-}
-
-/* However many threads are refused at once, there is one report in the interval, and
- * every task is refused all the same. */
-TEST(reject__report_under_a_storm__one_report, "X-14")
-{
-    spn_reject_report_opts opts = SPN_REJECT_REPORT_OPTS_INIT;
-    struct heard heard = { 0 };
-    spn_reject_report *report;
-    struct storm s = { 0 };
-    struct full f;
-
-    opts.no_stacks = 1;
-    opts.exhausted = hear;
-    opts.ctx = &heard;
-    REQUIRE_OK(spn_reject_report_create(&report, &opts));
-    full_open(&f, spn_reject_report_policy(report), 1);
-    s.pool = f.pool;
-    t_parallel(4, be_refused, &s);
-    T_AWAIT(atomic_load(&heard.reports) == 1);
-    CHECK_EQ(atomic_load(&s.refused), 800);
-    CHECK_EQ(stats_of(f.pool).rejected, 800);
-    CHECK(strstr(heard.message, "EXHAUSTED") != NULL);
-    CHECK_OK(spn_pool_shutdown(f.pool));
-    full_close(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
-    CHECK_EQ(atomic_load(&heard.reports), 1);
-}
-
-/* ---- a closed loop -------------------------------------------------------------------------- */
-
-struct loop {
-    spn_pool *pool;
-    atomic_long refused, served;
-    int rounds;
-};
-
-static void call_and_wait(int index, void *arg)
-{
-    struct loop *l = arg;
-    void *value;
-
-    (void)index;
-    for (int i = 0; i < l->rounds; i++) {
-        spn_future *f;
-        const int rc =
-            spn_executor_submit(spn_pool_executor(l->pool), give_back, l, &f);
-
-        if (rc == SPN_EREJECTED) {
-            atomic_fetch_add(&l->refused, 1);
-            continue;
-        }
-        REQUIRE_OK(rc);
-        CHECK_OK(spn_future_get(f, &value, SPN_FOREVER));
-        atomic_fetch_add(&l->served, 1);
-        spn_future_unref(f);
-    }
-}
-
-/* As many clients as threads, no queue: a client that got its answer is never refused
- * for want of the thread that gave it... but for the moment that thread needs to come
- * back.  With a queue of as many places it is never refused at all. */
-TEST(reject__closed_loop_with_a_queue__never_refused)
-{
-    struct loop l = { .pool = pool_of(T_THREADS, T_THREADS, T_THREADS),
-                      .rounds = t_rounds(3000) };
-
-    t_parallel(T_THREADS, call_and_wait, &l);
-    CHECK_EQ(atomic_load(&l.refused), 0);
-    CHECK_EQ(atomic_load(&l.served), (long)T_THREADS * l.rounds);
-    pool_close(l.pool);
-}
-
-/* The same on a hand-off. */
-TEST(reject__closed_loop_on_a_hand_off__never_refused)
-{
-    struct loop l = { .pool = pool_of(T_THREADS, T_THREADS, SPN_HANDOFF),
-                      .rounds = t_rounds(3000) };
-
-    t_parallel(T_THREADS, call_and_wait, &l);
-    CHECK_EQ(atomic_load(&l.refused), 0);
-    pool_close(l.pool);
 }
