@@ -12,7 +12,7 @@
  *   may free it at once.  The waiters are chosen under the lock, and granted
  *   afterwards from nodes of their own.
  *
- * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c.
+ * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
  */
 #include "exec/pool.h"
 
@@ -50,7 +50,9 @@ bool spn__pool_try_terminate(struct spn_pool *pool)
 
     if (spn__ctl_count(ctl) != 0 || state == SPN_EXECUTOR_RUNNING ||
         state >= SPN_EXECUTOR_TIDYING ||
-        (state == SPN_EXECUTOR_SHUTDOWN && spn__work_any(pool)))
+        /* The size, and not just whether any: [help] is in it. */
+        (state == SPN_EXECUTOR_SHUTDOWN && spn__work_size(pool) != 0) ||
+        spn__load(&pool->helpers, relaxed) != 0) /* [help] */
         return false;
     advance(pool, SPN_EXECUTOR_TIDYING);
     pool->terminator = spn__self_get();
@@ -296,12 +298,15 @@ static int64_t cancel_some(struct spn_pool *pool,
     struct spn__list tasks;
     int64_t taken;
 
-    if (pool->kind == SPN__WORK_USER)
-        return SPN_ENOTSUP;
     spn__list_init(&tasks);
     taken = spn__work_collect(pool, wanted, ctx, &tasks);
     if (taken > 0)
         spn__pool_left_queue(pool, &pool->cancelled, taken);
+    if (pool->kind == SPN__WORK_USER && spn__work_any_urgent(pool)) {
+        spn__lock(&pool->lock); /* who waits in the user's queue does not see it */
+        spn__idle_look_around(pool);
+        spn__unlock(&pool->lock);
+    }
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     return taken;
 }

@@ -45,6 +45,7 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
 
     if (spn_queue_remove_item(pool->work.queue, task) != 1)
         return false;
+    spn__work_uncount_user(pool);
     spn__lock(&pool->lock);
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
@@ -53,11 +54,24 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
     return true;
 }
 
+/* There is no worker.  If none can be made either, a task in a user's queue is taken
+ * out again; one in a lane is dropped with all that waits. */
+static int staff_or_withdraw(struct spn_pool *pool, spn_task *task)
+{
+    const int rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_MAX, false);
+    bool withdrawn;
+
+    if (rc == SPN_OK || rc == SPN_EFULL || rc == SPN_ESHUTDOWN)
+        return SPN_OK; /* another is there, or the end takes care of it */
+    withdrawn = pool->kind == SPN__WORK_USER && task != NULL && withdraw(pool, task);
+    spn__pool_give_up(pool);
+    return withdrawn ? SPN_EAGAIN : SPN_OK;
+}
+
 /* After a push without a door. */
 static int after_push(struct spn_pool *pool, spn_task *task)
 {
     uint32_t ctl;
-    int rc = SPN_OK;
 
     if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER) {
         spn__fence_light();                   /* [door] */
@@ -65,10 +79,9 @@ static int after_push(struct spn_pool *pool, spn_task *task)
         if (pool->kind == SPN__WORK_USER && task != NULL &&
             spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, task))
             return SPN_ESHUTDOWN;
-        if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0)
-            rc = spn__pool_add_worker(pool, NULL, SPN__TO_MAX);
-        if (rc == SPN_EAGAIN || rc == SPN_ENOMEM)
-            return SPN_OK; /* in, and dropped if nobody else came: see undo */
+        if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0 &&
+            staff_or_withdraw(pool, task) != SPN_OK)
+            return SPN_EAGAIN;
     }
     spn__idle_notify(pool);
     if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
@@ -155,6 +168,7 @@ static uint32_t reason_of(int rc)
         return SPN_REFUSED_SHUTDOWN;
     case SPN_EAGAIN:
     case SPN_EPERM:
+    case SPN_ESTATE:
     case SPN_ENOTSUP:
         return SPN_REFUSED_NO_THREAD;
     default:

@@ -68,8 +68,9 @@ struct spn__work_queue {
     int64_t age_ns;                /* fixed */
     struct spn__lanes *lanes;      /* LANES */
     spn_queue *queue;              /* USER: borrowed */
-    SPN__ATOMIC(int64_t) taken;    /* USER: by us, ever; relaxed: only counts */
-    spn__free_count free;          /* hand-off: workers that run no task [free] */
+    /* USER: pushed by us, and put there by others and found when taken out. */
+    SPN__ATOMIC(int64_t) given, found;
+    spn__free_count free; /* hand-off: workers that run no task [free] */
     struct spn__heap heap;
     struct spn__fifo urgent;
     struct spn__fifo fifo;
@@ -85,6 +86,10 @@ void spn__work_fini(struct spn_pool *pool);
  */
 int spn__work_push(struct spn_pool *pool, spn_task *task);
 int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
+
+/* USER: a worker has taken an item out itself; a push is undone. */
+void spn__work_taken_from_user(struct spn_pool *pool, spn_task *task);
+void spn__work_uncount_user(struct spn_pool *pool);
 
 /* Takes the next entry out, if there is one; never blocks. */
 bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry);
