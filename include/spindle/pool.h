@@ -118,7 +118,8 @@ typedef struct spn_pool_stats {
     int64_t pending;    /* queued or running                                 */
     int64_t expired;    /* of dropped: past their deadline                   */
     int64_t rejected;   /* refused: never accepted                           */
-    int64_t caller_ran; /* run by their submitter, by policy: never accepted */
+    int64_t caller_ran; /* run by policy, by their submitter or on a thread of their
+                           own: never accepted                               */
     int64_t helped;     /* of completed: run by who waited for them          */
     int64_t threads_started;
     int64_t threads_failed; /* could not be made                                 */
@@ -201,7 +202,8 @@ SPN_API int spn_reject_block_refused(const spn_reject_policy *policy, spn_pool *
         { sizeof(spn_reject_policy), "block", spn_reject_block_refused }, (timeout) \
     }
 
-/* Asks each policy in turn until one says SPN_OK; else what the last one said. */
+/* Asks each policy in turn until one says SPN_OK, or SPN_EINTR (the submitter was
+ * interrupted and must hear of it); else what the last one said. */
 typedef struct spn_reject_chain {
     spn_reject_policy policy;                 /* first    */
     const spn_reject_policy *const *policies; /* borrowed */
