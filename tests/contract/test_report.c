@@ -190,7 +190,7 @@ TEST(report__pool_exhausted__line_file_and_listener, "X-14", "P33")
               "status:(isShutdown:false, isTerminated:false, isTerminating:false), in "
               "dubbo://10.0.0.1:20880!");
     CHECK(log_says("warn: Thread pool is EXHAUSTED! Thread Name: full, Pool Size: 1"));
-    CHECK(log_says("Reason: full, Queue: 2 (capacity: 2)"));
+    CHECK(log_says("Reason: full, Queue: 2 (capacity: 2), Refused before: 0, unreported: 0"));
     CHECK_EQ(log_lines, 1);
     CHECK_STR(h.pool, "full");
     CHECK_EQ(h.refusal.reason, SPN_REFUSED_FULL);
