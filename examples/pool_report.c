@@ -17,10 +17,14 @@ enum { THREADS = 2, QUEUED = 3 };
 static spn_latch *database;
 static spn_latch *told;
 
-static int ask_database(void *arg)
+/* Not static, and linked with -rdynamic: so the report knows its name. */
+int ask_database(void *arg);
+__attribute__((visibility("default"))) int ask_database(void *arg)
 {
-    (void)arg;
-    return spn_latch_await(database, SPN_SEC(30)); /* here they are stuck */
+    int rc = spn_latch_await(database, SPN_SEC(30)); /* here they are stuck */
+
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return rc;
 }
 
 /* On the report's own thread: tell an operator, a metric, a log of your own. */
@@ -49,6 +53,7 @@ int main(void)
     spn_pool_opts opts = SPN_POOL_OPTS_INIT;
     spn_reject_report *report;
     spn_pool *pool;
+    atomic_int asked = 0;
     int rc = SPN_OK;
 
     report_opts.dir = "/tmp";
@@ -65,13 +70,14 @@ int main(void)
         return 1;
 
     for (int i = 0; i <= THREADS + QUEUED; i++)
-        rc = spn_executor_call(spn_pool_executor(pool), ask_database, NULL);
+        rc = spn_executor_call(spn_pool_executor(pool), ask_database, &asked);
     printf("the last one: %s\n", spn_status_text(rc));
     if (spn_latch_await(told, SPN_SEC(30)) != SPN_OK)
         return 1;
 
     spn_latch_count_down(database); /* it answers after all */
     spn_pool_close(pool);
+    printf("%d were answered\n", atomic_load(&asked));
     spn_pool_destroy(pool);
     spn_reject_report_destroy(report);
     spn_latch_destroy(told);

@@ -103,6 +103,8 @@ bool spn__os_capture_idle(const struct spn__os_capture *c)
 /* Where the calling thread's stack is; 0 unless it noted it.  The handler reads it. */
 static _Thread_local uintptr_t stack_low __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t stack_high __attribute__((tls_model("initial-exec")));
+/* Where it was when it noted that: what lies above is how threads start. */
+static _Thread_local uintptr_t stack_first __attribute__((tls_model("initial-exec")));
 
 struct registers {
     uintptr_t pc, fp, sp;
@@ -209,8 +211,8 @@ UNJUDGED static uintptr_t bridge(struct spn__os_capture *c, struct registers at,
     return known ? at.fp : 0;
 }
 
-/* Frames lie ever higher, so the walk ends: at a frame pointer of 0, as the first
- * function of a thread has it, or when no bridge leads on. */
+/* Frames lie ever higher, so the walk ends: among the first functions of the thread, or
+ * when no bridge leads on. */
 UNJUDGED static void walk(struct spn__os_capture *c, struct registers at)
 {
     uintptr_t frame;
@@ -225,13 +227,15 @@ UNJUDGED static void walk(struct spn__os_capture *c, struct registers at)
         return; /* on another stack than the one it noted */
     do {
         frame = bridge(c, at, &guesses);
+        if (frame == 0)
+            return;
         at.fp = 0;
-        while (frame != 0 && !c->cut && is_frame(c->code, frame, at.sp)) {
+        while (!c->cut && is_frame(c->code, frame, at.sp)) {
             add(c, plain_address(((const uintptr_t *)frame)[1]), false);
             at.sp = frame + 2 * sizeof(uintptr_t);
             frame = ((const uintptr_t *)frame)[0];
         }
-    } while (frame != 0 && !c->cut && at.sp < stack_high && guesses < SPN__OS_GUESSES);
+    } while (!c->cut && at.sp < stack_first && guesses < SPN__OS_GUESSES);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -397,6 +401,7 @@ void spn__os_capture_allow(uint32_t signal)
         if (pthread_attr_getstack(&attr, &low, &size) == 0) {
             stack_low = (uintptr_t)low;
             stack_high = (uintptr_t)low + size;
+            stack_first = (uintptr_t)__builtin_frame_address(0);
         }
         pthread_attr_destroy(&attr);
     }
