@@ -23,7 +23,7 @@
  *         the job, due_ns with it, passes from one owner to the next.
  *
  * LOCKS   the pool's lock is held while its workers are listed, and nothing else.
- *         `stranded.lock` guards a list of the process; a leaf.
+ *         `spn__report_stranded.lock` guards a list of the process; a leaf.
  *
  * STACKS  Threads are asked in batches, so that a slow one costs its time once and not
  *   once each; one that does not answer by the deadline is left out.  Names come
@@ -85,20 +85,15 @@ struct job {
 
 /* Apart from the report, because a signal on its way leads here: what a thread has not
  * answered by then outlives the report. */
-struct captures {
-    struct captures *next; /* in `stranded` */
-    uint32_t signal;       /* 0: no stacks can be had */
+struct spn__captures {
+    struct spn__captures *next; /* in spn__report_stranded */
+    uint32_t signal;            /* 0: no stacks can be had */
     struct spn__os_code code;
     struct spn__os_capture each[BATCH];
     struct spn__os_frame frames[]; /* max_frames and SPN__OS_GUESSES for each */
 };
 
-/* Those that outlived theirs; freed by the next report that is made or destroyed after
- * the answers have come. */
-static struct {
-    struct spn__lock lock; /* guards first; a leaf */
-    struct captures *first;
-} stranded = { SPN__LOCK_INIT, NULL };
+struct spn__stranded spn__report_stranded = { SPN__LOCK_INIT, NULL };
 
 struct spn_reject_report {
     spn_reject_policy policy; /* first: they are the same object */
@@ -113,7 +108,7 @@ struct spn_reject_report {
     void *ctx;
     char *dir, *address; /* NULL: none */
     spn_thread *thread;
-    struct captures *captures; /* the thread's; NULL: no stacks */
+    struct spn__captures *captures; /* the thread's; NULL: no stacks */
 
     struct spn__parker parker;      /* the thread sleeps here */
     SPN__ATOMIC(uint32_t) stop;     /* relaxed: the unpark that follows orders it */
@@ -596,10 +591,10 @@ static bool copy_text(char **out, const char *text)
     return true;
 }
 
-static struct captures *make_captures(uint32_t max_frames)
+static struct spn__captures *make_captures(uint32_t max_frames)
 {
     const uint32_t capacity = max_frames + SPN__OS_GUESSES;
-    struct captures *captures =
+    struct spn__captures *captures =
         spn__alloc(sizeof *captures + sizeof(struct spn__os_frame) * BATCH * capacity);
 
     if (captures == NULL)
@@ -612,7 +607,7 @@ static struct captures *make_captures(uint32_t max_frames)
     return captures;
 }
 
-static bool all_idle(const struct captures *captures)
+static bool all_idle(const struct spn__captures *captures)
 {
     for (size_t i = 0; i < BATCH; i++)
         if (!spn__os_capture_idle(&captures->each[i]))
@@ -621,7 +616,7 @@ static bool all_idle(const struct captures *captures)
 }
 
 /* Gives the signal back, and then the memory; all are idle. */
-static void free_captures(struct captures *captures)
+static void free_captures(struct spn__captures *captures)
 {
     if (captures->signal != 0)
         spn__os_capture_close(captures->signal);
@@ -631,9 +626,9 @@ static void free_captures(struct captures *captures)
 /* Frees what was stranded and is idle now. */
 static void sweep_stranded(void)
 {
-    struct captures *idle = NULL, *each, **at = &stranded.first;
+    struct spn__captures *idle = NULL, *each, **at = &spn__report_stranded.first;
 
-    spn__lock(&stranded.lock);
+    spn__lock(&spn__report_stranded.lock);
     while ((each = *at) != NULL) {
         if (all_idle(each)) {
             *at = each->next;
@@ -643,7 +638,7 @@ static void sweep_stranded(void)
             at = &each->next;
         }
     }
-    spn__unlock(&stranded.lock);
+    spn__unlock(&spn__report_stranded.lock);
     while ((each = idle) != NULL) {
         idle = each->next;
         free_captures(each);
@@ -668,16 +663,16 @@ static int open_stacks(struct spn_reject_report *report, uint32_t signal)
     return rc == SPN_ENOTSUP || (rc == SPN_EBUSY && signal == 0) ? SPN_OK : rc;
 }
 
-static void close_stacks(struct captures *captures)
+static void close_stacks(struct spn__captures *captures)
 {
     if (captures != NULL && all_idle(captures)) {
         free_captures(captures);
     } else if (captures != NULL) {
         /* A signal is on its way: it needs the handler and the memory. */
-        spn__lock(&stranded.lock);
-        captures->next = stranded.first;
-        stranded.first = captures;
-        spn__unlock(&stranded.lock);
+        spn__lock(&spn__report_stranded.lock);
+        captures->next = spn__report_stranded.first;
+        spn__report_stranded.first = captures;
+        spn__unlock(&spn__report_stranded.lock);
     }
     sweep_stranded();
 }
