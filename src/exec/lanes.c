@@ -102,21 +102,23 @@ struct chunk {
     struct spn__entry slots[CHUNK];
 };
 
+/* Two lines, because processors like to fetch their neighbours too. */
+#define APART (2 * SPN__CACHE_LINE)
+
 struct lane {
     /* The producer's; read by nobody else. */
-    _Alignas(SPN__CACHE_LINE) struct chunk *tail_chunk;
+    _Alignas(APART) struct chunk *tail_chunk;
     uint64_t pushed; /* what `tail` is */
     uint32_t fill;   /* slots written in tail_chunk */
     struct spn__seat seat;
 
-    SPN__ATOMIC(struct lane *) next; /* [list] */
-    struct spn__lanes *lanes;        /* fixed */
-
     /* Position behind the last entry.  Alone: its readers shall not slow down the
      * rest.  Stored by the producer. */
-    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) tail; /* [tail] */
+    _Alignas(APART) SPN__ATOMIC(uint64_t) tail; /* [tail] */
 
-    _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* guards the rest */
+    _Alignas(APART) SPN__ATOMIC(struct lane *) next; /* [list] */
+    struct spn__lanes *lanes;                        /* fixed */
+    struct spn__lock lock;                           /* guards the rest */
     uint32_t head_index;        /* in head_chunk; CHUNK: at the start of the next */
     struct chunk *head_chunk;   /* NULL: at the start of the first */
     SPN__ATOMIC(uint64_t) head; /* position of the first that is not claimed [head] */
@@ -249,7 +251,7 @@ static struct chunk *chunk_at(struct lane *l, uint64_t position)
 }
 
 /* A chunk for the next entry. */
-static bool extend(struct lane *l)
+static __attribute__((noinline)) bool extend(struct lane *l)
 {
     struct chunk *c = get_chunk(l->lanes);
     const uint64_t number = l->pushed / CHUNK;
@@ -275,7 +277,7 @@ static bool extend(struct lane *l)
 
 static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
 {
-    struct lane *l = spn__alloc_aligned(sizeof *l, SPN__CACHE_LINE);
+    struct lane *l = spn__alloc_aligned(sizeof *l, APART);
 
     if (l == NULL)
         return NULL;
@@ -337,12 +339,12 @@ static __attribute__((noinline)) struct lane *find_lane(struct spn__lanes *lanes
     return make_lane(lanes, self);
 }
 
-static struct lane *my_lane(struct spn__lanes *lanes)
+static inline struct lane *my_lane(struct spn__lanes *lanes)
 {
     struct spn_thread *self = spn__self_get();
     struct spn__seat *seat = self != NULL ? spn__seat_recall(self, lanes) : NULL;
 
-    return seat != NULL ? lane_of_seat(seat) : find_lane(lanes);
+    return __builtin_expect(seat != NULL, 1) ? lane_of_seat(seat) : find_lane(lanes);
 }
 
 /* A task's links: its lane and its position.  Relaxed, as `queued`: they come with
@@ -371,7 +373,7 @@ static void mark_taken(spn_task *task)
 }
 
 /* Takes the last entry of the calling thread's lane back. */
-static bool take_back(struct lane *l, struct spn__entry entry)
+static __attribute__((noinline)) bool take_back(struct lane *l, struct spn__entry entry)
 {
     bool mine = false;
 
@@ -460,6 +462,10 @@ static uint32_t waiting(struct spn__batch *b)
 static void fill(struct spn__batch *b, struct lane *l, struct chunk *c, uint64_t base,
                  uint32_t from, uint32_t to)
 {
+    /* The tasks may well be full of locked instructions, behind which no load goes
+     * ahead: fetch now what is read one by one later. */
+    for (uint32_t i = from; i < to; i += SPN__CACHE_LINE / sizeof(struct spn__entry))
+        __builtin_prefetch(&c->slots[i]);
     b->first = from;
     b->open = to - from > 1;
     if (b->open)
@@ -509,16 +515,24 @@ static void count_taken(struct spn__batch *b)
     spn__store(&b->taken, spn__load(&b->taken, relaxed) + 1, relaxed);
 }
 
-/* Starts the next entry of the owner's batch. */
-static inline bool pop(struct spn__batch *b, struct spn__entry *entry)
+/*
+ * Takes the owner's step to the next entry of its batch, whose index is *n; false: the
+ * gate is shut.
+ */
+static inline bool step(struct spn__batch *b, uint32_t *n)
 {
-    while (b->open) {
-        const uint32_t n = spn__load(&b->next, relaxed); /* the owner's */
+    *n = spn__load(&b->next, relaxed);        /* the owner's */
+    spn__store(&b->next, *n + 1, relaxed);    /* before the fence [gate] */
+    spn__fence_light();                       /* [gate] */
+    return *n < spn__load(&b->gate, acquire); /* [gate] */
+}
 
-        spn__store(&b->next, n + 1, relaxed); /* before the fence [gate] */
-        spn__fence_light();                   /* [gate] */
-        if (n >= spn__load(&b->gate, acquire) && !ask(b, n)) /* [gate] */
-            break;
+/* Starts the next entry of the owner's batch; n: where it found the gate shut. */
+static bool pop(struct spn__batch *b, struct spn__entry *entry)
+{
+    uint32_t n;
+
+    while (b->open && (step(b, &n) || ask(b, n))) {
         *entry = b->chunk->slots[n];
         if (entry->fn != NULL) {
             count_taken(b);
@@ -741,6 +755,8 @@ static __attribute__((noinline)) bool refill(struct spn__lanes *lanes,
     for (;;) {
         enum found found;
 
+        if (pop(b, entry)) /* behind a tombstone */
+            return true;
         finish(lanes, b);
         if (++b->claims % RESCUE == 0 && rescue(lanes, b, more))
             found = SOMETHING;
@@ -758,8 +774,28 @@ static __attribute__((noinline)) bool refill(struct spn__lanes *lanes,
 bool spn__lanes_take(struct spn__lanes *lanes, struct spn__worker *worker,
                      struct spn__entry *entry, bool *more)
 {
+    struct spn__batch *b = worker->batch;
+    uint32_t n;
+
     *more = false;
-    return pop(worker->batch, entry) || refill(lanes, worker->batch, entry, more);
+    if (__builtin_expect(b->open, 1)) {
+        if (__builtin_expect(step(b, &n), 1)) {
+            const struct spn__entry *slot = &b->chunk->slots[n];
+
+            if (__builtin_expect(slot->fn != NULL, 1)) {
+                *entry = (struct spn__entry){ slot->fn, slot->arg };
+                count_taken(b);
+                return true;
+            }
+        } else if (ask(b, n)) {
+            *entry = b->chunk->slots[n];
+            if (entry->fn != NULL) {
+                count_taken(b);
+                return true;
+            }
+        }
+    }
+    return refill(lanes, b, entry, more);
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */
