@@ -4,6 +4,7 @@
 
 #include <spindle/alloc.h>
 #include <spindle/clock.h>
+#include <spindle/context.h>
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>
@@ -11,9 +12,11 @@
 #include <spindle/log.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
+#include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/semaphore.h>
 #include <spindle/status.h>
+#include <spindle/task_local.h>
 #include <spindle/thread.h>
 #include <spindle/time.h>
 #include <spindle/version.h>

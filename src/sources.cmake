@@ -7,13 +7,27 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/nested.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/pool.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/reconfigure.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/reject.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/context.c
   ${CMAKE_CURRENT_LIST_DIR}/future/core.c
   ${CMAKE_CURRENT_LIST_DIR}/future/executor.c
   ${CMAKE_CURRENT_LIST_DIR}/future/poll_set.c
   ${CMAKE_CURRENT_LIST_DIR}/future/stage.c
   ${CMAKE_CURRENT_LIST_DIR}/future/task.c
+  ${CMAKE_CURRENT_LIST_DIR}/future/task_local.c
   ${CMAKE_CURRENT_LIST_DIR}/future/wait.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c
@@ -34,4 +48,5 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c)
 set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
-  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c)
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_stacks.c)

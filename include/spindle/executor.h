@@ -38,6 +38,11 @@ struct spn_task {
     uint32_t flags;  /* 0, or what the task is part of: see spn_job in pool.h */
 };
 
+/* spn_task.flags: the task is part of an invoke_all or invoke_any that still waits for
+ * it.  spn_executor_shutdown_now cancels its future before it gives the task back, so
+ * that whoever waits returns. */
+#define SPN_TASK_AWAITED 2u
+
 #define SPN_TASK_INIT(run, dropped)             \
     {                                           \
         (run), (dropped), { NULL, NULL }, 0, 0, \
@@ -65,9 +70,16 @@ typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
  * call       as execute, for executors that need no node for fn(arg).
  * shutdown, shutdown_now, await, remove   as the functions of that name below.
  * state      an spn_executor_state.
- * wait_begin, wait_end   around a wait for the outcome of a task of this executor,
- *            on the thread that waits; wait_begin may run the task, add a thread, or
- *            refuse the wait (SPN_EDEADLK).  wait_end follows unless it refused.
+ * wait_begin, wait_end   around a wait for the outcome of a future that was submitted
+ *            here, whether it has started or not, by a thread that is inside this
+ *            executor (spn_executor_enter): wait_begin may run the task, add a
+ *            thread, or refuse the wait (SPN_EDEADLK).  wait_end follows unless it
+ *            refused.  Not for other threads, whose wait may outlast the executor.
+ * help       the same for any other thread, if the future has not started: takes the
+ *            task out of the queue and runs it here, if that is still possible, and
+ *            says 1, else 0.  Must not wait for long, nor run anything else; the
+ *            executor is kept from running or dropping the task during the call, and
+ *            so from its end.  Who wants no help leaves it NULL.
  */
 typedef struct spn_executor_ops {
     size_t size; /* sizeof(spn_executor_ops) */
@@ -81,6 +93,7 @@ typedef struct spn_executor_ops {
     int (*remove)(spn_executor *executor, spn_task *task);
     int (*wait_begin)(spn_executor *executor, spn_task *task);
     void (*wait_end)(spn_executor *executor);
+    int (*help)(spn_executor *executor, spn_task *task);
 } spn_executor_ops;
 
 typedef enum spn_executor_state {
@@ -181,6 +194,27 @@ SPN_API int spn_task_drop(spn_task *task, int reason);
 SPN_API SPN_NODISCARD
 int spn_task_claim(spn_task *task);
 SPN_API void spn_task_release(spn_task *task);
+
+/*
+ * For executors with threads of their own: between enter and leave the calling
+ * thread is inside the executor, which then hears of its waits (wait_begin).  A
+ * thread may be inside several; leave ends the innermost.  The frame is the caller's
+ * and is borrowed until leave, or until the thread ends.  Never block.
+ * is_inside: 1 if the calling thread is inside that executor, else 0.
+ *
+ * Returns  SPN_OK; SPN_EINVAL (NULL); enter: SPN_ENOMEM (no memory for the calling
+ *          thread's record); leave: SPN_ESTATE if that frame is not the innermost.
+ * Since    0.1
+ */
+typedef struct spn_executor_frame {
+    spn_executor *executor;
+    struct spn_executor_frame *outer;
+} spn_executor_frame;
+
+SPN_API SPN_NODISCARD
+int spn_executor_enter(spn_executor *executor, spn_executor_frame *frame);
+SPN_API int spn_executor_leave(spn_executor_frame *frame);
+SPN_API int spn_executor_is_inside(spn_executor *executor);
 
 /*
  * The executor that runs each task in the thread that calls execute, before

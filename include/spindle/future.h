@@ -160,11 +160,14 @@ SPN_API int spn_future_error(const spn_future *future, int *code, char *buf,
  * Waits for the outcome and stores the value in *value (may be NULL).
  * get:  blocks up to timeout_ns; interruptible.
  * join: blocks without limit; neither reads nor clears the interrupt flag.
- * A future that is done answers at once, whatever the timeout and the flag.
+ * A future that is done answers at once, whatever the timeout and the flag.  If the
+ * executor lets those who wait help, and the function has not started, it may be
+ * called here: then the call takes at least as long as that.
  *
  * Returns  SPN_OK; SPN_EFAILED (spn_future_error tells why); SPN_ECANCELED; get
  *          also SPN_ETIMEDOUT, SPN_EINTR; SPN_EINVAL (NULL); SPN_ENOMEM (no memory
- *          for the calling thread's record).
+ *          for the calling thread's record); SPN_EDEADLK (a thread of the executor
+ *          that was to run it would wait for itself; the executor decides).
  * Orders   what precedes the completion, and all that fn did, happens-before.
  * Since    0.1
  */
@@ -232,6 +235,15 @@ SPN_API int spn_future_run_and_reset(spn_future *future);
  */
 SPN_API SPN_NODISCARD
 int spn_future_submit(spn_future *future, spn_executor *executor);
+
+/*
+ * The future whose task this is, for whoever gets tasks back from an executor
+ * (remove, shutdown_now): borrowed, as the task's own reference keeps it until
+ * spn_task_run or spn_task_drop has been entered.  Never blocks.
+ * Returns  NULL if the task is no submitted future's, or NULL.
+ * Since    0.1
+ */
+SPN_API spn_future *spn_future_of_task(spn_task *task);
 
 /*
  * Makes a task future and has the executor run it: one allocation.

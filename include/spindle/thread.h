@@ -60,7 +60,9 @@ typedef struct spn_thread_opts {
     uint32_t sched;       /* spn_thread_sched                                 */
     int32_t priority;     /* see spn_thread_sched                             */
     uint32_t signals;     /* spn_thread_signals                               */
-    uint32_t reserved;    /* 0                                                */
+    uint32_t signal;      /* a real-time signal that stays unblocked, and for which
+                             the thread notes where its stack is: see report.h.
+                             0: none                                          */
     void (*on_start)(void *hook_arg); /* on the new thread, before fn           */
     void (*on_stop)(void *hook_arg);  /* on it after fn, also after pthread_exit */
     void *hook_arg;

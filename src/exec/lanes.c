@@ -172,14 +172,6 @@ struct spn__lanes {
     uint32_t spares;
 };
 
-#ifdef LANES_ALONE
-int spn__entry_task(void *task)
-{
-    (void)task;
-    return SPN_EINVAL;
-}
-#endif
-
 /* ---- chunks ----------------------------------------------------------------------- */
 
 static struct chunk *get_chunk(struct spn__lanes *lanes)
@@ -357,19 +349,11 @@ static link_word *link_of(spn_task *task, int i)
     return (link_word *)(void *)&task->link[i];
 }
 
-typedef SPN__ATOMIC(uint32_t) queued_word;
-_Static_assert(sizeof(queued_word) == sizeof(uint32_t), "the same word");
-
-static queued_word *queued_of(spn_task *task)
-{
-    return (queued_word *)(void *)&task->queued;
-}
-
 #define TAKEN 1u /* `queued` of a task that is neither waiting nor released */
 
 static void mark_taken(spn_task *task)
 {
-    spn__store(queued_of(task), TAKEN, relaxed); /* see link_of */
+    spn__store(spn__task_queued(task), TAKEN, relaxed); /* see link_of */
 }
 
 /* Takes the last entry of the calling thread's lane back. */
@@ -410,7 +394,7 @@ int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
 
         spn__store(link_of(task, 0), l, relaxed); /* see link_of */
         spn__store(link_of(task, 1), (void *)(uintptr_t)l->pushed, relaxed);
-        spn__store(queued_of(task), lanes->mark, relaxed);
+        spn__store(spn__task_queued(task), lanes->mark, relaxed);
     }
     l->pushed++;
     spn__store(&l->tail, l->pushed, release); /* [tail] */
@@ -935,7 +919,7 @@ bool spn__lanes_remove(struct spn__lanes *lanes, spn_task *task)
     void *lane, *position;
 
     /* relaxed, all: see link_of. */
-    if (spn__load(queued_of(task), relaxed) != lanes->mark)
+    if (spn__load(spn__task_queued(task), relaxed) != lanes->mark)
         return false;
     spn__lock(&lanes->lock);
     lane = spn__load(link_of(task, 0), relaxed);

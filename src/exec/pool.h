@@ -10,7 +10,11 @@
  *   lanes.c     where tasks wait, the fast way
  *   shutdown.c  shutdown, termination, taking tasks back
  *   reconfigure.c  live changes
+ *   nested.c    tasks that wait for tasks of their own pool
+ *   factory.c   the shapes everybody wants
  *   reject.c    what to do with a task that does not fit
+ *   room.c      submitters that wait until one fits
+ *   report.c    says so when a pool is exhausted
  */
 #ifndef SPN__POOL_H
 #define SPN__POOL_H
@@ -18,6 +22,7 @@
 #include <spindle/pool.h>
 
 #include "base/list.h"
+#include "exec/room.h"
 #include "exec/work.h"
 #include "sync/parker.h"
 #include "sync/waitq.h"
@@ -49,8 +54,9 @@ static inline uint32_t spn__ctl_make(uint32_t state, int32_t count)
 }
 
 /* What a worker has done; written by its thread only, read by anybody [count]. */
+typedef SPN__ATOMIC(int64_t) spn__counter;
 struct spn__worker_counts {
-    SPN__ATOMIC(int64_t) completed, failed, expired;
+    spn__counter completed, failed, expired;
 };
 
 struct spn__worker {
@@ -67,12 +73,18 @@ struct spn__worker {
     struct spn__worker_counts counts;
 
     /* Its thread's own. */
-    bool searching;       /* counted in pool->searching */
-    bool timed_out;       /* its last wait for work ended with the keep-alive */
-    bool left;            /* through the door, and not dead */
-    bool in_task;         /* between the hooks: what a cleanup finds */
-    uint32_t block_depth; /* of block_begin */
-    uint32_t help_depth;  /* of tasks run while waiting for them */
+    bool searching;        /* counted in pool->searching */
+    bool spun;             /* its last spin ended because there was something */
+    bool needed;           /* one too many, but the only one that does not wait */
+    bool timed_out;        /* its last wait for work ended with the keep-alive */
+    bool chosen_to_search; /* by the waker, before the permit */
+    bool free;             /* counted in work.free: hand-off only */
+    bool in_task;          /* it runs one: what a cleanup finds */
+    bool called, counted;  /* its function has returned; it was counted */
+    spn_task *asked;       /* the before hook is being asked about it */
+    const char *label;     /* of that one */
+    uint32_t block_depth;  /* of block_begin */
+    uint32_t help_depth;   /* of tasks run while waiting for them */
     uint32_t spin_budget, spin_waits; /* see idle.c */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
 
@@ -104,30 +116,35 @@ struct spn_pool {
     SPN__ATOMIC(int32_t) core, max;
     SPN__ATOMIC(int64_t) keep_alive_ns;
     SPN__ATOMIC(uint32_t) core_timeout;
-    SPN__ATOMIC(uint32_t) paused;
+    SPN__ATOMIC(uint32_t) paused; /* changed behind the door as well: work.c */
     SPN__ATOMIC(const spn_reject_policy *) reject;   /* [knob] */
     SPN__ATOMIC(const spn_thread_factory *) factory; /* [knob] */
+    struct spn__room room; /* read by every take: see room.h */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
     SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin, or waiting */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
+    /* Raised by whoever wants workers that wait to look around [wake]. */
+    SPN__ATOMIC(uint32_t) epoch;
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
     SPN__ATOMIC(int32_t) searching;                            /* [search] */
     struct spn__lock idle_lock;                                /* guards idle; a leaf */
     struct spn__list idle; /* the one that came last first */
 
-    struct spn__work work; /* see work.h; has its own locks and cache lines */
+    struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 
     _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* guards the rest; may be held
                                               when the leaves are taken */
     struct spn__list workers;
     int32_t live, largest;
-    struct spn__waitq awaiting;         /* termination */
-    uint32_t thread_number;             /* of the next thread's name */
-    int64_t direct;                     /* tasks accepted as the first of a worker */
+    struct spn__waitq awaiting;    /* termination */
+    SPN__ATOMIC(int32_t) helpers;  /* who run a task of the pool's elsewhere [help] */
+    struct spn_thread *terminator; /* runs the terminated hook */
+    uint32_t thread_number;        /* of the next thread's name */
+    int64_t direct;                /* tasks accepted as the first of a worker */
     int64_t completed, failed, expired; /* of workers that are gone */
-    int64_t cancelled, returned, discarded, helped;
+    int64_t cancelled, returned, discarded, helped, help_failed;
     int64_t threads_started, threads_failed, threads_died;
 
     SPN__ATOMIC(int64_t) rejected, caller_ran; /* relaxed: only counts */
@@ -143,8 +160,17 @@ enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
  */
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound);
 
+/* The same; without give_up, tasks that nobody will take are the caller's to see to. */
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up);
+
 /* worker.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
+/* A task of the worker's blocks, and no longer does. */
+void spn__worker_block(struct spn__worker *worker);
+void spn__worker_unblock(struct spn__worker *worker);
+/* Adds a worker if blocked ones leave work lying. */
+void spn__pool_compensate(struct spn_pool *pool);
 /* The worker that the calling thread is, of any pool, or NULL. */
 struct spn__worker *spn__worker_current(void);
 
@@ -152,10 +178,14 @@ struct spn__worker *spn__worker_current(void);
 void spn__idle_init(struct spn_pool *pool);
 /* There is new work: wakes a worker, unless one that is awake will look. */
 void spn__idle_notify(struct spn_pool *pool);
-void spn__idle_wake_all(struct spn_pool *pool);
-/* Waits for work.  Returns when there may be some, or something else changed; sets
- * timed_out if the deadline came first. */
-void spn__idle_wait(struct spn__worker *worker, int64_t deadline_ns);
+/* Waits for work.  Returns when there may be some, or `epoch` is no longer the
+ * pool's; sets timed_out if the deadline came first. */
+void spn__idle_wait(struct spn__worker *worker, uint32_t epoch, int64_t deadline_ns);
+/* Whether a worker that looks now would find something it may start. */
+bool spn__idle_work_waits(struct spn_pool *pool);
+/* Raises the epoch and wakes everybody who waits, also in a queue of the user's.
+ * pool->lock is held. */
+void spn__idle_look_around(struct spn_pool *pool);
 /* A worker that was searching has found a task, or must look elsewhere. */
 void spn__idle_found(struct spn__worker *worker);
 
@@ -165,11 +195,34 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task);
  * SPN_ENOMEM, SPN_EBUSY, and the task is as before.  For policies that try again. */
 int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
 
+/* Tells whoever is to hear of it that a task has failed. */
+void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info);
+/* A function and its argument: spn_executor_call. */
+int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
+
+/* For tests that want the same names every time. */
+void spn__pool_reset_numbers(void);
+
+/* nested.c: operations of the executor, and whether all workers wait for tasks of
+ * the pool; pool->lock is held. */
+int spn__pool_wait_begin(spn_executor *executor, spn_task *task);
+void spn__pool_wait_end(spn_executor *executor);
+int spn__pool_help(spn_executor *executor, spn_task *task);
+/* Without `except`, which has just left the count. */
+bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except);
+
 /* shutdown.c: call with pool->lock held; returns true if the caller must finish
  * the termination with spn__pool_terminate, after unlocking. */
 bool spn__pool_try_terminate(struct spn_pool *pool);
 void spn__pool_terminate(struct spn_pool *pool);
-/* A task leaves without having run, counted in *counter (one of the pool's). */
+/* Adds to a counter that `lock` guards. */
 void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
+/* `taken` tasks were taken out of the queue, counted in *counter (one of the pool's):
+ * there is room, and a pool that is shut down may be at its end. */
+void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
+/* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
+void spn__pool_give_up(struct spn_pool *pool);
+/* `by` eager tasks have come to their end. */
+void spn__pool_settle(struct spn_pool *pool, int64_t by);
 
 #endif /* SPN__POOL_H */

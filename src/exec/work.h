@@ -24,6 +24,8 @@ enum spn__work_kind {
     SPN__WORK_USER
 };
 
+typedef SPN__ATOMIC(int32_t) spn__free_count;
+
 /* What a worker takes: a function and its argument.  A task is the function
  * spn__entry_task with the task as its argument, and is never called that way. */
 struct spn__entry {
@@ -34,48 +36,60 @@ int spn__entry_task(void *task);
 
 /* First in, first out: an inbox for those who push, an outbox for those who take. */
 struct spn__fifo {
-    _Alignas(
-        SPN__CACHE_LINE) struct spn__lock in_lock; /* guards inbox, writes of pushed */
-    struct spn__list inbox;
+    /* Guards the inbox, `closed` and writes of pushed; see work.c, THE DOOR. */
+    _Alignas(SPN__CACHE_LINE) struct spn__lock in_lock;
+    bool closed;
     SPN__ATOMIC(int64_t) pushed; /* ever [size] */
-    int64_t seen_popped;         /* guarded by in_lock: popped, as last looked at */
-    _Alignas(
-        SPN__CACHE_LINE) struct spn__lock out_lock; /* guards outbox, writes of popped;
-                                            taken before in_lock */
-    struct spn__list outbox;
+    struct spn__list inbox;
+    int64_t seen_popped; /* popped, as last looked at */
+    /* Guards the outbox and writes of popped; taken before in_lock. */
+    _Alignas(SPN__CACHE_LINE) struct spn__lock out_lock;
     SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
+    struct spn__list outbox;
 };
 
-/* The greatest key first; a task knows its place. */
+/* By key, the greatest first; of equals the one that came first. */
+struct spn__heap_entry {
+    int64_t key, sequence;
+    spn_task *task; /* its link[0] is its place */
+};
 struct spn__heap {
-    struct spn__lock lock; /* guards all but the reads of size */
-    spn_task **tasks;
-    size_t room;
-    int64_t sequence;
-    SPN__ATOMIC(int64_t) size, pushed;
+    struct spn__lock lock; /* guards the rest, and is the door */
+    bool closed;
+    struct spn__heap_entry *entries;
+    size_t room, used;
+    int64_t sequence;                    /* pushed ever */
+    SPN__ATOMIC(int64_t) pushed, popped; /* as in a FIFO [size] */
 };
 
-struct spn__work {
-    SPN__ATOMIC(int64_t) capacity; /* INT64_MAX: unbounded; relaxed, a knob */
+struct spn__work_queue {
+    SPN__ATOMIC(int64_t) capacity; /* INT64_MAX: unbounded; relaxed: a knob */
     int64_t urgent_capacity;       /* fixed */
     int64_t age_ns;                /* fixed */
-    SPN__ATOMIC(int32_t) free;     /* hand-off: workers that run no task [free] */
+    struct spn__lanes *lanes;      /* LANES */
+    spn_queue *queue;              /* USER: borrowed */
+    /* USER: pushed by us, and put there by others and found when taken out. */
+    SPN__ATOMIC(int64_t) given, found;
+    spn__free_count free; /* hand-off: workers that run no task [free] */
+    struct spn__heap heap;
     struct spn__fifo urgent;
     struct spn__fifo fifo;
-    struct spn__heap heap;
-    struct spn__lanes *lanes; /* LANES */
-    spn_queue *queue;         /* USER: borrowed */
 };
 
 int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t capacity);
 void spn__work_fini(struct spn_pool *pool);
 
 /*
- * Takes in a task that is claimed: SPN_OK, SPN_EFULL, SPN_ENOMEM, or what a user's
- * queue says.  push_call: without a node (LANES only).
+ * Takes in a task that is claimed: SPN_OK; SPN_EFULL; SPN_ENOMEM; SPN_ESHUTDOWN;
+ * SPN_EAGAIN: there is no worker that would take it out again.  push_call: without a
+ * node (LANES only).
  */
 int spn__work_push(struct spn_pool *pool, spn_task *task);
 int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
+
+/* USER: a worker has taken an item out itself; a push is undone. */
+void spn__work_taken_from_user(struct spn_pool *pool, spn_task *task);
+void spn__work_uncount_user(struct spn_pool *pool);
 
 /* Takes the next entry out, if there is one; never blocks. */
 bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry);
@@ -89,6 +103,16 @@ bool spn__work_any_urgent(struct spn_pool *pool);
 int64_t spn__work_size(struct spn_pool *pool);
 int64_t spn__work_pushed(struct spn_pool *pool); /* ever */
 
+/* From now on nothing comes in (SPN_ESHUTDOWN); all that came is seen afterwards. */
+void spn__work_close(struct spn_pool *pool);
+/*
+ * The door: between lock and unlock nothing is pushed, and what was pushed before is
+ * seen.  Without a lock of that kind (LANES, USER) it is a heavy fence, which only
+ * has the second half: ask after it.
+ */
+void spn__work_door_lock(struct spn_pool *pool);
+void spn__work_door_unlock(struct spn_pool *pool);
+
 /* Takes a task out that waits here; false if it does not. */
 bool spn__work_remove(struct spn_pool *pool, spn_task *task);
 /* Takes out the one that would start next, but no urgent one; NULL: there is none. */
@@ -96,8 +120,8 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 
 /*
  * Moves every task that is wanted to `out`, in order, linked by its `link`; all of
- * them if wanted is NULL.  wanted is called with locks held and only looks.
- * Returns how many.
+ * them if wanted is NULL, and then pool->lock is held.  wanted is called with locks
+ * held and only looks.  Returns how many.
  */
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,

@@ -180,6 +180,18 @@ struct spn_future *spn__stage_take_input(struct spn_future *f);
 void spn__task_done(struct spn_future *f);
 /* Interrupts the runner, if there is one. */
 void spn__task_interrupt(struct spn_future *f);
+/* The task future that a task is part of, borrowed; NULL if it is none's. */
+struct spn_future *spn__task_future(spn_task *task);
+/* The executor has given the task back, unrun: it has no say in the future now. */
+void spn__task_given_back(spn_task *task);
+/*
+ * Before a thread waits for it: tells the executor, which may run it now or refuse the
+ * wait.  SPN_OK, or the refusal.  If *entered is not NULL, spn__task_wait_end
+ * must follow the wait.
+ */
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
+                         spn_executor **entered);
+void spn__task_wait_end(spn_executor *entered);
 
 /* ---- calls of users' functions -------------------------------------------- */
 

@@ -19,19 +19,15 @@
 #include "base/assert.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "future/core.h"
+#include "future/ambient.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 
 _Static_assert(sizeof(spn_task) <= 40, "embedded in users' structs: part of the ABI");
 _Static_assert(sizeof(spn_task) == 4 * sizeof(void *) + 8, "no padding");
 
-typedef SPN__ATOMIC(uint32_t) queued_word;
-_Static_assert(sizeof(queued_word) == sizeof(uint32_t), "the same word");
-
-static queued_word *queued_of(spn_task *task)
-{
-    return (queued_word *)(void *)&task->queued;
-}
+_Static_assert(sizeof(spn__queued_word) == sizeof(uint32_t), "the same word");
 
 int spn_task_claim(spn_task *task)
 {
@@ -39,7 +35,7 @@ int spn_task_claim(spn_task *task)
         return SPN_EINVAL;
     /* [queued] acquire: the links are ours.
      * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
-    return spn__exchange(queued_of(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
+    return spn__exchange(spn__task_queued(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
 }
 
 void spn_task_release(spn_task *task)
@@ -47,20 +43,20 @@ void spn_task_release(spn_task *task)
     if (task == NULL)
         return;
     /* [queued] mutant: as in claim */
-    spn__store(queued_of(task), 0, release);
+    spn__store(spn__task_queued(task), 0, release);
 }
 
 static bool is_queued(spn_task *task)
 {
     /* relaxed: a mistake told where it can be, not a lock. */
-    return spn__load(queued_of(task), relaxed) != 0;
+    return spn__load(spn__task_queued(task), relaxed) != 0;
 }
 
 int spn_task_run(spn_task *task)
 {
     if (task == NULL || task->fn == NULL || is_queued(task))
         return SPN_EINVAL;
-    return task->fn(task);
+    return spn__task_run_here(task);
 }
 
 int spn_task_drop(spn_task *task, int reason)
@@ -88,22 +84,51 @@ struct call_task {
     spn_task task;
     spn_run_fn fn;
     void *arg;
+    struct spn_context *context; /* a reference, or NULL */
 };
+
+struct carried_call {
+    struct spn_thread *self;
+    struct spn__context_frame frame;
+};
+
+static void after_carried_call(void *p)
+{
+    struct carried_call *c = p;
+
+    spn__context_leave(&c->frame, c->self);
+}
+
+static int call_with(struct spn_context *context, spn_run_fn fn, void *arg)
+{
+    struct carried_call c = { .self = spn__thread_self() };
+    int rc;
+
+    spn__context_enter(&c.frame, c.self, context);
+    SPN__CLEANUP_PUSH(after_carried_call, &c);
+    rc = fn(arg);
+    SPN__CLEANUP_POP();
+    return rc;
+}
 
 static int call_run(spn_task *task)
 {
     struct call_task *c = spn__list_entry(task, struct call_task, task);
+    struct spn_context *context = c->context;
     const spn_run_fn fn = c->fn;
     void *const arg = c->arg;
 
     spn__free(c); /* before fn, which may end the thread */
-    return fn(arg);
+    return context == NULL ? fn(arg) : call_with(context, fn, arg);
 }
 
 static void call_drop(spn_task *task, int reason)
 {
+    struct call_task *c = spn__list_entry(task, struct call_task, task);
+
     (void)reason;
-    spn__free(spn__list_entry(task, struct call_task, task));
+    spn_context_unref(c->context);
+    spn__free(c);
 }
 
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
@@ -115,6 +140,7 @@ spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
     c->task = (spn_task)SPN_TASK_INIT(call_run, call_drop);
     c->fn = fn;
     c->arg = arg;
+    c->context = spn__context_capture();
     return &c->task;
 }
 
@@ -125,7 +151,8 @@ int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg)
 
     if (executor == NULL || executor->ops == NULL || fn == NULL)
         return SPN_EINVAL;
-    if (spn__executor_has(executor, call))
+    /* Without a node there is no place for a context. */
+    if (spn__executor_has(executor, call) && spn_context_current() == NULL)
         return executor->ops->call(executor, fn, arg);
     task = spn__call_task_create(fn, arg);
     if (task == NULL)
@@ -144,16 +171,33 @@ int spn_executor_shutdown(spn_executor *executor)
                                                  : SPN_ENOTSUP;
 }
 
+/* The caller's unrun, behind what the library has to do first. */
+struct give_back {
+    spn_unrun_fn unrun;
+    void *ctx;
+};
+
+static void give_back(void *ctx, spn_task *task)
+{
+    const struct give_back *g = ctx;
+
+    spn__task_given_back(task);
+    g->unrun(g->ctx, task);
+}
+
 int spn_executor_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                               int64_t *count)
 {
+    struct give_back g = { unrun, ctx };
+
     if (count != NULL)
         *count = 0;
     if (executor == NULL || executor->ops == NULL)
         return SPN_EINVAL;
-    return spn__executor_has(executor, shutdown_now)
-               ? executor->ops->shutdown_now(executor, unrun, ctx, count)
-               : SPN_ENOTSUP;
+    if (!spn__executor_has(executor, shutdown_now))
+        return SPN_ENOTSUP;
+    return unrun != NULL ? executor->ops->shutdown_now(executor, give_back, &g, count)
+                         : executor->ops->shutdown_now(executor, NULL, NULL, count);
 }
 
 int spn_executor_await(spn_executor *executor, int64_t timeout_ns)
@@ -197,10 +241,55 @@ const char *spn_executor_state_name(int state)
 
 int spn_executor_remove(spn_executor *executor, spn_task *task)
 {
+    int rc;
+
     if (executor == NULL || executor->ops == NULL || task == NULL)
         return SPN_EINVAL;
-    return spn__executor_has(executor, remove) ? executor->ops->remove(executor, task)
-                                               : SPN_ENOTSUP;
+    if (!spn__executor_has(executor, remove))
+        return SPN_ENOTSUP;
+    rc = executor->ops->remove(executor, task);
+    if (rc == 1)
+        spn__task_given_back(task);
+    return rc;
+}
+
+/* ---- whose thread this is --------------------------------------------------- */
+
+int spn_executor_enter(spn_executor *executor, spn_executor_frame *frame)
+{
+    struct spn_thread *self;
+
+    if (executor == NULL || frame == NULL)
+        return SPN_EINVAL;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    frame->executor = executor;
+    frame->outer = self->executing;
+    self->executing = frame;
+    return SPN_OK;
+}
+
+int spn_executor_leave(spn_executor_frame *frame)
+{
+    struct spn_thread *self;
+
+    if (frame == NULL)
+        return SPN_EINVAL;
+    self = spn__self_get();
+    if (self == NULL || self->executing != frame)
+        return SPN_ESTATE;
+    self->executing = frame->outer;
+    return SPN_OK;
+}
+
+int spn_executor_is_inside(spn_executor *executor)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    if (executor == NULL)
+        return SPN_EINVAL;
+    return self != NULL && spn__thread_is_inside(self, executor);
 }
 
 /* ---- in the caller ---------------------------------------------------------- */
@@ -212,8 +301,9 @@ static int direct_execute(spn_executor *executor, spn_task *task)
     (void)executor;
     if (rc != SPN_OK)
         return rc;
+    spn__job_capture(task);
     spn_task_release(task);
-    rc = task->fn(task); /* the node may be gone now */
+    rc = spn__task_run_here(task); /* the node may be gone now */
     if (rc != 0)
         spn__log(SPN_LOG_WARN, "direct executor: a task failed with %d (%s)", rc,
                  spn_status_name(rc));
@@ -262,6 +352,7 @@ static int manual_execute(spn_executor *executor, spn_task *task)
     if (!m->closed)
         rc = spn_task_claim(task);
     if (rc == SPN_OK) {
+        spn__job_capture(task);
         spn__list_push_back(&m->tasks, node_of(task));
         m->pending++;
     }
@@ -269,10 +360,36 @@ static int manual_execute(spn_executor *executor, spn_task *task)
     return rc;
 }
 
+/* Looks at every task: it is an executor for tests. */
+static int manual_remove(spn_executor *executor, spn_task *task)
+{
+    struct spn_manual_executor *m = (struct spn_manual_executor *)(void *)executor;
+    struct spn__list_node *node;
+    bool found = false;
+
+    spn__lock(&m->lock);
+    spn__list_each (node, &m->tasks) {
+        found = node == node_of(task);
+        if (found)
+            break;
+    }
+    if (found) {
+        spn__list_remove(node);
+        m->pending--;
+    }
+    spn__unlock(&m->lock);
+    if (found) {
+        spn__job_forget(task);
+        spn_task_release(task);
+    }
+    return found;
+}
+
 int spn_manual_executor_create(spn_manual_executor **out)
 {
     static const spn_executor_ops ops = { .size = sizeof ops,
-                                          .execute = manual_execute };
+                                          .execute = manual_execute,
+                                          .remove = manual_remove };
     struct spn_manual_executor *m;
 
     if (out == NULL)
@@ -330,7 +447,7 @@ int spn_manual_executor_run_one(spn_manual_executor *m, int *status)
     task = take(m);
     if (task == NULL)
         return SPN_EEMPTY;
-    rc = task->fn(task);
+    rc = spn__task_run_here(task);
     if (status != NULL)
         *status = rc;
     return SPN_OK;
@@ -344,7 +461,7 @@ int spn_manual_executor_run_all(spn_manual_executor *m, size_t *count)
     if (m == NULL)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; ran++)
-        (void)task->fn(task);
+        (void)spn__task_run_here(task);
     if (count != NULL)
         *count = ran;
     return SPN_OK;
@@ -357,9 +474,11 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
 
     if (m == NULL || reason >= 0)
         return SPN_EINVAL;
-    for (; (task = take(m)) != NULL; dropped++)
+    for (; (task = take(m)) != NULL; dropped++) {
+        spn__job_forget(task);
         if (task->drop != NULL)
             task->drop(task, reason);
+    }
     if (count != NULL)
         *count = dropped;
     return SPN_OK;

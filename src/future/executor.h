@@ -5,14 +5,39 @@
 
 #include <spindle/executor.h>
 
+#include "sync/seam.h"
+#include "sync/thread_record.h"
+
 /* Whether the executor's table, of whatever age, has an operation. */
 #define spn__executor_has(executor, op)                             \
     ((executor)->ops->size >=                                       \
          offsetof(spn_executor_ops, op) + sizeof(void (*)(void)) && \
      (executor)->ops->op != NULL)
 
+/* Whether a thread, the calling one, is inside an executor.  Only compares: the
+ * executor may be gone. */
+static inline bool spn__thread_is_inside(const struct spn_thread *self,
+                                         const spn_executor *executor)
+{
+    const spn_executor_frame *frame = self->executing;
+
+    while (frame != NULL && frame->executor != executor)
+        frame = frame->outer;
+    return frame != NULL;
+}
+
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees
  * itself when it is run or dropped. */
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg);
+
+/*
+ * What `queued` says of a task: 0, 1 from claim on, or a number of the executor's
+ * own while it waits there.  Atomic in disguise: see executor.c.
+ */
+typedef SPN__ATOMIC(uint32_t) spn__queued_word;
+static inline spn__queued_word *spn__task_queued(spn_task *task)
+{
+    return (spn__queued_word *)(void *)&task->queued;
+}
 
 #endif /* SPN__EXECUTOR_H */

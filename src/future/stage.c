@@ -102,10 +102,19 @@ bool spn__edge_remove(struct spn__edge *edge)
     return removed;
 }
 
+/* relaxed, both: published as fn and arg are; the exchange decides who has it. */
+static struct spn_context *take_context(struct spn__stage *s)
+{
+    return spn__load(&s->context, relaxed) == NULL
+               ? NULL
+               : spn__exchange(&s->context, NULL, relaxed);
+}
+
 void spn__stage_detach(struct spn_future *f, struct spn__work *work)
 {
     struct spn__stage *s = stage_of(f);
 
+    spn_context_unref(take_context(s));
     for (size_t i = 0; i < s->edge_count; i++)
         if (spn__edge_remove(&s->edges[i]))
             spn__future_unref(f, work); /* the edge's; the caller has one */
@@ -245,6 +254,7 @@ struct running {
     struct spn__stage *s;
     struct spn__work *work;
     struct spn__call call;
+    struct spn__context_frame frame;
     spn_future *next; /* what compose's function returned */
     bool follows;     /* it waits for that now: its inputs are not ours any more */
 };
@@ -363,6 +373,7 @@ static void after_call(void *p)
     struct spn__work *work = r->work;
 
     spn__call_leave(&r->call);
+    spn__context_leave(&r->frame, r->call.self);
     if (s->op == SPN__WHEN_COMPLETE && (r->call.code == 0 || fails(input(s, 0))))
         complete_mirror(s, input(s, 0), work);
     else if (r->call.code != 0)
@@ -385,6 +396,7 @@ static bool call(struct spn__stage *s, struct spn__work *work)
     struct running r = { .s = s, .work = work };
 
     spn__call_enter(&r.call);
+    spn__context_enter(&r.frame, r.call.self, take_context(s));
     SPN__CLEANUP_PUSH(after_call, &r);
     r.call.code = call_function(&r);
     r.call.returned = true;
@@ -492,6 +504,7 @@ struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
     s->executor = executor;
     s->fn = fn;
     s->arg = arg;
+    spn__init(&s->context, spn__context_capture());
     spn__init(&s->inputs[0], NULL);
     spn__init(&s->inputs[1], NULL);
     s->next = NULL;

@@ -3,6 +3,7 @@
 #ifndef SPN__FUTURE_STAGE_H
 #define SPN__FUTURE_STAGE_H
 
+#include "future/ambient.h"
 #include "future/core.h"
 
 enum spn__stage_op {
@@ -39,6 +40,9 @@ struct spn__stage {
     spn_executor *executor;        /* NULL: runs where it gets ready */
     union spn__stage_fn fn;        /* fixed */
     void *arg;                     /* fixed */
+    /* Of whoever made the stage: a reference, until the function is called or the
+     * stage is done, for whoever exchanges it for NULL. */
+    SPN__ATOMIC(struct spn_context *) context;
     /* References to the sources that are done, from there until the function has
      * run.  For all_of only one that failed. */
     SPN__ATOMIC(struct spn_future *) inputs[2];

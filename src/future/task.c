@@ -10,6 +10,18 @@
  *                                           whoever closes it gives arg back, once
  *   UNKNOWN is a thread without a record: there was no memory.  It cannot be
  *   interrupted; cancel goes on as if not asked to.
+ *   FREE -> a record with PINNED            a waiter asks the executor for help
+ *        -> that record                     and so came to run it itself
+ *        -> FREE                            or did not
+ *
+ * PINNING
+ *   Who waits for a future may run it, if the executor likes to be helped, and must
+ *   ask the executor; but an executor may end as soon as it has seen to all its
+ *   tasks, and who waits has no hold on it.  So the waiter pins the future first: it
+ *   cannot start meanwhile, and an executor that comes to run it, drops it or gives
+ *   it back waits until the waiter lets go.  What a pin costs those who run tasks is
+ *   nothing: they find it where they claim the runner.  A waiter lets go at once;
+ *   who must sleep till then says WANTED.
  *
  * THE LATE INTERRUPT
  *   cancel goes to INTERRUPTING, reads `runner`, interrupts it and goes to
@@ -24,42 +36,72 @@
  *            So a function does not start unseen by a cancel that is to interrupt
  *            it; a runner that leaves without seeing INTERRUPTING is not seen by
  *            cancel; and arg is given back by one of the two.
+ *   [pin]    The same between a waiter, who pins the runner and then looks at the
+ *            state and at `executor`, and the executor's side, which changes one of
+ *            the two and then looks at the runner: an executor is not asked when it
+ *            may be gone, and not gone while it is asked.
+ *   [unpin]  Who wants to be told reads `unpins` before it says WANTED (release);
+ *            who lets go sees that (acquire) and then counts: the sleeper is
+ *            told, or does not sleep.
+ *   [executor] the release of submit pairs with the acquire of a waiter: the
+ *            executor is there.
+ *   [context] the release store of a captured context pairs with the acquire of who
+ *            takes it, and may end it: an executor that is about to run the future,
+ *            or whoever completes it before that.  The executor takes it first and
+ *            then looks at the state; the other changes the state and takes it then,
+ *            with a release: so a function is not called without its context.
  *   [done]   see core.c.
  */
-#include "future/core.h"
+#include "future/task.h"
 #include "future/wait.h"
 
 #include "base/assert.h"
 #include "base/options.h"
+#include "future/executor.h"
 #include "sync/interrupt.h"
 
 #define FREE    ((uintptr_t)0)
 #define UNKNOWN ((uintptr_t)1)
 #define CLOSED  ((uintptr_t)2)
+/* Beside the address of a record. */
+#define PINNED ((uintptr_t)1)
+#define WANTED ((uintptr_t)2)
 
-struct task_future {
-    struct spn_future future; /* first: they are the same object */
-    spn_call_fn fn;           /* fixed */
-    void *arg;                /* fixed */
-    void (*release_arg)(void *arg);
-    SPN__ATOMIC(uintptr_t) runner; /* see above */
-    spn_task task;                 /* the executor's while submitted */
-};
+/* Beside the address of an executor: it has `help`. */
+#define HELPS ((uintptr_t)1)
 
-static struct task_future *task_of(struct spn_future *f)
+static bool is_pinned(uintptr_t runner)
+{
+    return runner > CLOSED && (runner & PINNED) != 0;
+}
+
+static struct spn__task_future *task_of(struct spn_future *f)
 {
     spn__debug_assert(f->kind == SPN__TASK);
-    return (struct task_future *)(void *)f;
+    return (struct spn__task_future *)(void *)f;
 }
 
 static int run_task(spn_task *task);
 static void drop_task(spn_task *task, int reason);
 
+void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg,
+                           const spn_future_opts *opts)
+{
+    spn__future_init(&t->future, SPN__TASK, opts);
+    t->fn = fn;
+    t->arg = arg;
+    t->release_arg = opts->release_arg;
+    spn__init(&t->runner, FREE);
+    spn__init(&t->context, NULL);
+    spn__init(&t->executor, 0);
+    spn__init(&t->unpins, 0);
+}
+
 int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
                            const spn_future_opts *opts)
 {
     spn_future_opts o = SPN_FUTURE_OPTS_INIT;
-    struct task_future *t;
+    struct spn__task_future *t;
 
     if (out == NULL)
         return SPN_EINVAL;
@@ -71,14 +113,48 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
     t = spn__alloc(sizeof *t);
     if (t == NULL)
         return SPN_ENOMEM;
-    spn__future_init(&t->future, SPN__TASK, &o);
-    t->fn = fn;
-    t->arg = arg;
-    t->release_arg = o.release_arg;
-    spn__init(&t->runner, FREE);
+    spn__task_future_init(t, fn, arg, &o);
     t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
     *out = &t->future;
     return SPN_OK;
+}
+
+/* ---- the context ------------------------------------------------------------ */
+
+struct spn_context *spn__task_future_capture(struct spn__task_future *t)
+{
+    struct spn_context *captured = spn__context_capture(), *none = NULL;
+
+    /* [context] If there is one, an executor has the task, and will say so. */
+    if (captured != NULL && !spn__cas(&t->context, &none, captured, release, relaxed)) {
+        spn_context_unref(captured);
+        return NULL;
+    }
+    return captured;
+}
+
+void spn__task_future_uncapture(struct spn__task_future *t,
+                                struct spn_context *captured)
+{
+    struct spn_context *found = captured;
+
+    /* relaxed: it is what we put there ourselves. */
+    if (captured != NULL && spn__cas(&t->context, &found, NULL, relaxed, relaxed))
+        spn_context_unref(captured);
+}
+
+/* [context] acquire: the context, and that the future is done if another took it. */
+static struct spn_context *take_context(struct spn__task_future *t)
+{
+    /* Mostly there is none, and a look is cheaper than an exchange. */
+    if (spn__load(&t->context, acquire) == NULL)
+        return NULL;
+    return spn__exchange(&t->context, NULL, acq_rel);
+}
+
+void spn__task_future_forget(struct spn__task_future *t)
+{
+    spn_context_unref(take_context(t));
 }
 
 /* ---- those who complete it -------------------------------------------------- */
@@ -88,16 +164,17 @@ void spn__task_interrupt(struct spn_future *f)
     /* [runner] after INTERRUPTING.  mutant: half of a pair */
     const uintptr_t runner = spn__load(&task_of(f)->runner, seq_cst);
 
-    if (runner != FREE && runner != UNKNOWN && runner != CLOSED)
+    if (runner > CLOSED && !is_pinned(runner))
         spn__interrupt_set((struct spn_thread *)runner);
 }
 
 /* The future is done: gives arg back, unless somebody runs it and will. */
 void spn__task_done(struct spn_future *f)
 {
-    struct task_future *t = task_of(f);
+    struct spn__task_future *t = task_of(f);
     uintptr_t found = FREE;
 
+    spn__task_future_forget(t);
     if (t->release_arg == NULL)
         return;
     /* [runner] after the change of the state.  mutant: half of a pair */
@@ -105,14 +182,109 @@ void spn__task_done(struct spn_future *f)
         t->release_arg(t->arg);
 }
 
+/* ---- pins ------------------------------------------------------------------- */
+
+/* Ends a pin of this thread's, and the sleep of those who want it to. */
+static void let_go(struct spn__task_future *t, uintptr_t next)
+{
+    /* [runner] [pin] [unpin] */
+    const uintptr_t old = spn__exchange(&t->runner, next, seq_cst);
+
+    if ((old & WANTED) != 0) {
+        (void)spn__fetch_add(&t->unpins, 1, relaxed); /* [unpin] the futex compares */
+        spn__futex_wake(&t->unpins, INT32_MAX);
+    }
+}
+
+/* Sleeps until another thread's pin is gone, or for less: look again. */
+static void await_unpinned(struct spn__task_future *t, uintptr_t found)
+{
+    const uint32_t seen = spn__load(&t->unpins, relaxed); /* [unpin] before WANTED */
+
+    if (spn__cas(&t->runner, &found, found | WANTED, release, relaxed)) /* [unpin] */
+        (void)spn__futex_wait(&t->unpins, seen, SPN_FOREVER);
+}
+
+static uintptr_t pin_of(const struct spn_thread *self)
+{
+    return (uintptr_t)self | PINNED;
+}
+
+/* The executor is through with it: from here on it may end. */
+static void part(struct spn__task_future *t)
+{
+    const uintptr_t mine = pin_of(spn__self_get());
+    uintptr_t found;
+
+    spn__store(&t->executor, 0, seq_cst); /* [pin] change, then look */
+    for (;;) {
+        found = spn__load(&t->runner, seq_cst); /* [pin] */
+        if (!is_pinned(found) || (found & ~WANTED) == mine)
+            return;
+        await_unpinned(t, found);
+    }
+}
+
+/* Asks the executor to let this thread run what it is about to wait for. */
+static void help(struct spn__task_future *t, struct spn_thread *self)
+{
+    uintptr_t found = FREE, word;
+    spn_executor *executor;
+
+    /* [pin] Somebody runs it, or is about to: then there is nothing to do here. */
+    if (!spn__cas(&t->runner, &found, pin_of(self), seq_cst, relaxed))
+        return;
+    word = spn__load(&t->executor, seq_cst); /* [pin] */
+    executor = (spn_executor *)(word & ~HELPS);
+    /* [pin] */
+    if (word != 0 && spn__phase(spn__load(&t->future.state, seq_cst)) == SPN__NEW)
+        (void)executor->ops->help(executor, &t->task);
+    /* relaxed: only this thread writes it. */
+    if ((spn__load(&t->runner, relaxed) & ~WANTED) == pin_of(self)) {
+        let_go(t, FREE);
+        /* [runner] who completed it has left arg to us. */
+        if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
+            spn__task_done(&t->future);
+    }
+}
+
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
+                         spn_executor **entered)
+{
+    struct spn__task_future *t = task_of(f);
+    const uintptr_t word = spn__load(&t->executor, acquire); /* [executor] */
+    spn_executor *executor = (spn_executor *)(word & ~HELPS);
+    int rc = SPN_OK;
+
+    if (word == 0)
+        return SPN_OK;
+    if (!spn__thread_is_inside(self, executor)) {
+        if ((word & HELPS) != 0)
+            help(t, self);
+        return SPN_OK;
+    }
+    if (spn__executor_has(executor, wait_begin))
+        rc = executor->ops->wait_begin(executor, &t->task);
+    if (rc >= 0 && spn__executor_has(executor, wait_end))
+        *entered = executor;
+    return rc < 0 ? rc : SPN_OK;
+}
+
+void spn__task_wait_end(spn_executor *entered)
+{
+    entered->ops->wait_end(entered);
+}
+
 /* ---- the runner ----------------------------------------------------------- */
 
 /* One call of the function, as its cleanup sees it. */
 struct running {
-    struct task_future *t;
+    struct spn__task_future *t;
     struct spn__call call;
-    bool reset; /* success leaves the future as it is */
-    bool kept;  /* it did */
+    struct spn__context_frame frame;
+    bool by_executor; /* with the context it was submitted with, and no other */
+    bool reset;       /* success leaves the future as it is */
+    bool kept;        /* it did */
 };
 
 static void *drop_result(struct spn_future *f, void *value)
@@ -142,7 +314,7 @@ static void keep_outcome(struct running *r, struct spn__work *work)
 }
 
 /* The runner leaves; true if the future can be run again. */
-static bool leave(struct task_future *t, struct spn_thread *self)
+static bool leave(struct spn__task_future *t, struct spn_thread *self)
 {
     uint32_t state;
 
@@ -165,16 +337,36 @@ static void after_call(void *p)
     struct spn__work work = SPN__WORK_INIT;
 
     spn__call_leave(&r->call);
+    if (r->by_executor)
+        spn__context_leave(&r->frame, r->call.self);
     keep_outcome(r, &work);
     r->kept = leave(r->t, r->call.self) && r->kept;
     spn__work_drain(&work);
 }
 
-static int run(struct spn_future *f, bool reset)
+static bool claim(struct spn__task_future *t, uintptr_t me)
 {
-    struct running r = { .reset = reset };
+    uintptr_t found = FREE;
+
+    /* [runner] claim, then look.  mutant: half of a pair */
+    while (!spn__cas(&t->runner, &found, me, seq_cst, relaxed)) {
+        if (!is_pinned(found))
+            return false;
+        if ((found & ~WANTED) == (me | PINNED)) {
+            let_go(t, me);
+            return true;
+        }
+        await_unpinned(t, found);
+        found = FREE;
+    }
+    return true;
+}
+
+static int run(struct spn_future *f, bool reset, bool by_executor,
+               struct spn_context *context)
+{
+    struct running r = { .by_executor = by_executor, .reset = reset };
     struct spn_thread *self;
-    uintptr_t found = FREE, me;
     bool called = false;
 
     if (f == NULL || f->kind != SPN__TASK)
@@ -183,14 +375,14 @@ static int run(struct spn_future *f, bool reset)
     if (spn__phase(spn__load(&f->state, relaxed)) != SPN__NEW) /* a hint */
         return 0;
     self = spn__thread_self();
-    me = self != NULL ? (uintptr_t)self : UNKNOWN;
-    /* [runner] claim, then look.  mutant: half of a pair */
-    if (!spn__cas(&r.t->runner, &found, me, seq_cst, relaxed))
+    if (!claim(r.t, self != NULL ? (uintptr_t)self : UNKNOWN))
         return 0;
     /* [runner] mutant: half of a pair */
     if (spn__phase(spn__load(&f->state, seq_cst)) == SPN__NEW) {
         called = true;
         spn__call_enter(&r.call);
+        if (by_executor)
+            spn__context_enter(&r.frame, r.call.self, context);
         SPN__CLEANUP_PUSH(after_call, &r);
         r.call.code = r.t->fn(r.t->arg, &r.call.result);
         r.call.returned = true;
@@ -203,12 +395,12 @@ static int run(struct spn_future *f, bool reset)
 
 int spn_future_run(spn_future *f)
 {
-    return run(f, false);
+    return run(f, false, false, NULL);
 }
 
 int spn_future_run_and_reset(spn_future *f)
 {
-    return run(f, true);
+    return run(f, true, false, NULL);
 }
 
 /* ---- by an executor --------------------------------------------------------- */
@@ -218,37 +410,110 @@ static void drop_reference(void *f)
     spn_future_unref(f);
 }
 
+bool spn__task_future_run(struct spn__task_future *t)
+{
+    struct spn_context *context = take_context(t); /* [context] */
+
+    if (run(&t->future, false, true, context) == 1)
+        return true;
+    spn_context_unref(context);
+    return false;
+}
+
 static int run_task(spn_task *task)
 {
-    struct task_future *t = spn__list_entry(task, struct task_future, task);
+    struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
 
     SPN__CLEANUP_PUSH(drop_reference, &t->future);
-    (void)run(&t->future, false);
+    if (!spn__task_future_run(t))
+        part(t);
     SPN__CLEANUP_POP();
     return 0; /* the future keeps a failure */
 }
 
 static void drop_task(spn_task *task, int reason)
 {
-    struct task_future *t = spn__list_entry(task, struct task_future, task);
+    struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
 
     if (reason == SPN_ECANCELED || reason == 0)
         (void)spn_future_cancel(&t->future, 0);
     else
         (void)spn_future_complete_error(&t->future, reason, "dropped by the executor");
+    part(t);
+    spn__task_future_forget(t);
     spn_future_unref(&t->future);
+}
+
+struct spn_future *spn__task_future(spn_task *task)
+{
+    /* The function says what the task is part of. */
+    return task != NULL && task->fn == run_task
+               ? &spn__list_entry(task, struct spn__task_future, task)->future
+               : NULL;
+}
+
+spn_future *spn_future_of_task(spn_task *task)
+{
+    return spn__task_future(task);
+}
+
+void spn__task_given_back(spn_task *task)
+{
+    struct spn_future *f = spn__task_future(task);
+
+    if (f == NULL)
+        return;
+    part(task_of(f));
+    if ((task->flags & SPN_TASK_AWAITED) != 0)
+        (void)spn_future_cancel(f, 0);
+}
+
+static uintptr_t word_of(const spn_executor *executor)
+{
+    return (uintptr_t)executor | (spn__executor_has(executor, help) ? HELPS : 0);
 }
 
 int spn_future_submit(spn_future *f, spn_executor *executor)
 {
+    uintptr_t found = 0;
+    bool first;
+    struct spn_context *context;
     int rc;
 
-    if (f == NULL || executor == NULL || f->kind != SPN__TASK)
+    if (f == NULL || executor == NULL || f->kind != SPN__TASK || executor->ops == NULL)
         return SPN_EINVAL;
+    /* [executor] Before it can run; unless it is somewhere already, and busy. */
+    first =
+        spn__cas(&task_of(f)->executor, &found, word_of(executor), release, relaxed);
     spn__future_ref(f); /* the executor's */
+    context = spn__task_future_capture(task_of(f));
     rc = spn_executor_execute(executor, &task_of(f)->task);
-    if (rc != SPN_OK)
+    if (rc != SPN_OK) {
+        spn__task_future_uncapture(task_of(f), context);
+        if (first)
+            part(task_of(f));
         spn_future_unref(f);
+    }
+    return rc;
+}
+
+/* The same for a future that nobody else knows yet. */
+static int submit_new(spn_future *f, spn_executor *executor)
+{
+    struct spn_context *context;
+    int rc;
+
+    if (executor->ops == NULL)
+        return SPN_EINVAL;
+    /* relaxed, both: published with the future. */
+    spn__store(&task_of(f)->executor, word_of(executor), relaxed);
+    spn__store(&f->refs, 2, relaxed); /* ours and the executor's */
+    context = spn__task_future_capture(task_of(f));
+    rc = spn_executor_execute(executor, &task_of(f)->task);
+    if (rc != SPN_OK) {
+        spn__task_future_uncapture(task_of(f), context);
+        spn_future_unref(f);
+    }
     return rc;
 }
 
@@ -266,7 +531,7 @@ int spn_executor_submit(spn_executor *executor, spn_call_fn fn, void *arg,
     rc = spn_future_create_task(&f, fn, arg, NULL);
     if (rc != SPN_OK)
         return rc;
-    rc = spn_future_submit(f, executor);
+    rc = submit_new(f, executor);
     if (rc == SPN_OK)
         *out = f;
     else

@@ -58,22 +58,12 @@ static bool spin(const struct spn_future *f, struct spn_thread *self)
     return false;
 }
 
-static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+/* Lies down until there is an outcome. */
+static int sleep_on(struct spn_future *f, struct spn_thread *self, int64_t deadline_ns,
+                    bool interruptible)
 {
-    struct spn_thread *self;
     struct spn__waiter w;
-    int64_t deadline_ns;
     int rc;
-
-    deadline_ns =
-        timeout_ns == SPN_FOREVER ? SPN_FOREVER : spn__deadline(spn__now(), timeout_ns);
-    self = spn__thread_self();
-    if (self == NULL)
-        return SPN_ENOMEM;
-    /* Not where it could outlast the timeout, or keep an interrupt waiting. */
-    if (timeout_ns >= SPN_US(50) && !(interruptible && spn__interrupt_pending(self)) &&
-        spin(f, self))
-        return SPN_OK;
 
     spn__lock(&f->lock);
     if (!spn__future_attend(f, SPN__NORMAL)) {
@@ -89,6 +79,36 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     rc = spn__waitq_wait(&w, &f->lock, deadline_ns);
     if (rc != SPN_OK)
         spn__unlock(&f->lock);
+    return rc;
+}
+
+static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+{
+    spn_executor *entered = NULL;
+    struct spn_thread *self;
+    int64_t deadline_ns;
+    int rc;
+
+    deadline_ns =
+        timeout_ns == SPN_FOREVER ? SPN_FOREVER : spn__deadline(spn__now(), timeout_ns);
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    /* Neither a look nor an interrupt that is there already makes it wait. */
+    if (timeout_ns <= 0 || (interruptible && spn__interrupt_pending(self)))
+        return sleep_on(f, self, deadline_ns, interruptible);
+    if (f->kind == SPN__TASK) {
+        rc = spn__task_wait_begin(f, self, &entered);
+        if (rc != SPN_OK)
+            return spn__future_done(f) ? SPN_OK : rc;
+    }
+    /* Not where it could outlast the timeout. */
+    if (spn__future_done(f) || (timeout_ns >= SPN_US(50) && spin(f, self)))
+        rc = SPN_OK;
+    else
+        rc = sleep_on(f, self, deadline_ns, interruptible);
+    if (entered != NULL)
+        spn__task_wait_end(entered);
     return rc;
 }
 

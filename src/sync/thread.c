@@ -22,10 +22,13 @@
  *   New threads have every signal blocked unless told otherwise: handlers run
  *   on the program's own threads.  A program started from such a thread would
  *   inherit the mask, so the child of a fork gets back the one the thread's
- *   creator had.
+ *   creator had.  A thread made with `signal` lets that one through from before its
+ *   hooks: by it others ask where the thread is (seam_stacks.c).
  *
  * ORDERING
  *   [life]    see thread_record.c.
+ *   [tid]     the release store of a thread's number pairs with the acquire of those
+ *             who find its record and would ask it for its stack: they see `signal`.
  */
 #include <spindle/park.h>
 #include <spindle/thread.h>
@@ -115,6 +118,11 @@ static void *run(void *p)
             return NULL;
     }
     (void)spn__self_set(self, NULL);
+    if (self->signal != 0) {
+        spn__os_capture_allow(self->signal);
+        /* [tid] mutant: there are no signals in a simulation */
+        spn__store(&self->tid, spn__os_tid(), release);
+    }
     kernel_name(name, self->name);
     spn__os_set_name(name);
 
@@ -153,7 +161,9 @@ static bool valid_opts(const spn_thread_opts *o)
         return false;
     if ((o->cpus == NULL) != (o->cpu_count == 0))
         return false;
-    return valid_sched(o) && o->signals <= SPN_SIGNALS_INHERIT && o->reserved == 0;
+    if (o->signal != 0 && !spn__os_is_realtime_signal(o->signal))
+        return false;
+    return valid_sched(o) && o->signals <= SPN_SIGNALS_INHERIT;
 }
 
 /* Waits for the answer of a thread that was asked to change its class. */
@@ -219,6 +229,7 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
                         o.sched == SPN_SCHED_IDLE;
     thread->sched = o.sched;
     thread->priority = o.priority;
+    thread->signal = o.signal;
     if (o.name == NULL)
         o.name = "spindle";
     memcpy(thread->name, o.name, strlen(o.name) + 1); /* valid_opts: it fits */

@@ -82,12 +82,14 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     spn__init(&record->interrupted, 0);
     spn__init(&record->blocker, NULL);
     spn__init(&record->life, SPN__LIFE_ALIVE + handles * SPN__LIFE_HANDLE);
+    spn__init(&record->tid, 0);
     record->foreign = record->set_sched = false;
     record->fn = NULL;
     record->on_start = record->on_stop = NULL;
     record->arg = record->hook_arg = NULL;
     record->sched = 0;
     record->priority = 0;
+    record->signal = 0;
     record->name[0] = '\0';
     spn__init(&record->started, 0);
     spn__lock_init(&record->lock);
@@ -96,11 +98,15 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->result = SPN_OK;
     record->call = NULL;
     record->hand_over = NULL;
+    record->executing = NULL;
+    record->ambient = (struct spn__ambient){ .depth = 0 };
+    record->groups = NULL;
     record->spin_budget = SPN__SPIN_LIMIT_LONG;
     record->spin_waits = 0;
     for (unsigned i = 0; i < SPN__SEAT_MEMOS; i++)
         spn__init(&record->seat_memos[i].of, NULL);
     record->seat_memo_next = 0;
+    record->worker = NULL;
     record->next_free = NULL;
     return record;
 }

@@ -9,6 +9,7 @@
 #include "sync/lock.h"
 #include "sync/parker.h"
 #include "sync/seam.h"
+#include "sync/seam_stacks.h"
 #include "sync/waitq.h"
 
 /*
@@ -24,17 +25,32 @@
 /* How many seats a thread finds without looking through its list. */
 #define SPN__SEAT_MEMOS 4
 
+struct spn_context;
+struct spn__task_locals;
+struct spn__group_frame;
+
+/* What is around the task that a thread runs: see future/ambient.h. */
+struct spn__ambient {
+    struct spn_context *context;     /* the current one; borrowed */
+    struct spn_context *captured;    /* the task's: a reference, until its end */
+    struct spn__task_locals *locals; /* NULL until the first is set */
+    uint32_t depth;                  /* of tasks in tasks; 0: it runs none */
+    bool used;                       /* one of the first three may be other than NULL */
+};
+
 struct spn_thread {
     struct spn__parker parker;         /* every interruptible wait sleeps here */
     SPN__ATOMIC(uint32_t) interrupted; /* 0 or 1; see interrupt.h */
     SPN__ATOMIC(const void *) blocker; /* what it is parked with, for onlookers */
     SPN__ATOMIC(uint64_t) life;        /* see above */
+    SPN__ATOMIC(int32_t) tid;          /* the system's, with `signal` only, else 0 [tid] */
 
     /* Written before the record is shared, then fixed. */
     bool foreign;   /* not made by the library */
     bool set_sched; /* ask for `sched` before fn, and answer through `started` */
     uint32_t sched; /* spn_thread_sched */
     int32_t priority;
+    uint32_t signal; /* the one it lets through; 0: none */
     spn_thread_fn fn;
     void *arg;
     void (*on_start)(void *hook_arg);
@@ -58,8 +74,12 @@ struct spn_thread {
      * run, and the stage it is just handing to an executor. */
     struct spn__call *call;
     struct spn__hand_over *hand_over;
+    struct spn_executor_frame *executing; /* see spn_executor_enter; NULL: nobody's */
+    struct spn__ambient ambient;
+    struct spn__group_frame *groups; /* for exec/group.c: whose tasks it is running */
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
+    struct spn__worker *worker; /* the same, for src/exec: the worker it is */
 
     /* Its places in objects; see seat.c. */
     struct spn__lock seat_lock; /* guards seats; a leaf, made once */

@@ -224,7 +224,8 @@ static int counter_execute(spn_executor *ex, spn_task *task)
     return c->refuse != 0 ? c->refuse : spn_executor_execute(c->inner, task);
 }
 
-static const spn_executor_ops counter_ops = { sizeof counter_ops, counter_execute };
+static const spn_executor_ops counter_ops = { .size = sizeof counter_ops,
+                                              .execute = counter_execute };
 #define COUNTER                                       \
     {                                                 \
         { &counter_ops }, 0, 0, spn_executor_direct() \

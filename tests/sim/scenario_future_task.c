@@ -299,3 +299,198 @@ SCENARIO(executor__task_submitted_twice__runs_as_often_as_accepted, "G-15")
 }
 SCENARIO_OPTS(executor__task_submitted_twice__runs_as_often_as_accepted, .dfs = 2,
               .dfs_models = SIM_SC)
+
+/* ---- helped by who waits ------------------------------------------------------- */
+
+/* An executor with room for one task, which may be gone as soon as it has seen to
+ * it.  `alive` is what a real one's memory is. */
+struct helped {
+    spn_executor executor;
+    struct spn__lock lock; /* guards the rest */
+    spn_task *task;
+    int inside; /* threads in help */
+    bool alive;
+};
+
+static struct helped helped;
+
+static spn_task *helped_take(void)
+{
+    spn_task *task;
+
+    spn__lock(&helped.lock);
+    sim_assert(helped.alive);
+    task = helped.task;
+    helped.task = NULL;
+    spn__unlock(&helped.lock);
+    if (task != NULL)
+        spn_task_release(task);
+    return task;
+}
+
+static int helped_execute(spn_executor *executor, spn_task *task)
+{
+    (void)executor;
+    sim_assert(spn_task_claim(task) == SPN_OK);
+    spn__lock(&helped.lock);
+    helped.task = task;
+    spn__unlock(&helped.lock);
+    return SPN_OK;
+}
+
+static int helped_remove(spn_executor *executor, spn_task *task)
+{
+    (void)executor;
+    return helped_take() == task;
+}
+
+/* Takes the task and runs it; counted, so that the executor does not end meanwhile. */
+static int helped_help(spn_executor *executor, spn_task *task)
+{
+    spn_task *taken;
+
+    (void)executor;
+    spn__lock(&helped.lock);
+    sim_assert(helped.alive);
+    taken = helped.task;
+    helped.task = NULL;
+    helped.inside += taken != NULL;
+    spn__unlock(&helped.lock);
+    if (taken == NULL)
+        return 0;
+    sim_assert(taken == task);
+    spn_task_release(task);
+    (void)spn_task_run(task);
+    spn__lock(&helped.lock);
+    helped.inside--;
+    spn__unlock(&helped.lock);
+    return 1;
+}
+
+static const spn_executor_ops helped_ops = { .size = sizeof helped_ops,
+                                             .execute = helped_execute,
+                                             .remove = helped_remove,
+                                             .help = helped_help };
+
+/* All tasks are seen to: the end, unless somebody is helping. */
+static void helped_end(void)
+{
+    spn__lock(&helped.lock);
+    if (helped.task == NULL && helped.inside == 0)
+        helped.alive = false;
+    spn__unlock(&helped.lock);
+}
+
+static void serve(void *arg)
+{
+    spn_task *task = helped_take();
+
+    (void)arg;
+    if (task != NULL)
+        (void)spn_task_run(task);
+    helped_end();
+}
+
+static void serve_drop(void *arg)
+{
+    spn_task *task = helped_take();
+
+    (void)arg;
+    if (task != NULL)
+        (void)spn_task_drop(task, SPN_ESHUTDOWN);
+    helped_end();
+}
+
+static spn_task *given; /* back, by its executor */
+
+static void remove_one(void *arg)
+{
+    spn_task *task = arg;
+
+    if (spn_executor_remove(&helped.executor, task) == 1)
+        given = task;
+    helped_end();
+}
+
+static void get_it(void *arg)
+{
+    void *value = NULL;
+    const int rc = spn_future_get(f, &value, SPN_FOREVER);
+
+    (void)arg;
+    if (rc == SPN_OK)
+        sim_assert(value == &f && spn__load(&payload, relaxed) == 7);
+    else
+        sim_assert(rc == SPN_EFAILED || rc == SPN_ECANCELED);
+}
+
+static bool submit_helped(void)
+{
+    helped = (struct helped){ .executor = { &helped_ops }, .alive = true };
+    spn__lock_init(&helped.lock);
+    given = NULL;
+    if (!create(work))
+        return false;
+    sim_assert(spn_future_submit(f, &helped.executor) == SPN_OK);
+    return true;
+}
+
+/* A waiter helps an executor that ends as soon as its task is seen to: the function
+ * runs once, and nobody asks an executor that is gone. */
+SCENARIO(task__waiter_helps_while_executor_ends__runs_once)
+{
+    if (!submit_helped())
+        return;
+    sim_thread(serve, NULL);
+    get_it(NULL);
+    sim_join_all();
+    sim_assert(runs == 1);
+    sim_outcome(helped.alive);
+    check_end();
+}
+SCENARIO_OPTS(task__waiter_helps_while_executor_ends__runs_once, .dfs = 2,
+              .dfs_models = SIM_SC)
+
+/* The same with two who wait and one who cancels. */
+SCENARIO(task__helped_and_cancelled__ends_once)
+{
+    if (!submit_helped())
+        return;
+    sim_thread(serve, NULL);
+    sim_thread(get_it, NULL);
+    sim_thread(cancel, NULL);
+    get_it(NULL);
+    sim_join_all();
+    sim_assert(runs <= 1);
+    check_end();
+}
+
+/* Dropped by an executor that ends. */
+SCENARIO(task__helped_while_dropped__ends_once)
+{
+    if (!submit_helped())
+        return;
+    sim_thread(serve_drop, NULL);
+    get_it(NULL);
+    sim_join_all();
+    sim_outcome((unsigned)runs);
+    check_end();
+}
+SCENARIO_OPTS(task__helped_while_dropped__ends_once, .dfs = 2, .dfs_models = SIM_SC)
+
+/* Given back by an executor that ends: then it waits for its new owner. */
+SCENARIO(task__helped_while_given_back__runs_once)
+{
+    if (!submit_helped())
+        return;
+    sim_thread(remove_one, helped.task);
+    sim_thread(get_it, NULL);
+    sim_join(1);
+    if (given != NULL)
+        sim_assert(spn_task_run(given) == 0);
+    sim_join_all();
+    sim_assert(runs == 1);
+    sim_outcome(given != NULL);
+    check_end();
+}
+SCENARIO_OPTS(task__helped_while_given_back__runs_once, .dfs = 2, .dfs_models = SIM_SC)

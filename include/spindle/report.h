@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SPN_REPORT_H
+#define SPN_REPORT_H
+
+#include <spindle/pool.h>
+#include <spindle/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A rejection policy that says why: when a pool is exhausted it logs the pool's whole
+ * state in one line, writes the stacks of its threads to a file, and calls a listener;
+ * then it refuses the task, or hands it to another policy.
+ *
+ * Once        per interval and report object, however many tasks are refused: several
+ *             pools may share one, and then share its interval.  The rest is counted.
+ *             Tasks refused because a pool was shut down are not reported.
+ * Threads     the report is made on a thread of its own, which starts with create: the
+ *             submitter whose task was refused only takes the picture, and waits for
+ *             nobody.  No thread is stopped: each is interrupted for the microseconds
+ *             it takes to note where it is.
+ * Signals     stacks are asked for with a real-time signal, which the threads of a pool
+ *             let through if the pool had this policy (alone, in a chain, as `next`)
+ *             when they were made.  Calls that a signal cuts short even with SA_RESTART
+ *             (poll, epoll_wait, nanosleep, ...) may return EINTR in a task then.
+ * Frames      are followed by frame pointers: build with -fno-omit-frame-pointer, and
+ *             link programs with -rdynamic for names.  Without, callers are missing and
+ *             names are offsets, which addr2line(1) understands.
+ * Lifecycle   create -> policy, into pools -> destroy, after the pools are destroyed.
+ */
+typedef struct spn_reject_report spn_reject_report;
+
+/* What a listener is told; valid during the call. */
+typedef struct spn_exhaustion {
+    const char *message; /* "Thread pool is EXHAUSTED! Thread Name: ..."            */
+    const char *pool;    /* the pool's name, at most 255 bytes of it                */
+    const char *file;    /* where the stacks are; NULL: there are none              */
+    const spn_refusal *refusal; /* the one that led to the report                   */
+    int64_t suppressed;         /* tasks refused without a report since the last one */
+} spn_exhaustion;
+
+/* Runs on the report's thread, after the file is complete, with no lock held. */
+typedef void (*spn_exhausted_fn)(void *ctx, const spn_exhaustion *what);
+
+/* Zero means default.  Append only. */
+typedef struct spn_reject_report_opts {
+    size_t size;         /* sizeof(spn_reject_report_opts), set by _INIT             */
+    const char *dir;     /* for the file; made, with those above it, if missing, and
+                             replaced by the default, with a warning, if it cannot be.
+                             Copied.  NULL or "": $HOME, else $TMPDIR, else /tmp      */
+    const char *address; /* ends the message: "dubbo://10.0.0.1:20880".  Copied.
+                             NULL: nothing                                            */
+    int64_t interval_ns; /* from one report to the next, at least.  0: 10 minutes     */
+    uint32_t max_frames; /* of each stack; 0: 32; at most SPN_REPORT_FRAMES_MAX       */
+    uint32_t no_stacks;  /* 1: no file; the line and the listener only                */
+    uint32_t signal;     /* a real-time signal the program does not use.  0: the first
+                             free one from SIGRTMIN + 10 on                           */
+    uint32_t reserved;   /* 0                                                        */
+    const spn_reject_policy *next; /* what is done with the task, borrowed.
+                                      NULL: spn_reject_abort()                        */
+    spn_exhausted_fn exhausted;    /* NULL: nobody                                    */
+    void *ctx;                     /* its argument                                    */
+} spn_reject_report_opts;
+
+#define SPN_REJECT_REPORT_OPTS_INIT                                                 \
+    {                                                                               \
+        sizeof(spn_reject_report_opts), NULL, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL \
+    }
+
+#define SPN_REPORT_FRAMES_MAX 1024
+
+/*
+ * create: makes a report in *out, starts its thread and takes the signal; on failure
+ *         *out is NULL and nothing needs undoing.  opts may be NULL for all defaults.
+ *         Where stacks cannot be had (no such signals, no /proc) the file has less.
+ * destroy: finishes a report under way, which may take seconds if threads do not
+ *         answer, ends the thread, and gives the signal its former disposition.  No
+ *         pool may have the policy any more.  NULL is a no-op.
+ *
+ * Returns  create: SPN_OK; SPN_EINVAL (interval_ns < 0, too many frames, a signal that
+ *          is not a real-time one); SPN_EBUSY (the signal has a handler); SPN_ENOMEM;
+ *          SPN_EAGAIN (no thread).  destroy: SPN_OK; SPN_EDEADLK from the listener;
+ *          SPN_ENOMEM (no memory for the caller's own record; nothing has changed).
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_reject_report_create(spn_reject_report **out,
+                             const spn_reject_report_opts *opts);
+SPN_API int spn_reject_report_destroy(spn_reject_report *report);
+
+/* The policy, borrowed: valid as long as the report is.  NULL for NULL.  Since 0.1 */
+SPN_API const spn_reject_policy *spn_reject_report_policy(spn_reject_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SPN_REPORT_H */

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * idle.c - workers without work, and who wakes them.
+ *
+ * OVERVIEW
+ *   A worker that finds nothing puts itself first on a list and parks on a word of
+ *   its own; whoever brings work takes the first off and wakes it.  Last come, first
+ *   woken: its caches are warm, and those that nobody needs stay asleep until their
+ *   keep-alive is over.
+ *
+ * ONE WAKE-UP AT A TIME
+ *   A wake-up is a system call, so no more are made than are needed.  `searching`
+ *   counts the workers that are awake, hold no task and will look again; a submitter
+ *   that sees one leaves it at that.  A searcher that finds a task looks whether there
+ *   is more, and then wakes the next: the search is handed on, and a burst wakes as
+ *   many workers as it can use, one after another.
+ *
+ * SPINNING
+ *   A worker that spins finds new work in a tenth of a microsecond instead of five,
+ *   and keeps a CPU busy.  It pays when work comes often; whether it does is learned:
+ *   a spin that was in vain halves the next one, one that was not makes it whole, and
+ *   every PROBE-th is tried whole again.  At most one worker of a pool spins.
+ *
+ * ORDERING
+ *   [wake]   The worker lists itself and makes a heavy fence, then looks for work and
+ *            at the epoch.  Whoever changes those makes a light fence (or a heavy one)
+ *            afterwards and then looks at idle_count.  One of the two sees the other.
+ *   [search] The submitter that found somebody idle makes a full fence after its push
+ *            and looks at `searching`; a searcher lowers that and makes a full fence (a
+ *            heavy one where it goes to sleep) before it looks for work for the last
+ *            time.  So the searcher that a submitter relied on sees its task.
+ *
+ *   [epoch]  Its release comes after the change of a knob; a worker reads it, with
+ *            acquire, before the knobs it decides by, and does not sleep on an old one.
+ *   [user]   A worker that waits in a user's queue says so, makes a light fence and
+ *            looks at the epoch; look_around raises that, makes a heavy fence and
+ *            looks who waits.
+ *
+ * LOCKS  idle_lock guards the list; a leaf.
+ */
+#include "exec/pool.h"
+
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+enum { PROBE = 64 };
+/* About the time a wake-up takes; a spin that is longer is better slept. */
+#define SPIN_WHOLE (2 * SPN__SPIN_LIMIT)
+
+void spn__idle_init(struct spn_pool *pool)
+{
+    spn__init(&pool->idle_count, 0);
+    spn__init(&pool->searching, 0);
+    spn__init(&pool->epoch, 0);
+    spn__lock_init(&pool->idle_lock);
+    spn__list_init(&pool->idle);
+}
+
+bool spn__idle_work_waits(struct spn_pool *pool)
+{
+    /* relaxed: changed together with the epoch, which wakes. */
+    return spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+}
+
+static void count_idle(struct spn_pool *pool, int32_t by)
+{
+    /* relaxed, both: the lock is held for writing; [wake] is made by fences. */
+    spn__store(&pool->idle_count, spn__load(&pool->idle_count, relaxed) + by, relaxed);
+}
+
+/* Wakes the first, who will search. */
+static void wake_one(struct spn_pool *pool)
+{
+    struct spn__list_node *node;
+    struct spn__worker *w = NULL;
+
+    spn__lock(&pool->idle_lock);
+    node = spn__list_pop_front(&pool->idle);
+    if (node != NULL) {
+        w = spn__list_entry(node, struct spn__worker, idle_link);
+        w->chosen_to_search = true;
+        count_idle(pool, -1);
+        /* relaxed: a higher count only keeps others from waking more, and this one
+         * is awake from here on. */
+        (void)spn__fetch_add(&pool->searching, 1, relaxed);
+    }
+    spn__unlock(&pool->idle_lock);
+    if (w != NULL)
+        spn__parker_unpark(&w->parker);
+}
+
+void spn__idle_notify(struct spn_pool *pool)
+{
+    spn__fence_light(); /* [wake] after the push */
+    /* relaxed: ordered by the fence. */
+    if (spn__load(&pool->idle_count, relaxed) == 0)
+        return;
+    spn__fence(seq_cst); /* [search] */
+    if (spn__load(&pool->searching, relaxed) == 0)
+        wake_one(pool);
+}
+
+void spn__idle_look_around(struct spn_pool *pool)
+{
+    struct spn__list all;
+    struct spn__list_node *node;
+
+    (void)spn__fetch_add(&pool->epoch, 1, release); /* [epoch] */
+    spn__fence_heavy();                             /* [wake] [door] */
+    spn__list_init(&all);
+    spn__lock(&pool->idle_lock);
+    spn__list_each (node, &pool->idle)
+        count_idle(pool, -1);
+    spn__list_splice(&all, &pool->idle);
+    while ((node = spn__list_pop_front(&all)) != NULL)
+        /* Under the lock: until it is popped, a worker may still withdraw. */
+        spn__parker_unpark(
+            &spn__list_entry(node, struct spn__worker, idle_link)->parker);
+    spn__unlock(&pool->idle_lock);
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
+
+        /* [user] after the fence; acquire: `self` comes with it. */
+        if (spn__load(&w->waiting, acquire) != 0)
+            spn__interrupt_set(spn__load(&w->self, relaxed)); /* written before it */
+    }
+}
+
+/* Off the list, unless somebody took it off: then a permit is on its way. */
+static bool withdraw(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    bool listed;
+
+    spn__lock(&pool->idle_lock);
+    listed = spn__list_linked(&w->idle_link);
+    if (listed) {
+        spn__list_remove(&w->idle_link);
+        count_idle(pool, -1);
+    }
+    spn__unlock(&pool->idle_lock);
+    return listed;
+}
+
+static bool changed(struct spn__worker *w, uint32_t epoch)
+{
+    /* relaxed: [wake] is the caller's, or the next look is near. */
+    return spn__load(&w->pool->epoch, relaxed) != epoch ||
+           spn__idle_work_waits(w->pool);
+}
+
+static void stop_searching(struct spn__worker *w)
+{
+    if (!w->searching)
+        return;
+    w->searching = false;
+    /* relaxed: a fence follows [search]. */
+    (void)spn__fetch_sub(&w->pool->searching, 1, relaxed);
+}
+
+/* Looks for a while; true if there is something to look at. */
+static bool search(struct spn__worker *w, uint32_t epoch)
+{
+    const bool probe = w->spin_waits++ % PROBE == 0 && !w->spun;
+    const uint32_t limit = probe ? SPIN_WHOLE : w->spin_budget;
+    int32_t none = 0;
+
+    if (w->spun) { /* it saw something, and somebody else was faster */
+        w->spun = false;
+        w->spin_budget /= 2;
+    }
+    if (limit == 0)
+        return false;
+    if (!w->searching) {
+        /* relaxed: it only keeps others from waking or spinning too. */
+        if (!spn__cas(&w->pool->searching, &none, 1, relaxed, relaxed))
+            return false;
+        w->searching = true;
+    }
+    for (uint32_t i = 0; i < limit; i++) {
+        spn__cpu_relax();
+        if (changed(w, epoch)) {
+            w->spun = true; /* worth it if there is a task to be had: see found */
+            return true;
+        }
+    }
+    w->spin_budget /= 2;
+    return false;
+}
+
+void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
+{
+    struct spn_pool *pool = w->pool;
+
+    if (search(w, epoch))
+        return;
+    stop_searching(w); /* [search] the heavy fence below */
+    spn__lock(&pool->idle_lock);
+    w->chosen_to_search = false;
+    spn__list_push_front(&pool->idle, &w->idle_link);
+    count_idle(pool, 1);
+    spn__unlock(&pool->idle_lock);
+    spn__fence_heavy(); /* [wake] [search] */
+    if (changed(w, epoch) && withdraw(w))
+        return;
+    if (!spn__parker_park(&w->parker, deadline_ns)) {
+        if (withdraw(w)) {
+            w->timed_out = true;
+            return;
+        }
+        (void)spn__parker_park(&w->parker, SPN_FOREVER);
+    }
+    /* Written before the permit, under the lock that took it off the list. */
+    w->searching = w->chosen_to_search;
+}
+
+void spn__idle_found(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+
+    if (!w->searching)
+        return;
+    if (w->spun) {
+        w->spun = false;
+        w->spin_budget = SPIN_WHOLE;
+    }
+    stop_searching(w);
+    spn__fence(seq_cst); /* [search] */
+    /* relaxed, both: after the fence. */
+    if (spn__load(&pool->idle_count, relaxed) > 0 &&
+        spn__load(&pool->searching, relaxed) == 0 && spn__idle_work_waits(pool))
+        wake_one(pool);
+}

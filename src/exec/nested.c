@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * nested.c - tasks that wait for tasks of their own pool.
+ *
+ * THE PROBLEM
+ *   A worker that waits for a task in its own pool's queue serves nobody.  When all of
+ *   them do that, nobody is left to run what they wait for.
+ *
+ * WHAT IS DONE ABOUT IT
+ *   With helping, the waiter takes the very task it waits for out of the queue and
+ *   runs it, and no other: an unrelated one might want a lock the waiter holds.  How
+ *   deep that may go is limited, for the sake of the stack.
+ *   Without, each waiter is on record.  The one that makes the number of waiters
+ *   that of the workers has the pool grow, within its maximum, or else is refused with
+ *   SPN_EDEADLK: that is no guess, for none of the others can go on before it does.
+ *   A worker whose wait is over but which has not woken up yet is not a waiter.
+ *
+ *   [help] A helper counts itself before it takes the task out; whoever finds that the
+ *   pool has nothing left to do reads the size of the queue, or has emptied it under
+ *   its locks, and then sees the helper, and does not end the pool under it.
+ *
+ * LOCKS  `waits_for` is guarded by the pool's lock.  The waiter holds a reference to
+ *   the future from before it is set until after it is cleared.
+ */
+#include "exec/pool.h"
+
+#include "future/core.h"
+#include "future/executor.h"
+
+/* How deep helping goes: as deep as small stacks bear. */
+enum { HELP_DEPTH_MAX = 32 };
+
+bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except)
+{
+    /* relaxed: the lock is held, and who is counted without it is not enlisted. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+    struct spn__list_node *node;
+
+    if (pool->live - (except != NULL) != count)
+        return false; /* one is just being made */
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
+
+        if (w != except && (w->waits_for == NULL || spn__future_done(w->waits_for)))
+            return false;
+    }
+    return true;
+}
+
+/* One task run by who waits for it. */
+struct helping {
+    struct spn_pool *pool;
+    bool taken, returned;
+    int status;
+};
+
+/* Also when the task ended the thread.  The last touch is the unlocking. */
+static void help_ended(void *arg)
+{
+    struct helping *h = arg;
+    struct spn_pool *pool = h->pool;
+    bool end;
+
+    spn__lock(&pool->lock);
+    if (h->taken) {
+        *(h->returned && h->status == 0 ? &pool->helped : &pool->help_failed) += 1;
+        spn__pool_settle(pool, 1);
+    }
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+}
+
+/* Runs the task here, if it still waits. */
+static bool help(struct spn_pool *pool, spn_task *task)
+{
+    struct helping h = { .pool = pool };
+
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
+    SPN__CLEANUP_PUSH(help_ended, &h);
+    h.taken = spn__work_remove(pool, task);
+    if (h.taken) {
+        spn__room_notify_thread(&pool->room);
+        spn_task_release(task);
+        h.status = task->fn(task); /* a future's: 0, and the node may be gone */
+        h.returned = true;
+    }
+    SPN__CLEANUP_POP();
+    return h.taken;
+}
+
+int spn__pool_help(spn_executor *executor, spn_task *task)
+{
+    return help((struct spn_pool *)(void *)executor, task);
+}
+
+/* All workers would wait: another one, or none of them ever goes on. */
+static int resolve(struct spn_pool *pool, struct spn__worker *w)
+{
+    int rc = spn__pool_add_worker(pool, NULL, SPN__TO_MAX);
+
+    if (rc == SPN_OK)
+        return SPN_OK;
+    spn__lock(&pool->lock);
+    /* One of them may have got what it waited for meanwhile. */
+    if (spn__pool_all_wait(pool, NULL))
+        w->waits_for = NULL;
+    else
+        rc = SPN_OK;
+    spn__unlock(&pool->lock);
+    return rc == SPN_OK ? SPN_OK : SPN_EDEADLK;
+}
+
+int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
+{
+    struct spn_pool *pool = (struct spn_pool *)(void *)executor;
+    struct spn__worker *w = spn__worker_current();
+    struct spn_future *future = spn__task_future(task);
+    bool all;
+
+    if (w == NULL || w->pool != pool || future == NULL)
+        return SPN_OK;
+    if (pool->helping && w->help_depth < HELP_DEPTH_MAX) {
+        bool helped;
+
+        w->help_depth++;
+        helped = help(pool, task);
+        w->help_depth--;
+        if (helped)
+            return SPN_OK;
+    }
+    spn__lock(&pool->lock);
+    w->waits_for = future;
+    all = spn__pool_all_wait(pool, NULL);
+    spn__unlock(&pool->lock);
+    return all ? resolve(pool, w) : SPN_OK;
+}
+
+void spn__pool_wait_end(spn_executor *executor)
+{
+    struct spn_pool *pool = (struct spn_pool *)(void *)executor;
+    struct spn__worker *w = spn__worker_current();
+
+    if (w == NULL || w->pool != pool)
+        return;
+    spn__lock(&pool->lock);
+    w->waits_for = NULL;
+    spn__unlock(&pool->lock);
+}

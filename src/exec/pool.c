@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pool.c - the thread pool: making, asking, freeing.
+ *
+ * THE WHOLE
+ *   submit.c decides what becomes of a task; work.c and lanes.c keep it; worker.c takes
+ *   and runs it; idle.c puts workers to sleep and wakes them; shutdown.c ends it all.
+ *   The control word (pool.h) holds state and number of workers.  One lock, `lock`,
+ *   guards the list of workers, changes of the state and what is counted rarely; tasks
+ *   come and go without it.
+ *
+ * THE ACCOUNTING LAW
+ *   accepted = completed + failed + cancelled + returned + dropped + pending.
+ *   accepted is what was pushed, ever, and what started a worker; the fates are counted
+ *   each where it happens; pending is the difference.  To keep it from being negative
+ *   the fates are read first and accepted last [count].
+ */
+#include "exec/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <spindle/cpu.h>
+
+#include "base/options.h"
+#include "base/time.h"
+#include "future/core.h"
+#include "future/executor.h"
+#include "sync/thread_record.h"
+
+#define DEFAULT_CAPACITY 1024
+
+static const spn_executor_ops pool_ops, helping_ops;
+
+/* Pools are numbered, for their names and to mark their tasks: see work.c. */
+static SPN__ATOMIC(uint32_t) last_number = SPN__ATOMIC_INIT(0);
+
+void spn__pool_reset_numbers(void)
+{
+    spn__store(&last_number, 0, relaxed); /* tests only, when nobody else is there */
+}
+
+static bool is_default(int64_t value)
+{
+    return value == SPN_DEFAULT;
+}
+
+/* Puts the defaults where they were asked for, and checks the whole. */
+static int settle_options(spn_pool_opts *o, int64_t *capacity)
+{
+    if (o->name != NULL && strlen(o->name) > SPN_THREAD_NAME_MAX - 20)
+        return SPN_EINVAL;
+    if (is_default(o->core_threads))
+        o->core_threads = spn_cpu_count();
+    if (is_default(o->max_threads))
+        o->max_threads = o->core_threads > 0 ? o->core_threads : 1;
+    if (is_default(o->keep_alive_ns))
+        o->keep_alive_ns = SPN_SEC(60);
+    if (is_default(o->urgent_threads))
+        o->urgent_threads = 1;
+    if (is_default(o->block_threads))
+        o->block_threads = 256;
+    if (is_default(o->queue_capacity))
+        o->queue_capacity =
+            o->queue_kind == SPN_POOL_LANES ? SPN_UNBOUNDED : DEFAULT_CAPACITY;
+    *capacity = o->queue_capacity < 0 ? INT64_MAX : o->queue_capacity;
+    if (o->core_threads < 0 || o->max_threads <= 0 ||
+        o->core_threads > o->max_threads || o->max_threads > SPN_POOL_THREADS_MAX ||
+        o->keep_alive_ns < 0 || (o->core_timeout != 0 && o->keep_alive_ns == 0))
+        return SPN_EINVAL;
+    if (o->urgent_capacity < 0 || o->urgent_threads < 0 || o->block_threads < 0 ||
+        o->age_ns < 0 || o->queue_kind > SPN_POOL_PRIORITY || o->reserved != 0 ||
+        o->core_timeout > 1 || o->eager > 1 || o->helping > 1 || o->fixed > 1)
+        return SPN_EINVAL;
+    if (o->reject != NULL &&
+        (o->reject->size < sizeof *o->reject || o->reject->refused == NULL))
+        return SPN_EINVAL;
+    if (o->factory != NULL &&
+        (o->factory->size < sizeof *o->factory || o->factory->create == NULL))
+        return SPN_EINVAL;
+    return SPN_OK;
+}
+
+/* Combinations that are not there. */
+static int check_combination(const spn_pool_opts *o)
+{
+    const bool own = o->queue != NULL;
+    const bool handoff = o->queue_capacity == SPN_HANDOFF;
+    const bool hooked = o->hooks.before != NULL || o->hooks.after != NULL;
+
+    if (own && (o->queue_kind != SPN_POOL_FIFO || o->eager != 0 ||
+                spn_queue_kind_of(o->queue) == SPN_QUEUE_RING))
+        return SPN_EINVAL;
+    if (o->queue_kind == SPN_POOL_LANES && (o->queue_capacity >= 0 || o->eager != 0))
+        return SPN_EINVAL;
+    if (o->queue_kind == SPN_POOL_PRIORITY && handoff)
+        return SPN_EINVAL;
+    if (o->age_ns != 0 && o->queue_kind != SPN_POOL_PRIORITY)
+        return SPN_EINVAL;
+    if (o->eager != 0 && handoff)
+        return SPN_EINVAL;
+    if (o->helping != 0 &&
+        (own || hooked || o->fixed != 0 || o->queue_kind == SPN_POOL_PRIORITY))
+        return SPN_EINVAL;
+    return SPN_OK;
+}
+
+/* Its number and the name made of it; both stay. */
+static int give_name(struct spn_pool *pool, const char *name)
+{
+    char made[32];
+    /* relaxed: any order of numbers will do. */
+    const uint32_t number = spn__fetch_add(&last_number, 1, relaxed) + 1;
+    size_t length;
+
+    pool->id = number * 2;
+    if (pool->id < 2) /* 0 and 1 have a meaning: see work.c */
+        pool->id = 2;
+    if (name == NULL) {
+        (void)snprintf(made, sizeof made, "pool-%u", (unsigned)number);
+        name = made;
+    }
+    length = strlen(name) + 1;
+    pool->name = spn__alloc(length);
+    if (pool->name == NULL)
+        return SPN_ENOMEM;
+    memcpy(pool->name, name, length);
+    return SPN_OK;
+}
+
+static enum spn__work_kind kind_of(const spn_pool_opts *o)
+{
+    if (o->queue != NULL)
+        return SPN__WORK_USER;
+    switch (o->queue_kind) {
+    case SPN_POOL_LANES:
+        return SPN__WORK_LANES;
+    case SPN_POOL_PRIORITY:
+        return SPN__WORK_PRIORITY;
+    default:
+        return SPN__WORK_FIFO;
+    }
+}
+
+static void init_knobs(struct spn_pool *pool, const spn_pool_opts *o)
+{
+    pool->kind = (uint8_t)kind_of(o);
+    pool->handoff = o->queue_capacity == SPN_HANDOFF && o->queue == NULL;
+    pool->eager = o->eager != 0;
+    pool->helping = o->helping != 0;
+    pool->fixed = o->fixed != 0;
+    pool->urgent_threads = o->urgent_threads;
+    pool->block_threads = o->block_threads;
+    pool->hooks = o->hooks;
+    spn__init(&pool->core, o->core_threads);
+    spn__init(&pool->max, o->max_threads);
+    spn__init(&pool->keep_alive_ns, o->keep_alive_ns);
+    spn__init(&pool->core_timeout, o->core_timeout);
+    spn__init(&pool->paused, 0);
+    spn__init(&pool->reject, o->reject != NULL ? o->reject : spn_reject_abort());
+    spn__init(&pool->factory,
+              o->factory != NULL ? o->factory : spn_thread_factory_default());
+}
+
+static void init_state(struct spn_pool *pool)
+{
+    spn__init(&pool->ctl, spn__ctl_make(SPN_EXECUTOR_RUNNING, 0));
+    spn__init(&pool->blocked, 0);
+    spn__init(&pool->submitted, 0);
+    spn__room_init(&pool->room);
+    spn__idle_init(pool);
+    spn__lock_init(&pool->lock);
+    spn__list_init(&pool->workers);
+    spn__waitq_init(&pool->awaiting);
+    spn__init(&pool->helpers, 0);
+    spn__init(&pool->rejected, 0);
+    spn__init(&pool->caller_ran, 0);
+}
+
+int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+    struct spn_pool *pool;
+    int64_t capacity;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
+        return SPN_EINVAL;
+    if (settle_options(&o, &capacity) != SPN_OK || check_combination(&o) != SPN_OK)
+        return SPN_EINVAL;
+    pool = spn__alloc_aligned(sizeof *pool, SPN__CACHE_LINE);
+    if (pool == NULL)
+        return SPN_ENOMEM;
+    memset(pool, 0, sizeof *pool);
+    pool->executor.ops = o.helping != 0 ? &helping_ops : &pool_ops;
+    pool->thread_opts = (spn_thread_opts)SPN_THREAD_OPTS_INIT;
+    if (o.thread != NULL &&
+        spn__options_copy(&pool->thread_opts, sizeof pool->thread_opts, o.thread) !=
+            SPN_OK) {
+        spn__free(pool);
+        return SPN_EINVAL;
+    }
+    init_knobs(pool, &o);
+    init_state(pool);
+    rc = give_name(pool, o.name);
+    if (rc == SPN_OK) {
+        rc = spn__work_init(pool, &o, capacity);
+        if (rc != SPN_OK)
+            spn__free(pool->name);
+    }
+    if (rc != SPN_OK) {
+        spn__free(pool);
+        return rc;
+    }
+    *out = pool;
+    return SPN_OK;
+}
+
+int spn_pool_destroy(spn_pool *pool)
+{
+    bool over;
+
+    if (pool == NULL)
+        return SPN_OK;
+    spn__lock(&pool->lock); /* and thereby waits for whoever has just ended it */
+    /* relaxed: changes under the lock. */
+    over = spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_TERMINATED &&
+           spn__waitq_empty(&pool->awaiting);
+    spn__unlock(&pool->lock);
+    if (!over)
+        return SPN_EBUSY;
+    spn__work_fini(pool);
+    spn__free(pool->name);
+    spn__free(pool);
+    return SPN_OK;
+}
+
+/* ---- as an executor --------------------------------------------------------------- */
+
+static struct spn_pool *pool_of(spn_executor *executor)
+{
+    return (struct spn_pool *)(void *)executor;
+}
+
+spn_executor *spn_pool_executor(spn_pool *pool)
+{
+    return pool != NULL ? &pool->executor : NULL;
+}
+
+spn_pool *spn_executor_pool(spn_executor *executor)
+{
+    if (executor == NULL ||
+        (executor->ops != &pool_ops && executor->ops != &helping_ops))
+        return NULL;
+    return pool_of(executor);
+}
+
+static int op_execute(spn_executor *executor, spn_task *task)
+{
+    return spn__pool_execute(pool_of(executor), task);
+}
+
+static int op_call(spn_executor *executor, spn_run_fn fn, void *arg)
+{
+    return spn__pool_call(pool_of(executor), fn, arg);
+}
+
+static int op_shutdown(spn_executor *executor)
+{
+    return spn_pool_shutdown(pool_of(executor));
+}
+
+static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
+                           int64_t *count)
+{
+    return spn_pool_shutdown_now(pool_of(executor), unrun, ctx, count);
+}
+
+static int op_await(spn_executor *executor, int64_t timeout_ns)
+{
+    return spn_pool_await(pool_of(executor), timeout_ns);
+}
+
+static uint32_t state_of(struct spn_pool *pool)
+{
+    /* [ctl] acquire: with TERMINATED comes all that the tasks did. */
+    return spn__ctl_state(spn__load(&pool->ctl, acquire));
+}
+
+static int op_state(spn_executor *executor)
+{
+    return (int)state_of(pool_of(executor));
+}
+
+static int op_remove(spn_executor *executor, spn_task *task)
+{
+    return spn_pool_remove(pool_of(executor), task);
+}
+
+#define POOL_OPS                                                                 \
+    .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,    \
+    .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await, \
+    .state = op_state, .remove = op_remove, .wait_begin = spn__pool_wait_begin,  \
+    .wait_end = spn__pool_wait_end
+
+static const spn_executor_ops pool_ops = { POOL_OPS };
+static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help };
+
+/* ---- threads ------------------------------------------------------------------------ */
+
+static int default_create(const spn_thread_factory *factory, spn_thread **out,
+                          spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    return spn_thread_create(out, opts, fn, arg);
+}
+
+const spn_thread_factory *spn_thread_factory_default(void)
+{
+    static const spn_thread_factory factory = { sizeof factory, default_create };
+
+    return &factory;
+}
+
+/* ---- asking ---------------------------------------------------------------------------- */
+
+int spn_pool_is_shutdown(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : state_of(pool) >= SPN_EXECUTOR_SHUTDOWN;
+}
+
+int spn_pool_is_terminating(spn_pool *pool)
+{
+    uint32_t state;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    state = state_of(pool);
+    return state >= SPN_EXECUTOR_SHUTDOWN && state < SPN_EXECUTOR_TERMINATED;
+}
+
+int spn_pool_is_terminated(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : state_of(pool) == SPN_EXECUTOR_TERMINATED;
+}
+
+/* relaxed, all: knobs. */
+int32_t spn_pool_core_threads(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : spn__load(&pool->core, relaxed);
+}
+
+int32_t spn_pool_max_threads(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : spn__load(&pool->max, relaxed);
+}
+
+int64_t spn_pool_keep_alive(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : spn__load(&pool->keep_alive_ns, relaxed);
+}
+
+int spn_pool_core_timeout(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : (int)spn__load(&pool->core_timeout, relaxed);
+}
+
+const spn_reject_policy *spn_pool_reject(spn_pool *pool)
+{
+    return pool == NULL ? NULL : spn__load(&pool->reject, acquire); /* [knob] */
+}
+
+const spn_thread_factory *spn_pool_factory(spn_pool *pool)
+{
+    return pool == NULL ? NULL : spn__load(&pool->factory, acquire); /* [knob] */
+}
+
+spn_queue *spn_pool_queue(spn_pool *pool)
+{
+    return pool == NULL ? NULL : pool->work.queue;
+}
+
+const char *spn_pool_name(spn_pool *pool)
+{
+    return pool == NULL ? NULL : pool->name;
+}
+
+int32_t spn_pool_threads(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : spn__ctl_count(spn__load(&pool->ctl, acquire));
+}
+
+int32_t spn_pool_largest(spn_pool *pool)
+{
+    int32_t largest;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    spn__lock(&pool->lock);
+    largest = pool->largest;
+    if (largest < spn_pool_threads(pool)) /* one is just being made */
+        largest = spn_pool_threads(pool);
+    spn__unlock(&pool->lock);
+    return largest;
+}
+
+static int32_t count_active(struct spn_pool *pool)
+{
+    struct spn__list_node *node;
+    int32_t active = 0;
+
+    spn__list_each (node, &pool->workers) /* relaxed: a picture */
+        active += spn__load(&spn__list_entry(node, struct spn__worker, link)->running,
+                            relaxed) != 0;
+    return active;
+}
+
+int32_t spn_pool_active(spn_pool *pool)
+{
+    int32_t active;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    spn__lock(&pool->lock);
+    active = count_active(pool);
+    spn__unlock(&pool->lock);
+    return active;
+}
+
+int64_t spn_pool_queued(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : spn__work_size(pool);
+}
+
+/* The fates first, and accepted last: see above.  pool->lock is held. */
+static void add_up(struct spn_pool *pool, spn_pool_stats *s)
+{
+    struct spn__list_node *node;
+
+    s->completed = pool->completed + pool->helped;
+    s->failed = pool->failed + pool->help_failed;
+    s->expired = pool->expired;
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
+
+        s->completed += spn__load(&w->counts.completed, acquire); /* [count] */
+        s->failed += spn__load(&w->counts.failed, acquire);       /* [count] */
+        s->expired += spn__load(&w->counts.expired, acquire);     /* [count] */
+    }
+    s->cancelled = pool->cancelled;
+    s->returned = pool->returned;
+    s->dropped = pool->discarded + s->expired;
+    s->helped = pool->helped + pool->help_failed;
+    s->accepted = pool->direct + spn__work_pushed(pool); /* [count] after the fates */
+    s->pending = s->accepted - s->completed - s->failed - s->cancelled - s->returned -
+                 s->dropped;
+}
+
+static void fill(struct spn_pool *pool, spn_pool_stats *s)
+{
+    /* relaxed where nothing is said: knobs and counts of their own. */
+    uint32_t ctl;
+
+    spn__lock(&pool->lock);
+    add_up(pool, s);
+    ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    s->state = spn__ctl_state(ctl);
+    s->threads = spn__ctl_count(ctl);
+    s->paused = spn__load(&pool->paused, relaxed);
+    s->core_threads = spn__load(&pool->core, relaxed);
+    s->max_threads = spn__load(&pool->max, relaxed);
+    s->keep_alive_ns = spn__load(&pool->keep_alive_ns, relaxed);
+    s->largest = pool->largest > s->threads ? pool->largest : s->threads;
+    s->active = count_active(pool);
+    s->blocked = spn__load(&pool->blocked, relaxed);
+    s->queued = spn__work_size(pool);
+    s->capacity = pool->kind == SPN__WORK_USER
+                      ? spn_queue_capacity(pool->work.queue)
+                      : spn__load(&pool->work.capacity, relaxed);
+    s->threads_started = pool->threads_started;
+    s->threads_failed = pool->threads_failed;
+    s->threads_died = pool->threads_died;
+    spn__unlock(&pool->lock);
+    s->rejected = spn__load(&pool->rejected, relaxed);
+    s->caller_ran = spn__load(&pool->caller_ran, relaxed);
+    s->submitted = spn__load(&pool->submitted, relaxed);
+}
+
+int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    size_t size;
+
+    if (pool == NULL || stats == NULL || stats->size < sizeof stats->size)
+        return SPN_EINVAL;
+    fill(pool, &s);
+    size = stats->size;
+    s.size = size;
+    memcpy(stats, &s, size < sizeof s ? size : sizeof s);
+    return SPN_OK;
+}
+
+int64_t spn_pool_task_count(spn_pool *pool)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    spn__lock(&pool->lock);
+    add_up(pool, &s);
+    spn__unlock(&pool->lock);
+    return s.completed + s.failed + s.pending;
+}
+
+int64_t spn_pool_completed_count(spn_pool *pool)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    spn__lock(&pool->lock);
+    add_up(pool, &s);
+    spn__unlock(&pool->lock);
+    return s.completed + s.failed;
+}
+
+int64_t spn_pool_snapshot(spn_pool *pool, spn_task **tasks, size_t capacity)
+{
+    if (pool == NULL || (tasks == NULL && capacity > 0))
+        return SPN_EINVAL;
+    return spn__work_snapshot(pool, tasks, capacity);
+}
+
+/* ---- starting threads ahead of work -------------------------------------------------------- */
+
+static int prestart(spn_pool *pool, int32_t at_most)
+{
+    int started = 0, rc = SPN_OK;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    for (; started < at_most; started++) {
+        rc = spn__pool_add_worker(pool, NULL, SPN__TO_CORE);
+        if (rc != SPN_OK)
+            break;
+    }
+    if (started > 0 || rc == SPN_OK || rc == SPN_EFULL || rc == SPN_ESHUTDOWN)
+        return started;
+    return SPN_EAGAIN;
+}
+
+int spn_pool_prestart(spn_pool *pool)
+{
+    return prestart(pool, 1);
+}
+
+int spn_pool_prestart_all(spn_pool *pool)
+{
+    return prestart(pool, INT32_MAX);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reconfigure.c - changing a living pool.
+ *
+ * OVERVIEW
+ *   One call checks and changes all knobs under the pool's lock, so that core <= max
+ *   holds for every reader that takes it; the setters are that call with one knob.
+ *   Those who decide by a knob without the lock may use the old value once more.
+ *   Workers that wait are made to look around, so that a shorter keep-alive or a
+ *   smaller pool takes effect now; those that run a task learn of it afterwards.
+ *
+ * ORDERING  [knob] a policy or a factory is published with release and read with
+ *   acquire: what it points to comes with it.
+ */
+#include "exec/pool.h"
+
+#include "base/options.h"
+
+/* What is to be true afterwards. */
+struct knobs {
+    int32_t core, max;
+    int64_t keep_alive_ns;
+    uint32_t core_timeout;
+};
+
+static bool is_default(int64_t value)
+{
+    return value == SPN_DEFAULT;
+}
+
+static bool capacity_changes(struct spn_pool *pool, const spn_pool_change *change)
+{
+    return !is_default(change->queue_capacity) &&
+           (pool->handoff || pool->kind == SPN__WORK_LANES ||
+            pool->kind == SPN__WORK_USER || change->queue_capacity == SPN_HANDOFF);
+}
+
+/* The knobs as they will be, if they can be so; pool->lock is held. */
+static int merge(struct spn_pool *pool, const spn_pool_change *change, struct knobs *k)
+{
+    /* relaxed, all: written under the lock. */
+    k->core = is_default(change->core_threads) ? spn__load(&pool->core, relaxed)
+                                               : change->core_threads;
+    k->max = is_default(change->max_threads) ? spn__load(&pool->max, relaxed)
+                                             : change->max_threads;
+    k->keep_alive_ns = is_default(change->keep_alive_ns)
+                           ? spn__load(&pool->keep_alive_ns, relaxed)
+                           : change->keep_alive_ns;
+    k->core_timeout = is_default(change->core_timeout)
+                          ? spn__load(&pool->core_timeout, relaxed)
+                          : change->core_timeout != 0;
+    if (k->core < 0 || k->max <= 0 || k->core > k->max ||
+        k->max > SPN_POOL_THREADS_MAX || k->keep_alive_ns < 0 ||
+        (k->core_timeout != 0 && k->keep_alive_ns == 0) ||
+        capacity_changes(pool, change))
+        return SPN_EINVAL;
+    return SPN_OK;
+}
+
+static void apply(struct spn_pool *pool, const spn_pool_change *change,
+                  const struct knobs *k)
+{
+    /* relaxed: workers read them after the epoch [epoch], others as hints. */
+    spn__store(&pool->core, k->core, relaxed);
+    spn__store(&pool->max, k->max, relaxed);
+    spn__store(&pool->keep_alive_ns, k->keep_alive_ns, relaxed);
+    spn__store(&pool->core_timeout, k->core_timeout, relaxed);
+    if (!is_default(change->queue_capacity))
+        spn__store(&pool->work.capacity,
+                   change->queue_capacity < 0 ? INT64_MAX : change->queue_capacity,
+                   relaxed);
+    if (change->reject != NULL)
+        spn__store(&pool->reject, change->reject, release); /* [knob] */
+    if (change->factory != NULL)
+        spn__store(&pool->factory, change->factory, release); /* [knob] */
+}
+
+/* A larger core starts workers for what is queued, up to the increase. */
+static void start_more(struct spn_pool *pool, int32_t more)
+{
+    int64_t queued = spn__work_size(pool);
+
+    for (; more > 0 && queued > 0 && spn__idle_work_waits(pool); more--, queued--)
+        if (spn__pool_add_worker(pool, NULL, SPN__TO_CORE) != SPN_OK)
+            break;
+}
+
+static int change_all(struct spn_pool *pool, const spn_pool_change *change)
+{
+    struct knobs k;
+    int32_t more;
+    int rc;
+
+    if (pool->fixed)
+        return SPN_ESTATE;
+    spn__lock(&pool->lock);
+    rc = merge(pool, change, &k);
+    if (rc != SPN_OK) {
+        spn__unlock(&pool->lock);
+        return rc;
+    }
+    more = k.core - spn__load(&pool->core, relaxed); /* written under the lock */
+    apply(pool, change, &k);
+    spn__idle_look_around(pool);
+    spn__unlock(&pool->lock);
+    spn__room_notify_all(&pool->room);
+    start_more(pool, more);
+    return SPN_OK;
+}
+
+int spn_pool_reconfigure(spn_pool *pool, const spn_pool_change *change)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL || change == NULL)
+        return SPN_EINVAL;
+    if (spn__options_copy(&c, sizeof c, change) != SPN_OK || change->size < sizeof c ||
+        (!is_default(c.core_timeout) && c.core_timeout != 0 && c.core_timeout != 1))
+        return SPN_EINVAL;
+    return change_all(pool, &c);
+}
+
+int spn_pool_set_core_threads(spn_pool *pool, int32_t threads)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL || is_default(threads))
+        return SPN_EINVAL;
+    c.core_threads = threads;
+    return change_all(pool, &c);
+}
+
+int spn_pool_set_max_threads(spn_pool *pool, int32_t threads)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL || is_default(threads))
+        return SPN_EINVAL;
+    c.max_threads = threads;
+    return change_all(pool, &c);
+}
+
+int spn_pool_set_keep_alive(spn_pool *pool, int64_t keep_alive_ns)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL || is_default(keep_alive_ns))
+        return SPN_EINVAL;
+    c.keep_alive_ns = keep_alive_ns;
+    return change_all(pool, &c);
+}
+
+int spn_pool_set_queue_capacity(spn_pool *pool, int32_t capacity)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL || is_default(capacity))
+        return SPN_EINVAL;
+    c.queue_capacity = capacity;
+    return change_all(pool, &c);
+}
+
+int spn_pool_set_core_timeout(spn_pool *pool, int on)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    c.core_timeout = on != 0;
+    return change_all(pool, &c);
+}
+
+int spn_pool_set_reject(spn_pool *pool, const spn_reject_policy *policy)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL || policy == NULL || policy->refused == NULL)
+        return SPN_EINVAL;
+    c.reject = policy;
+    return change_all(pool, &c);
+}
+
+int spn_pool_set_factory(spn_pool *pool, const spn_thread_factory *factory)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (pool == NULL || factory == NULL || factory->create == NULL)
+        return SPN_EINVAL;
+    c.factory = factory;
+    return change_all(pool, &c);
+}
+
+/* ---- pause and resume ----------------------------------------------------------- */
+
+static bool is_running(struct spn_pool *pool)
+{
+    /* relaxed: changes under the lock. */
+    return spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_RUNNING;
+}
+
+static int set_paused(struct spn_pool *pool, uint32_t paused)
+{
+    spn__lock(&pool->lock);
+    if (!is_running(pool)) {
+        spn__unlock(&pool->lock);
+        return SPN_ESTATE;
+    }
+    spn__work_door_lock(pool);
+    spn__store(&pool->paused, paused, relaxed); /* [epoch], and the door */
+    spn__work_door_unlock(pool);
+    spn__idle_look_around(pool);
+    spn__unlock(&pool->lock);
+    return SPN_OK;
+}
+
+int spn_pool_pause(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : set_paused(pool, 1);
+}
+
+/* As many workers as there would be had the tasks come now: core, or one. */
+static void staff(struct spn_pool *pool)
+{
+    const int32_t core = spn__load(&pool->core, relaxed); /* a knob */
+
+    start_more(pool, core);
+    /* relaxed: a hint; the queue is not left alone either way. */
+    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && spn__work_any(pool) &&
+        spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+        spn__pool_give_up(pool);
+}
+
+int spn_pool_resume(spn_pool *pool)
+{
+    int rc;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    rc = set_paused(pool, 0);
+    if (rc == SPN_OK) {
+        staff(pool);
+        spn__room_notify_all(&pool->room);
+    }
+    return rc;
+}

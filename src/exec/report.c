@@ -1,0 +1,713 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report.c - says that a pool is exhausted: one line, a file of stacks, a listener.
+ *
+ * OVERVIEW
+ *   The submitter whose task is refused decides whether a report is due, copies what
+ *   the pool looks like into the report's one job, and goes on.  A thread that exists
+ *   for nothing else does the rest: when a system has run out of threads is no time to
+ *   make one, and a submitter must not wait for a disk.
+ *
+ * ONCE PER INTERVAL
+ *   due_ns is when the next report may be.  A refusal before it costs a load and a count.
+ *   At or after it, whoever moves `state` from IDLE looks again, for another may have
+ *   reported meanwhile, and moves due_ns before the job is posted.  While a job is under
+ *   way nobody starts another: an interval shorter than a report is as long as that.
+ *
+ * STATE   IDLE --submitter, cas--> FILLING --submitter--> POSTED --thread--> IDLE
+ *                                  FILLING --not due after all--> IDLE
+ *   The job belongs to whoever made the last step, but for IDLE: nobody's.
+ *
+ * ORDERING
+ *   [job] the release stores of IDLE and POSTED pair with the acquires that find them:
+ *         the job, due_ns with it, passes from one owner to the next.
+ *
+ * LOCKS   the pool's lock is held while its workers are listed, and nothing else.
+ *
+ * STACKS  Threads are asked in batches, so that a slow one costs its time once and not
+ *   once each; one that does not answer by the deadline is left out.  Names come
+ *   from /proc, and from the dynamic linker, after all answers are in.
+ *
+ * WHY per object and not per process?  The interval protects a disk and a log from a
+ * storm, and both are the program's to name.  One object for all pools is one interval.
+ */
+#include "exec/report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/time.h"
+#include "exec/pool.h"
+#include "sync/interrupt.h"
+#include "sync/seam_stacks.h"
+#include "sync/thread_record.h"
+
+_Static_assert(sizeof(spn_reject_report_opts) == sizeof(size_t) + 5 * sizeof(void *) +
+                                                     sizeof(int64_t) +
+                                                     4 * sizeof(uint32_t),
+               "append only, no holes");
+
+enum {
+    FRAMES_DEFAULT = 32,
+    BATCH = 64,         /* threads asked at a time */
+    THREADS_MAX = 4096, /* listed of a pool, and of the process */
+    NAME_SIZE = 256,
+    MESSAGE_SIZE = 1024,
+    PATH_SIZE = 4096,
+    FILES_A_SECOND = 100 /* names tried before giving up */
+};
+#define INTERVAL_DEFAULT_NS (10 * SPN_SEC(60))
+#define BATCH_NS            SPN_SEC(1) /* for the answers of a batch */
+#define ANSWERS_NS          SPN_SEC(5) /* for those of a report */
+
+enum { IDLE, FILLING, POSTED };
+
+/* A worker as it was when the report became due. */
+struct target {
+    int32_t tid;
+    bool allowed; /* lets our signal through */
+};
+
+/* What the submitter hands to the thread [job]. */
+struct job {
+    spn_refusal refusal;
+    char pool[NAME_SIZE];
+    int64_t suppressed;
+    size_t workers; /* the pool's; more than are in targets, perhaps */
+    size_t target_count;
+    struct target targets[THREADS_MAX];
+};
+
+/* Apart from the report, because a signal on its way leads here: it is kept, for good,
+ * if one still is when the report is destroyed. */
+struct captures {
+    struct spn__os_capture each[BATCH];
+    uintptr_t pcs[]; /* max_frames for each */
+};
+
+struct spn_reject_report {
+    spn_reject_policy policy; /* first: they are the same object */
+
+    /* Fixed. */
+    const spn_reject_policy *next;
+    int64_t interval_ns;
+    uint32_t max_frames;
+    uint32_t signal; /* 0: no stacks can be had */
+    bool wants_file;
+    spn_exhausted_fn exhausted;
+    void *ctx;
+    char *dir, *address; /* NULL: none */
+    spn_thread *thread;
+    struct captures *captures; /* the thread's; NULL: no stacks */
+
+    struct spn__parker parker;      /* the thread sleeps here */
+    SPN__ATOMIC(uint32_t) stop;     /* relaxed: the unpark that follows orders it */
+    SPN__ATOMIC(uint32_t) state;    /* [job] */
+    SPN__ATOMIC(int64_t) due_ns;    /* relaxed before the cas: looked at again after */
+    SPN__ATOMIC(int64_t) swallowed; /* relaxed: only a count */
+    struct job job;
+
+    /* The thread's own. */
+    char message[MESSAGE_SIZE];
+    char path[PATH_SIZE];
+    int32_t others[THREADS_MAX];
+};
+
+/* ---- in the submitter ------------------------------------------------------------- */
+
+/* The pool's workers, as far as they fit; its lock keeps them from ending. */
+static void list_workers(struct job *job, struct spn_pool *pool, uint32_t signal)
+{
+    struct spn__list_node *node;
+
+    job->workers = job->target_count = 0;
+    spn__lock(&pool->lock);
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *worker = spn__list_entry(node, struct spn__worker, link);
+        /* relaxed: records are never freed, and [tid] orders what we read of it. */
+        struct spn_thread *thread = spn__load(&worker->self, relaxed);
+        /* [tid] mutant: there are no signals in a simulation */
+        const int32_t tid = thread == NULL ? 0 : spn__load(&thread->tid, acquire);
+
+        job->workers++;
+        if (tid != 0 && job->target_count < THREADS_MAX)
+            job->targets[job->target_count++] =
+                (struct target){ tid, signal != 0 && thread->signal == signal };
+    }
+    spn__unlock(&pool->lock);
+}
+
+static void swallow(struct spn_reject_report *report)
+{
+    (void)spn__fetch_add(&report->swallowed, 1, relaxed);
+}
+
+/* True for the one who is to report: the job is its own. */
+static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
+{
+    uint32_t found = IDLE;
+    int64_t now_ns;
+
+    if (refused_at_ns < spn__load(&report->due_ns, relaxed))
+        return false;
+    if (!spn__cas(&report->state, &found, FILLING, acquire, relaxed)) /* [job] */
+        return false;
+    now_ns = spn__now();
+    if (now_ns < spn__load(&report->due_ns, relaxed)) { /* ordered by [job] */
+        spn__store(&report->state, IDLE, release);      /* [job] */
+        return false;
+    }
+    spn__store(&report->due_ns, spn__time_add(now_ns, report->interval_ns), relaxed);
+    return true;
+}
+
+static void notice(struct spn_reject_report *report, struct spn_pool *pool,
+                   const spn_refusal *why)
+{
+    struct job *job = &report->job;
+
+    if (!claim_job(report, why->refused_at_ns != 0 ? why->refused_at_ns : spn__now())) {
+        swallow(report);
+        return;
+    }
+    job->refusal = *why;
+    (void)snprintf(job->pool, sizeof job->pool, "%s", pool->name);
+    job->suppressed = spn__exchange(&report->swallowed, 0, relaxed);
+    list_workers(job, pool, report->signal);
+    spn__store(&report->state, POSTED, release); /* [job] */
+    spn__parker_unpark(&report->parker);
+}
+
+static int refused(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
+                   const spn_refusal *why)
+{
+    /* Declared const for those who have nothing to note. */
+    struct spn_reject_report *report = (struct spn_reject_report *)(uintptr_t)policy;
+
+    if (why->reason != SPN_REFUSED_SHUTDOWN)
+        notice(report, pool, why);
+    return report->next->refused(report->next, pool, task, why);
+}
+
+uint32_t spn__reject_signal(const spn_reject_policy *policy)
+{
+    uint32_t signal = 0;
+
+    if (policy->refused == refused) {
+        const struct spn_reject_report *report =
+            (const struct spn_reject_report *)(const void *)policy;
+
+        return report->signal;
+    }
+    if (policy->refused == spn_reject_chain_refused) {
+        const spn_reject_chain *chain = (const spn_reject_chain *)(const void *)policy;
+
+        for (size_t i = 0; chain->policies != NULL && i < chain->count && signal == 0;
+             i++)
+            if (chain->policies[i] != NULL)
+                signal = spn__reject_signal(chain->policies[i]);
+    }
+    return signal;
+}
+
+/* ---- the line ------------------------------------------------------------------------ */
+
+static const char *yes_no(bool yes)
+{
+    return yes ? "true" : "false";
+}
+
+static const char *reason_name(uint32_t reason)
+{
+    switch (reason) {
+    case SPN_REFUSED_FULL:
+        return "full";
+    case SPN_REFUSED_SHUTDOWN:
+        return "shut down";
+    case SPN_REFUSED_LIMIT:
+        return "limit";
+    case SPN_REFUSED_NO_THREAD:
+        return "no thread";
+    default:
+        return "unknown";
+    }
+}
+
+/* The words that users of Dubbo grep for. */
+static void put_message(struct spn_reject_report *report)
+{
+    const struct job *job = &report->job;
+    const spn_pool_stats *s = &job->refusal.stats;
+    const int64_t done = s->completed + s->failed;
+    const bool terminated = s->state == SPN_EXECUTOR_TERMINATED;
+    const bool shut_down = s->state != SPN_EXECUTOR_RUNNING;
+
+    (void)snprintf(report->message, sizeof report->message,
+                   "Thread pool is EXHAUSTED! Thread Name: %s, Pool Size: %d (active: "
+                   "%d, core: %d, max: %d, largest: %d), Task: %lld (completed: %lld), "
+                   "Executor status:(isShutdown:%s, isTerminated:%s, "
+                   "isTerminating:%s)%s%s!",
+                   job->pool, (int)s->threads, (int)s->active, (int)s->core_threads,
+                   (int)s->max_threads, (int)s->largest,
+                   (long long)(done + s->active + s->queued), (long long)done,
+                   yes_no(shut_down), yes_no(terminated),
+                   yes_no(shut_down && !terminated),
+                   report->address != NULL ? ", in " : "",
+                   report->address != NULL ? report->address : "");
+}
+
+/* What the line leaves out. */
+static void put_rest(const struct job *job, char *text, size_t capacity)
+{
+    const spn_pool_stats *s = &job->refusal.stats;
+    char limit[24] = "unbounded";
+
+    if (s->capacity != INT64_MAX)
+        (void)snprintf(limit, sizeof limit, "%lld", (long long)s->capacity);
+    (void)snprintf(text, capacity,
+                   "Reason: %s, Queue: %lld (capacity: %s), Refused: %lld (%lld since "
+                   "the last report)",
+                   reason_name(job->refusal.reason), (long long)s->queued, limit,
+                   (long long)s->rejected, (long long)job->suppressed);
+}
+
+/* ---- the file --------------------------------------------------------------------------- */
+
+/* Text on its way to a file; after an error the rest is dropped. */
+struct out {
+    int fd, error;
+    size_t used;
+    char bytes[8192];
+};
+
+static void flush(struct out *out)
+{
+    if (out->error == 0)
+        out->error = spn__os_file_write(out->fd, out->bytes, out->used);
+    out->used = 0;
+}
+
+__attribute__((format(printf, 2, 3))) static void put(struct out *out,
+                                                      const char *format, ...)
+{
+    char text[2048]; /* longer than any line; a path that is not is cut */
+    va_list args;
+    size_t length;
+    int wanted;
+
+    va_start(args, format);
+    wanted = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (wanted < 0)
+        return;
+    length = (size_t)wanted < sizeof text ? (size_t)wanted : sizeof text - 1;
+    if (out->used + length > sizeof out->bytes)
+        flush(out);
+    memcpy(out->bytes + out->used, text, length);
+    out->used += length;
+}
+
+static const char *state_name(char state)
+{
+    switch (state) {
+    case 'R':
+        return "running";
+    case 'S':
+        return "sleeping";
+    case 'D':
+        return "disk sleep";
+    case 'T':
+    case 't':
+        return "stopped";
+    case 'Z':
+    case 'X':
+        return "ended";
+    default:
+        return "unknown";
+    }
+}
+
+static void put_thread(struct out *out, int32_t tid)
+{
+    struct spn__os_task task;
+
+    if (spn__os_task_look(tid, &task))
+        put(out, "\"%s\" tid=%d %c (%s)%s%s\n", task.name, (int)tid, task.state,
+            state_name(task.state), task.wchan[0] != '\0' ? " in " : "", task.wchan);
+    else
+        put(out, "\"?\" tid=%d\n", (int)tid);
+}
+
+static void put_stack(struct out *out, const struct spn__os_capture *c)
+{
+    char symbol[1024];
+
+    for (uint32_t i = 0; i < c->count; i++) {
+        /* A return address belongs to the call before it. */
+        spn__os_symbol(c->pcs[i] - (i == 0 ? 0 : 1), symbol, sizeof symbol);
+        put(out, "    #%-3u 0x%016llx %s\n", (unsigned)i, (unsigned long long)c->pcs[i],
+            symbol);
+    }
+    if (c->cut)
+        put(out, "    ...\n");
+}
+
+/* What became of the question to one thread. */
+enum answer { ANSWERED, NOT_ALLOWED, GONE, LATE };
+
+static const char *const no_stack[] = {
+    [ANSWERED] = "",
+    [NOT_ALLOWED] = "(no stack: it does not let the signal through)",
+    [GONE] = "(ended meanwhile)",
+    [LATE] = "(no stack: it did not answer)",
+};
+
+/* Asks up to BATCH threads, and waits for them all. */
+static void ask(struct spn_reject_report *report, const struct target *targets,
+                size_t count, enum answer *answers, int64_t deadline_ns)
+{
+    struct spn__os_capture *each = report->captures->each;
+    bool asked[BATCH] = { false };
+
+    for (size_t i = 0; i < count; i++) {
+        int rc;
+
+        answers[i] = targets[i].allowed ? LATE : NOT_ALLOWED;
+        if (!targets[i].allowed || !spn__os_capture_idle(&each[i]))
+            continue; /* the place still waits for a late answer */
+        each[i].tid = targets[i].tid;
+        rc = spn__os_capture_ask(&each[i], report->signal);
+        asked[i] = rc == SPN_OK;
+        if (rc == SPN_EEMPTY)
+            answers[i] = GONE;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (asked[i] && spn__os_capture_await(&each[i], deadline_ns))
+            answers[i] = ANSWERED;
+}
+
+static void put_workers(struct spn_reject_report *report, struct out *out)
+{
+    const struct job *job = &report->job;
+    const int64_t limit_ns = spn__time_add(spn__now(), ANSWERS_NS);
+    enum answer answers[BATCH];
+
+    put(out, "Threads of the pool: %zu\n\n", job->workers);
+    for (size_t i = 0; i < job->target_count; i += BATCH) {
+        const size_t rest = job->target_count - i;
+        const size_t count = rest < BATCH ? rest : BATCH;
+        const int64_t batch_ns = spn__time_add(spn__now(), BATCH_NS);
+
+        ask(report, &job->targets[i], count, answers,
+            batch_ns < limit_ns ? batch_ns : limit_ns);
+        for (size_t j = 0; j < count; j++) {
+            put_thread(out, job->targets[i + j].tid);
+            if (answers[j] == ANSWERED)
+                put_stack(out, &report->captures->each[j]);
+            else
+                put(out, "    %s\n", no_stack[answers[j]]);
+            put(out, "\n");
+        }
+    }
+}
+
+static bool is_target(const struct job *job, int32_t tid)
+{
+    for (size_t i = 0; i < job->target_count; i++)
+        if (job->targets[i].tid == tid)
+            return true;
+    return false;
+}
+
+/* The process's other threads: their names and states, no stacks.  Threads of the
+ * pool that were made without the signal are here too. */
+static void put_others(struct spn_reject_report *report, struct out *out)
+{
+    const size_t all = spn__os_task_list(report->others, THREADS_MAX);
+
+    if (all == 0)
+        return;
+    put(out, "Other threads of the process\n\n");
+    for (size_t i = 0; i < all && i < THREADS_MAX; i++)
+        if (!is_target(&report->job, report->others[i]))
+            put_thread(out, report->others[i]);
+    if (all > THREADS_MAX)
+        put(out, "...\n");
+}
+
+/* A new file in the folder, named after the time; 0 or an errno. */
+static int create_file(struct spn_reject_report *report, const char *dir, int *fd)
+{
+    char date[20];
+    int error = EEXIST;
+
+    spn__os_date(date);
+    for (int i = 1; i <= FILES_A_SECOND && error == EEXIST; i++) {
+        char number[16] = "";
+        int length;
+
+        if (i > 1)
+            (void)snprintf(number, sizeof number, ".%d", i);
+        length = snprintf(report->path, sizeof report->path, "%s/spindle_stacks.%s%s",
+                          dir, date, number);
+        if (length < 0 || (size_t)length >= sizeof report->path)
+            return ENAMETOOLONG;
+        error = spn__os_file_create(fd, report->path);
+    }
+    return error;
+}
+
+/* In the folder asked for or, with a warning, at home. */
+static int create_file_somewhere(struct spn_reject_report *report, int *fd)
+{
+    char text[128];
+    int error;
+
+    if (report->dir != NULL) {
+        error = spn__os_folder_create(report->dir);
+        if (error == 0)
+            error = create_file(report, report->dir, fd);
+        if (error == 0)
+            return 0;
+        spn__os_error_text(error, text, sizeof text);
+        spn__log(SPN_LOG_WARN, "no stacks into %s: %s; into %s instead", report->dir,
+                 text, spn__os_home());
+    }
+    return create_file(report, spn__os_home(), fd);
+}
+
+/* True if report->path is a complete file. */
+static bool write_file(struct spn_reject_report *report, const char *rest)
+{
+    struct out out = { .fd = -1, .error = 0, .used = 0 };
+    char text[128];
+    int error = create_file_somewhere(report, &out.fd);
+
+    if (error == 0) {
+        put(&out, "%s\n%s\n", report->message, rest);
+        if (report->captures != NULL)
+            put_workers(report, &out);
+        put_others(report, &out);
+        flush(&out);
+        error = spn__os_file_close(out.fd);
+        if (out.error != 0)
+            error = out.error;
+        if (error != 0)
+            spn__os_file_remove(report->path); /* half a report is a riddle */
+    }
+    if (error != 0) {
+        spn__os_error_text(error, text, sizeof text);
+        spn__log(SPN_LOG_ERROR, "stacks of pool %s could not be written: %s",
+                 report->job.pool, text);
+    }
+    return error == 0;
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+static void make_report(struct spn_reject_report *report)
+{
+    char rest[256];
+    bool written = false;
+
+    put_message(report);
+    put_rest(&report->job, rest, sizeof rest);
+    spn__log(SPN_LOG_WARN, "%s %s", report->message, rest);
+    if (report->wants_file)
+        written = write_file(report, rest);
+    if (report->exhausted != NULL) {
+        const spn_exhaustion what = {
+            .message = report->message,
+            .pool = report->job.pool,
+            .file = written ? report->path : NULL,
+            .refusal = &report->job.refusal,
+            .suppressed = report->job.suppressed,
+        };
+
+        report->exhausted(report->ctx, &what);
+    }
+}
+
+static int serve(void *arg)
+{
+    struct spn_reject_report *report = arg;
+    bool stop;
+
+    do {
+        (void)spn__parker_park(&report->parker, SPN_FOREVER);
+        /* First: a report posted before the end is made. */
+        stop = spn__load(&report->stop, relaxed) != 0;
+        if (spn__load(&report->state, acquire) == POSTED) { /* [job] */
+            make_report(report);
+            spn__store(&report->state, IDLE, release); /* [job] */
+        }
+    } while (!stop);
+    return 0;
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+/* A copy in *out, NULL for NULL and ""; false: no memory. */
+static bool copy_text(char **out, const char *text)
+{
+    size_t size;
+
+    *out = NULL;
+    if (text == NULL || text[0] == '\0')
+        return true;
+    size = strlen(text) + 1;
+    *out = spn__alloc(size);
+    if (*out == NULL)
+        return false;
+    memcpy(*out, text, size);
+    return true;
+}
+
+static struct captures *make_captures(uint32_t max_frames)
+{
+    struct captures *captures =
+        spn__alloc(sizeof *captures + sizeof(uintptr_t) * BATCH * max_frames);
+
+    if (captures != NULL)
+        for (size_t i = 0; i < BATCH; i++)
+            spn__os_capture_init(&captures->each[i], &captures->pcs[i * max_frames],
+                                 max_frames);
+    return captures;
+}
+
+/* Takes the signal, if stacks are wanted and can be had. */
+static int open_stacks(struct spn_reject_report *report, uint32_t signal)
+{
+    int rc;
+
+    if (!report->wants_file)
+        return SPN_OK;
+    report->captures = make_captures(report->max_frames);
+    if (report->captures == NULL)
+        return SPN_ENOMEM;
+    rc = spn__os_capture_open(signal, &report->signal);
+    if (rc == SPN_OK)
+        return SPN_OK;
+    report->signal = 0;
+    /* Without signals, or if every one is taken, the file has names and states. */
+    return rc == SPN_ENOTSUP || (rc == SPN_EBUSY && signal == 0) ? SPN_OK : rc;
+}
+
+static void close_stacks(struct spn_reject_report *report)
+{
+    bool idle = true;
+
+    if (report->captures == NULL)
+        return;
+    for (size_t i = 0; i < BATCH; i++)
+        idle = idle && spn__os_capture_idle(&report->captures->each[i]);
+    if (!idle)
+        return; /* a signal is on its way: it needs the handler and the memory */
+    if (report->signal != 0)
+        spn__os_capture_close(report->signal);
+    spn__free(report->captures);
+}
+
+static void free_report(struct spn_reject_report *report)
+{
+    close_stacks(report);
+    spn__free(report->dir);
+    spn__free(report->address);
+    spn__free(report);
+}
+
+static bool valid_opts(const spn_reject_report_opts *o)
+{
+    return o->interval_ns >= 0 && o->max_frames <= SPN_REPORT_FRAMES_MAX &&
+           o->no_stacks <= 1 && o->reserved == 0 &&
+           (o->signal == 0 || spn__os_is_realtime_signal(o->signal));
+}
+
+static int fill(struct spn_reject_report *report, const spn_reject_report_opts *o)
+{
+    spn_thread_opts opts = SPN_THREAD_OPTS_INIT;
+    int rc;
+
+    report->policy =
+        (spn_reject_policy){ sizeof(spn_reject_policy), "report", refused };
+    report->next = o->next != NULL ? o->next : spn_reject_abort();
+    report->interval_ns = o->interval_ns != 0 ? o->interval_ns : INTERVAL_DEFAULT_NS;
+    report->max_frames = o->max_frames != 0 ? o->max_frames : FRAMES_DEFAULT;
+    report->signal = 0;
+    report->wants_file = o->no_stacks == 0;
+    report->exhausted = o->exhausted;
+    report->ctx = o->ctx;
+    report->dir = report->address = NULL;
+    report->captures = NULL;
+    spn__parker_init(&report->parker);
+    spn__init(&report->stop, 0);
+    spn__init(&report->state, IDLE);
+    spn__init(&report->due_ns, INT64_MIN);
+    spn__init(&report->swallowed, 0);
+    if (!copy_text(&report->dir, o->dir) || !copy_text(&report->address, o->address))
+        return SPN_ENOMEM;
+    rc = open_stacks(report, o->signal);
+    if (rc != SPN_OK)
+        return rc;
+    opts.name = "spindle-report";
+    return spn_thread_create(&report->thread, &opts, serve, report);
+}
+
+int spn_reject_report_create(spn_reject_report **out,
+                             const spn_reject_report_opts *opts)
+{
+    spn_reject_report_opts o = SPN_REJECT_REPORT_OPTS_INIT;
+    struct spn_reject_report *report;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
+        return SPN_EINVAL;
+    if (!valid_opts(&o))
+        return SPN_EINVAL;
+    report = spn__alloc(sizeof *report);
+    if (report == NULL)
+        return SPN_ENOMEM;
+    rc = fill(report, &o);
+    if (rc != SPN_OK) {
+        free_report(report);
+        return rc;
+    }
+    *out = report;
+    return SPN_OK;
+}
+
+int spn_reject_report_destroy(spn_reject_report *report)
+{
+    struct spn_thread *self;
+    bool interrupted = false;
+
+    if (report == NULL)
+        return SPN_OK;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    if (self == report->thread)
+        return SPN_EDEADLK;
+    spn__store(&report->stop, 1, relaxed);
+    spn__parker_unpark(&report->parker);
+    /* An interrupt is for another wait: this one leaves no thread behind. */
+    while (spn_thread_join(report->thread, SPN_FOREVER, NULL) == SPN_EINTR)
+        interrupted = true;
+    if (interrupted)
+        spn__interrupt_set(self);
+    spn_thread_unref(report->thread);
+    free_report(report);
+    return SPN_OK;
+}
+
+const spn_reject_policy *spn_reject_report_policy(spn_reject_report *report)
+{
+    return report == NULL ? NULL : &report->policy;
+}

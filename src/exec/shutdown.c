@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shutdown.c - the end of a pool, and tasks that leave it without having run.
+ *
+ * STATE  RUNNING -> SHUTDOWN -> STOP -> TIDYING -> TERMINATED, or past those between.
+ *   All changes are made under the pool's lock.  TIDYING is entered by whoever finds
+ *   no worker left and nothing queued (or STOP): a worker that leaves, shutdown itself
+ *   on an idle pool, or whoever takes the last queued task back.  That one runs the
+ *   hook, with no lock held, and then ends it.
+ *
+ * AFTER TERMINATED nobody who is inside touches the pool: a thread that waits for it
+ *   may free it at once.  The waiters are chosen under the lock, and granted
+ *   afterwards from nodes of their own.
+ *
+ * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
+ */
+#include "exec/pool.h"
+
+#include "base/time.h"
+#include "future/ambient.h"
+#include "future/core.h"
+#include "future/executor.h"
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by)
+{
+    spn__lock(&pool->lock);
+    *counter += by;
+    spn__unlock(&pool->lock);
+}
+
+/* ---- the end ---------------------------------------------------------------------- */
+
+/* Moves the state forward; pool->lock is held. */
+static void advance(struct spn_pool *pool, uint32_t state)
+{
+    uint32_t ctl = spn__load(&pool->ctl, relaxed); /* the loop tells */
+
+    while (spn__ctl_state(ctl) < state)
+        if (spn__cas_weak(&pool->ctl, &ctl, spn__ctl_make(state, spn__ctl_count(ctl)),
+                          acq_rel, relaxed)) /* [ctl] */
+            return;
+}
+
+bool spn__pool_try_terminate(struct spn_pool *pool)
+{
+    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    const uint32_t state = spn__ctl_state(ctl);
+
+    if (spn__ctl_count(ctl) != 0 || state == SPN_EXECUTOR_RUNNING ||
+        state >= SPN_EXECUTOR_TIDYING ||
+        /* The size, and not just whether any: [help] is in it. */
+        (state == SPN_EXECUTOR_SHUTDOWN && spn__work_size(pool) != 0) ||
+        spn__load(&pool->helpers, relaxed) != 0) /* [help] */
+        return false;
+    advance(pool, SPN_EXECUTOR_TIDYING);
+    pool->terminator = spn__self_get();
+    return true;
+}
+
+void spn__pool_terminate(struct spn_pool *pool)
+{
+    struct spn__chosen chosen = { NULL, NULL };
+
+    if (pool->hooks.terminated != NULL)
+        pool->hooks.terminated(pool, pool->hooks.ctx);
+    spn__lock(&pool->lock);
+    pool->terminator = NULL;
+    advance(pool, SPN_EXECUTOR_TERMINATED);
+    spn__waitq_choose_all(&pool->awaiting, &chosen);
+    spn__unlock(&pool->lock);
+    spn__chosen_grant(&chosen);
+}
+
+/* No new tasks; then, with STOP, no new starts.  Leaves the lock held. */
+static void begin_shutdown(struct spn_pool *pool, uint32_t state)
+{
+    spn__lock(&pool->lock);
+    spn__work_close(pool);
+    advance(pool, state);
+    spn__store(&pool->paused, 0, relaxed); /* comes with the epoch */
+    spn__idle_look_around(pool);           /* makes the heavy fence [stop] */
+}
+
+static void finish_shutdown(struct spn_pool *pool)
+{
+    const bool end = spn__pool_try_terminate(pool);
+
+    spn__room_notify_all(&pool->room);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+}
+
+/* A paused pool may have tasks and no worker. */
+static bool needs_worker(struct spn_pool *pool)
+{
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed); /* changes under the lock */
+
+    return spn__ctl_count(ctl) == 0 && spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
+           spn__work_any(pool);
+}
+
+int spn_pool_shutdown(spn_pool *pool)
+{
+    bool needed;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
+    needed = needs_worker(pool);
+    finish_shutdown(pool);
+    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+        spn__pool_give_up(pool);
+    return SPN_OK;
+}
+
+static void interrupt_running(struct spn_pool *pool)
+{
+    struct spn__list_node *node;
+
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
+
+        /* [stop] after the fence; acquire: `self` comes with it. */
+        if (spn__load(&w->running, acquire) != 0)
+            spn__interrupt_set(spn__load(&w->self, relaxed)); /* written before it */
+    }
+}
+
+/* Tasks that were taken out go to the caller, or are dropped. */
+static void give_back(struct spn_pool *pool, struct spn__list *tasks,
+                      spn_unrun_fn unrun, void *ctx, int reason)
+{
+    struct spn__list_node *node;
+
+    (void)pool;
+    while ((node = spn__list_pop_front(tasks)) != NULL) {
+        spn_task *task = spn__node_task(node);
+
+        spn__job_forget(task);
+        spn_task_release(task);
+        if (unrun == NULL) {
+            (void)spn_task_drop(task, reason);
+            continue;
+        }
+        spn__task_given_back(task);
+        unrun(ctx, task);
+    }
+}
+
+int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t *count)
+{
+    struct spn__list tasks;
+    int64_t taken;
+
+    if (count != NULL)
+        *count = 0;
+    if (pool == NULL)
+        return SPN_EINVAL;
+    spn__list_init(&tasks);
+    begin_shutdown(pool, SPN_EXECUTOR_STOP);
+    interrupt_running(pool);
+    taken = spn__work_collect(pool, NULL, NULL, &tasks);
+    pool->returned += taken;
+    spn__pool_settle(pool, taken);
+    finish_shutdown(pool);
+    give_back(pool, &tasks, unrun, ctx, SPN_ESHUTDOWN); /* not the pool's any more */
+    if (count != NULL)
+        *count = taken;
+    return SPN_OK;
+}
+
+/* ---- waiting for it ------------------------------------------------------------------ */
+
+static bool waits_for_itself(struct spn_pool *pool)
+{
+    const struct spn__worker *w = spn__worker_current();
+
+    return w != NULL && w->pool == pool;
+}
+
+static bool is_terminated(struct spn_pool *pool)
+{
+    /* [ctl] acquire: with it comes all that the tasks did. */
+    return spn__ctl_state(spn__load(&pool->ctl, acquire)) == SPN_EXECUTOR_TERMINATED;
+}
+
+static int await(struct spn_pool *pool, int64_t timeout_ns, bool interruptible)
+{
+    struct spn_thread *self;
+    struct spn__waiter w;
+    int64_t deadline_ns;
+    int rc;
+
+    if (is_terminated(pool))
+        return SPN_OK;
+    if (timeout_ns <= 0)
+        return SPN_ETIMEDOUT;
+    if (waits_for_itself(pool))
+        return SPN_EDEADLK;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    deadline_ns =
+        timeout_ns == SPN_FOREVER ? SPN_FOREVER : spn__deadline(spn__now(), timeout_ns);
+    spn__lock(&pool->lock);
+    if (is_terminated(pool) || pool->terminator == self) {
+        rc = pool->terminator == self ? SPN_EDEADLK : SPN_OK;
+        spn__unlock(&pool->lock);
+        return rc;
+    }
+    spn__waitq_add(&pool->awaiting, &w, self);
+    spn__unlock(&pool->lock);
+    if (!interruptible) {
+        spn__waitq_sleep(&w);
+        return SPN_OK;
+    }
+    rc = spn__waitq_wait(&w, &pool->lock, deadline_ns);
+    if (rc != SPN_OK)
+        spn__unlock(&pool->lock);
+    return rc;
+}
+
+int spn_pool_await(spn_pool *pool, int64_t timeout_ns)
+{
+    return pool == NULL ? SPN_EINVAL : await(pool, timeout_ns, true);
+}
+
+int spn_pool_close(spn_pool *pool)
+{
+    int rc;
+
+    if (pool == NULL)
+        return SPN_EINVAL;
+    if (waits_for_itself(pool))
+        return SPN_EDEADLK;
+    (void)spn_pool_shutdown(pool);
+    rc = await(pool, SPN_FOREVER, true);
+    if (rc != SPN_EINTR)
+        return rc;
+    (void)spn_pool_shutdown_now(pool, NULL, NULL, NULL);
+    rc = await(pool, SPN_FOREVER, false);
+    (void)spn_thread_interrupt(spn_thread_current());
+    return rc;
+}
+
+int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void *ctx,
+                   int64_t *count)
+{
+    int rc;
+
+    if (count != NULL)
+        *count = 0;
+    if (pool == NULL)
+        return SPN_EINVAL;
+    if (waits_for_itself(pool))
+        return SPN_EDEADLK;
+    (void)spn_pool_shutdown(pool);
+    rc = await(pool, timeout_ns, true);
+    if (rc == SPN_OK)
+        return SPN_OK;
+    (void)spn_pool_shutdown_now(pool, unrun, ctx, count);
+    return rc;
+}
+
+/* ---- taking tasks back ------------------------------------------------------------------ */
+
+void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
+{
+    spn__lock(&pool->lock);
+    spn__room_notify_all(&pool->room);
+    *counter += taken;
+    spn__pool_settle(pool, taken);
+    /* Workers that wait for a shut-down pool's last tasks look again. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING)
+        spn__idle_look_around(pool);
+    finish_shutdown(pool); /* unlocks */
+}
+
+int spn_pool_remove(spn_pool *pool, spn_task *task)
+{
+    if (pool == NULL || task == NULL)
+        return SPN_EINVAL;
+    if (!spn__work_remove(pool, task))
+        return 0;
+    spn__pool_left_queue(pool, &pool->returned, 1);
+    spn__job_forget(task);
+    spn__task_given_back(task);
+    spn_task_release(task);
+    return 1;
+}
+
+static int64_t cancel_some(struct spn_pool *pool,
+                           bool (*wanted)(spn_task *, const void *), const void *ctx)
+{
+    struct spn__list tasks;
+    int64_t taken;
+
+    spn__list_init(&tasks);
+    taken = spn__work_collect(pool, wanted, ctx, &tasks);
+    if (taken > 0)
+        spn__pool_left_queue(pool, &pool->cancelled, taken);
+    if (pool->kind == SPN__WORK_USER && spn__work_any_urgent(pool)) {
+        spn__lock(&pool->lock); /* who waits in the user's queue does not see it */
+        spn__idle_look_around(pool);
+        spn__unlock(&pool->lock);
+    }
+    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
+    return taken;
+}
+
+static bool is_cancelled(spn_task *task, const void *ctx)
+{
+    struct spn_future *f = spn__task_future(task);
+
+    (void)ctx;
+    return f != NULL && spn_future_is_cancelled(f) == 1;
+}
+
+int64_t spn_pool_purge(spn_pool *pool)
+{
+    return pool == NULL ? SPN_EINVAL : cancel_some(pool, is_cancelled, NULL);
+}
+
+static bool is_owned(spn_task *task, const void *owner)
+{
+    return (task->flags & SPN_TASK_JOB) != 0 &&
+           ((const spn_job *)(const void *)task)->owner == owner;
+}
+
+int64_t spn_pool_cancel_owner(spn_pool *pool, const void *owner)
+{
+    if (pool == NULL || owner == NULL)
+        return SPN_EINVAL;
+    return cancel_some(pool, is_owned, owner);
+}
+
+void spn__pool_give_up(struct spn_pool *pool)
+{
+    struct spn__list tasks;
+    int64_t taken;
+
+    spn__list_init(&tasks);
+    spn__lock(&pool->lock);
+    /* Somebody may have come meanwhile. */
+    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0) { /* [ctl] a hint */
+        spn__unlock(&pool->lock);
+        return;
+    }
+    taken = spn__work_collect(pool, NULL, NULL, &tasks);
+    pool->discarded += taken;
+    spn__pool_settle(pool, taken);
+    spn__room_notify_all(&pool->room);
+    finish_shutdown(pool); /* unlocks */
+    give_back(pool, &tasks, NULL, NULL, SPN_EAGAIN);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * submit.c - what becomes of a task: a new thread, the queue, a thread after all, or
+ * the rejection policy.
+ *
+ * EAGER  pools ask for threads first.  `submitted` counts the tasks from before execute
+ *   looks until they have run, been dropped or given back: with fewer of them than
+ *   threads, some thread is free, and the task is queued for it.  Counted any later,
+ *   two submitters at once would both see the same free thread.  A refusal may be due
+ *   to a race for the last thread while the queue has room: then the queue is asked
+ *   once more.
+ *
+ * NO THREAD  If none can be made, the task is queued as long as some worker lives; if
+ *   none does it is refused with SPN_EAGAIN, and nothing is kept.
+ *
+ * ORDERING
+ *   [wake] and [block]: after the push comes the light fence in spn__idle_notify, and
+ *   then the looks at who is idle and who is blocked.
+ *   [door]  Lanes and users' queues let tasks in without looking who is there: after
+ *   that fence the control word tells whether somebody is.
+ */
+#include "exec/pool.h"
+
+#include "base/log.h"
+#include "future/ambient.h"
+#include "future/executor.h"
+
+static bool is_urgent(const spn_task *task)
+{
+    return (task->flags & SPN_TASK_JOB) != 0 &&
+           ((const spn_job *)(const void *)task)->urgent != 0;
+}
+
+void spn__pool_settle(struct spn_pool *pool, int64_t by)
+{
+    if (pool->eager)
+        (void)spn__fetch_sub(&pool->submitted, by, relaxed); /* only counts */
+}
+
+/* A user's queue was shut down around a task that came in: takes it out again, if it
+ * is still there, by its address alone, for it may be gone. */
+static bool withdraw(struct spn_pool *pool, spn_task *task)
+{
+    bool end;
+
+    if (spn_queue_remove_item(pool->work.queue, task) != 1)
+        return false;
+    spn__work_uncount_user(pool);
+    spn__lock(&pool->lock);
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+    return true;
+}
+
+/* A push into a lane that was refused has been there for a moment, and may have kept
+ * the pool from its end. */
+static void refused_by_lane(struct spn_pool *pool)
+{
+    bool end;
+
+    spn__lock(&pool->lock);
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+}
+
+/* There is no worker.  If none can be made either, a task in a user's queue is taken
+ * out again; one in a lane is dropped with all that waits. */
+static int staff_or_withdraw(struct spn_pool *pool, spn_task *task)
+{
+    const int rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_MAX, false);
+    bool withdrawn;
+
+    if (rc == SPN_OK || rc == SPN_EFULL || rc == SPN_ESHUTDOWN)
+        return SPN_OK; /* another is there, or the end takes care of it */
+    withdrawn = pool->kind == SPN__WORK_USER && task != NULL && withdraw(pool, task);
+    spn__pool_give_up(pool);
+    return withdrawn ? SPN_EAGAIN : SPN_OK;
+}
+
+/* After a push without a door. */
+static int after_push(struct spn_pool *pool, spn_task *task)
+{
+    uint32_t ctl;
+
+    if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER) {
+        spn__fence_light();                   /* [door] */
+        ctl = spn__load(&pool->ctl, relaxed); /* after the fence */
+        if (pool->kind == SPN__WORK_USER && task != NULL &&
+            spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, task))
+            return SPN_ESHUTDOWN;
+        if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0 &&
+            staff_or_withdraw(pool, task) != SPN_OK)
+            return SPN_EAGAIN;
+    }
+    spn__idle_notify(pool);
+    if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
+        spn__pool_compensate(pool);
+    return SPN_OK;
+}
+
+/* Whether an eager pool would rather have another thread. */
+static bool rather_a_thread(struct spn_pool *pool)
+{
+    /* relaxed, all: decided by what was true a moment ago, as ever. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+
+    return spn__load(&pool->submitted, relaxed) >= count &&
+           count < spn__load(&pool->max, relaxed);
+}
+
+/* Which refusal is the truth of it. */
+static int refusal(int pushed, int added)
+{
+    if (pushed == SPN_ESHUTDOWN || added == SPN_ESHUTDOWN)
+        return SPN_ESHUTDOWN;
+    if (pushed == SPN_EAGAIN) /* nobody there, and nobody to be had */
+        return added == SPN_EFULL ? SPN_EAGAIN : added;
+    return pushed == SPN_ENOMEM ? SPN_ENOMEM : SPN_EFULL;
+}
+
+/* The steps; the task is claimed. */
+static int admit(struct spn_pool *pool, spn_task *task)
+{
+    const bool urgent = is_urgent(task);
+    /* relaxed: knobs, and what add_worker and push decide again for themselves. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+    const bool paused = spn__load(&pool->paused, relaxed) != 0;
+    int pushed = SPN_EFULL, added = SPN_EFULL;
+
+    if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING)
+        return SPN_ESHUTDOWN;
+    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed)) {
+        added = spn__pool_add_worker(pool, task, SPN__TO_CORE);
+        if (added == SPN_OK)
+            return SPN_OK;
+    }
+    if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
+        pushed = spn__work_push(pool, task);
+        if (pushed == SPN_OK)
+            return after_push(pool, urgent ? NULL : task);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
+    }
+    if (paused)
+        return refusal(pushed, added);
+    added = spn__pool_add_worker(pool, task, urgent ? SPN__TO_URGENT : SPN__TO_MAX);
+    if (added == SPN_OK)
+        return SPN_OK;
+    if (pool->eager && added != SPN_ESHUTDOWN) {
+        pushed = spn__work_push(pool, task); /* the last thread went to another */
+        if (pushed == SPN_OK)
+            return after_push(pool, task);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
+    }
+    return refusal(pushed, added);
+}
+
+int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
+{
+    int rc = spn_task_claim(task);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (pool->eager)
+        (void)spn__fetch_add(&pool->submitted, 1, relaxed); /* only counts */
+    spn__job_capture(task);
+    rc = admit(pool, task);
+    if (rc != SPN_OK) {
+        spn__job_forget(task);
+        spn__pool_settle(pool, 1);
+        spn_task_release(task);
+    }
+    return rc;
+}
+
+static uint32_t reason_of(int rc)
+{
+    switch (rc) {
+    case SPN_ESHUTDOWN:
+        return SPN_REFUSED_SHUTDOWN;
+    case SPN_EAGAIN:
+    case SPN_EPERM:
+    case SPN_ESTATE:
+    case SPN_ENOTSUP:
+        return SPN_REFUSED_NO_THREAD;
+    default:
+        return SPN_REFUSED_FULL;
+    }
+}
+
+/* Asks the policy. */
+static int refuse(struct spn_pool *pool, spn_task *task, int rc)
+{
+    const spn_reject_policy *policy = spn__load(&pool->reject, acquire); /* [knob] */
+    spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
+
+    why.stats.size = sizeof why.stats;
+    (void)spn_pool_stats_get(pool, &why.stats);
+    rc = policy->refused(policy, pool, task, &why);
+    if (rc != SPN_OK)
+        (void)spn__fetch_add(&pool->rejected, 1, relaxed); /* only counts */
+    return rc;
+}
+
+int spn__pool_execute(struct spn_pool *pool, spn_task *task)
+{
+    const int rc = spn__pool_try_execute(pool, task);
+
+    if (rc == SPN_OK || rc == SPN_EBUSY || rc == SPN_EINVAL || rc == SPN_ENOMEM)
+        return rc;
+    return refuse(pool, task, rc);
+}
+
+/* A function and its argument, without a node. */
+int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
+{
+    spn_task *task;
+    int rc;
+
+    /* relaxed: as in admit.  The first ones go the long way, and start threads. */
+    if (pool->kind == SPN__WORK_LANES &&
+        spn__ctl_count(spn__load(&pool->ctl, relaxed)) >=
+            spn__load(&pool->core, relaxed)) {
+        rc = spn__work_push_call(pool, fn, arg);
+        if (rc == SPN_OK)
+            return after_push(pool, NULL);
+        if (rc == SPN_ENOMEM)
+            return rc;
+        refused_by_lane(pool);
+    }
+    task = spn__call_task_create(fn, arg);
+    if (task == NULL)
+        return SPN_ENOMEM;
+    rc = spn__pool_execute(pool, task);
+    if (rc != SPN_OK)
+        (void)spn_task_drop(task, rc);
+    return rc;
+}

@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * worker.c - a worker's life: it is made for a task or to wait for one, takes one
+ * after another, and leaves when the pool is too large, idle or at its end.
+ *
+ * COUNTED BEFORE IT RUNS
+ *   A worker is in the control word from before its thread is made, and on the list
+ *   under the lock, so that two submitters cannot both take the last place, and a
+ *   shutdown waits for it.  If no thread is to be had, all that is undone.
+ *
+ * LEAVING
+ *   Decided and done in one go under the pool's lock, because the last to leave may
+ *   have to end the pool: counters are handed over, the worker is taken off the list
+ *   and out of the control word, and whether the pool is at its end is found out,
+ *   before the lock is released; after that only the one that ends the pool touches
+ *   it.  The door (work.c) is held while the control word changes: a task that came in
+ *   before is seen, and the worker stays; one that comes after finds no worker.
+ *
+ * DEATH
+ *   A task may end its thread (pthread_exit).  The cleanup gives the task its end, has
+ *   another worker take this one's place, and if no thread can be made and this was
+ *   the last, goes on serving from inside the cleanup: a queue is never left without
+ *   anybody.
+ *
+ * INTERRUPTS
+ *   A worker clears its flag before each task, so that nothing meant for one task
+ *   reaches the next, unless the pool stops: then each task starts with it set.
+ *   [stop] The worker says it runs, clears the flag, makes a light fence, and looks at
+ *          the control word.  shutdown_now changes that, makes a heavy fence, and
+ *          interrupts those that say they run.  So a task that starts unseen sees
+ *          STOP, and one that does not see it is interrupted after the clearing.
+ *
+ * ORDERING
+ *   [ctl]   Changes of the control word are acquire-release: with the count comes what
+ *           its last change was made for.
+ *   [count] A counter's release comes after what it counts; who adds them up reads
+ *           them with acquire, and reads what was accepted last: never less than the
+ *           sum of its fates.
+ *   [block] A task that blocks is counted, then makes a heavy fence and looks for
+ *           work; whoever pushes makes a light fence and looks for blocked ones.
+ *   [knob]  A policy or factory is published with its contents; see reconfigure.c.
+ *   [user], [epoch], [wake]  see idle.c; [door]  see work.c.
+ */
+#include "exec/pool.h"
+
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "exec/report.h"
+#include "future/ambient.h"
+#include "future/core.h"
+#include "future/executor.h"
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+struct spn__worker *spn__worker_current(void)
+{
+    struct spn_thread *self = spn__self_get();
+
+    return self != NULL ? self->worker : NULL;
+}
+
+static int32_t least(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound)
+{
+    /* relaxed: knobs, and a count that is a hint. */
+    const int32_t max = spn__load(&pool->max, relaxed);
+    int64_t more = 0;
+
+    switch (bound) {
+    case SPN__TO_CORE:
+        return spn__load(&pool->core, relaxed);
+    case SPN__TO_URGENT:
+        more = pool->urgent_threads;
+        break;
+    case SPN__TO_BLOCKED:
+        more = least(spn__load(&pool->blocked, relaxed), pool->block_threads);
+        break;
+    default:
+        break;
+    }
+    return max + more < SPN_POOL_THREADS_MAX ? (int32_t)(max + more)
+                                             : SPN_POOL_THREADS_MAX;
+}
+
+/* ---- coming ------------------------------------------------------------------- */
+
+static int worker_main(void *arg);
+
+/* Enters the control word, if the pool wants another. */
+static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__bound bound)
+{
+    uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+
+    for (;;) {
+        const uint32_t state = spn__ctl_state(ctl);
+
+        if (state >= SPN_EXECUTOR_STOP ||
+            (state == SPN_EXECUTOR_SHUTDOWN && (first != NULL || !spn__work_any(pool))))
+            return SPN_ESHUTDOWN;
+        if (spn__ctl_count(ctl) >= spn__pool_bound(pool, bound))
+            return SPN_EFULL;
+        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, acq_rel, acquire)) /* [ctl] */
+            return SPN_OK;
+    }
+}
+
+/* Onto the list; false: the pool has come to its end meanwhile. */
+static bool enlist(struct spn_pool *pool, struct spn__worker *w)
+{
+    uint32_t state;
+
+    spn__lock(&pool->lock);
+    state = spn__ctl_state(spn__load(&pool->ctl, relaxed)); /* changes under the lock */
+    if (state >= SPN_EXECUTOR_STOP ||
+        (state == SPN_EXECUTOR_SHUTDOWN && w->first != NULL)) {
+        spn__unlock(&pool->lock);
+        return false;
+    }
+    spn__list_push_back(&pool->workers, &w->link);
+    pool->live++;
+    if (w->first != NULL)
+        pool->direct++;
+    spn__unlock(&pool->lock);
+    return true;
+}
+
+static struct spn__worker *make_worker(struct spn_pool *pool, spn_task *first)
+{
+    struct spn__worker *w = spn__alloc_aligned(sizeof *w, SPN__CACHE_LINE);
+
+    if (w == NULL)
+        return NULL;
+    *w = (struct spn__worker){ .pool = pool, .first = first };
+    spn__init(&w->running, 0);
+    spn__init(&w->self, NULL);
+    spn__init(&w->waiting, 0);
+    spn__init(&w->counts.completed, 0);
+    spn__init(&w->counts.failed, 0);
+    spn__init(&w->counts.expired, 0);
+    spn__parker_init(&w->parker);
+    if (pool->kind == SPN__WORK_LANES &&
+        spn__lanes_worker_init(pool->work.lanes, w) != SPN_OK) {
+        spn__free(w);
+        return NULL;
+    }
+    return w;
+}
+
+static void free_worker(struct spn_pool *pool, struct spn__worker *w)
+{
+    if (pool->kind == SPN__WORK_LANES)
+        spn__lanes_worker_fini(pool->work.lanes, w);
+    spn__free(w);
+}
+
+static int start_thread(struct spn_pool *pool, struct spn__worker *w)
+{
+    const spn_thread_factory *factory = spn__load(&pool->factory, acquire); /* [knob] */
+    spn_thread_opts opts = pool->thread_opts;
+    char name[SPN_THREAD_NAME_MAX + 1];
+    spn_thread *thread = NULL;
+    uint32_t number;
+    int rc;
+
+    spn__lock(&pool->lock);
+    number = ++pool->thread_number;
+    spn__unlock(&pool->lock);
+    (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
+    opts.name = name;
+    if (opts.signal == 0) /* [knob] */
+        opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
+    rc = factory->create(factory, &thread, &opts, worker_main, w);
+    if (rc == SPN_OK && thread == NULL)
+        rc = SPN_ESTATE; /* it says there is one, and there is none */
+    if (rc != SPN_OK) {
+        spn__lock(&pool->lock);
+        if (pool->thread_number == number)
+            pool->thread_number--; /* no gap in the names, as a rule */
+        spn__unlock(&pool->lock);
+        return rc < 0 ? rc : SPN_EAGAIN;
+    }
+    spn_thread_unref(thread); /* it goes on by itself */
+    return SPN_OK;
+}
+
+/* Out of the control word; pool->lock is held. */
+static void count_out(struct spn_pool *pool)
+{
+    (void)spn__fetch_sub(&pool->ctl, 1, acq_rel); /* [ctl] */
+}
+
+/* A worker that was counted in, and perhaps enlisted, never came to life. */
+static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
+                 bool give_up)
+{
+    bool stranded, end;
+
+    spn__lock(&pool->lock);
+    if (enlisted) {
+        spn__list_remove(&w->link);
+        pool->live--;
+        if (w->first != NULL)
+            pool->direct--;
+    }
+    if (rc != SPN_ESHUTDOWN)
+        pool->threads_failed++;
+    spn__work_door_lock(pool);
+    count_out(pool);
+    if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)
+        spn__fence_heavy(); /* [door] */
+    /* Somebody may have relied on this worker. */
+    stranded = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* [ctl] ours */
+               spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    spn__work_door_unlock(pool);
+    end = spn__pool_try_terminate(pool);
+    spn__room_notify_thread(&pool->room);
+    spn__unlock(&pool->lock);
+    if (w != NULL)
+        free_worker(pool, w);
+    if (end)
+        spn__pool_terminate(pool);
+    else if (stranded && give_up && rc != SPN_ESHUTDOWN)
+        spn__pool_give_up(pool);
+}
+
+int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound)
+{
+    return spn__pool_add_worker_or(pool, first, bound, true);
+}
+
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up)
+{
+    struct spn__worker *w;
+    int rc = count_in(pool, first, bound);
+
+    if (rc != SPN_OK)
+        return rc;
+    w = make_worker(pool, first);
+    if (w == NULL) {
+        undo(pool, NULL, false, SPN_ENOMEM, give_up);
+        return SPN_ENOMEM;
+    }
+    if (!enlist(pool, w)) {
+        undo(pool, w, false, SPN_ESHUTDOWN, give_up);
+        return SPN_ESHUTDOWN;
+    }
+    rc = start_thread(pool, w);
+    if (rc != SPN_OK) {
+        undo(pool, w, true, rc, give_up);
+        return rc;
+    }
+    /* The worker may have come and gone by now: w is no longer ours. */
+    spn__lock(&pool->lock);
+    pool->threads_started++;
+    if (pool->live > pool->largest)
+        pool->largest = pool->live;
+    spn__unlock(&pool->lock);
+    return SPN_OK;
+}
+
+/* ---- leaving -------------------------------------------------------------------- */
+
+enum stay { STAY, GO, GO_ALTHOUGH };
+
+/* Whether the worker is to go; pool->lock is held.  GO: unless there is work. */
+static enum stay to_go(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    const int32_t count = spn__ctl_count(ctl);
+
+    if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
+        return GO_ALTHOUGH;
+    if (count > spn__pool_bound(pool, SPN__TO_BLOCKED))
+        return GO_ALTHOUGH;
+    if (spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN)
+        return GO;
+    /* relaxed: knobs. */
+    if (w->timed_out && (spn__load(&pool->core_timeout, relaxed) != 0 ||
+                         count > spn__load(&pool->core, relaxed)))
+        return GO;
+    return STAY;
+}
+
+static bool is_last(struct spn_pool *pool)
+{
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0; /* changes under lock */
+}
+
+/* What it counted goes to the pool; pool->lock is held.  relaxed: its own. */
+static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
+{
+    pool->completed += spn__exchange(&w->counts.completed, 0, relaxed);
+    pool->failed += spn__exchange(&w->counts.failed, 0, relaxed);
+    pool->expired += spn__exchange(&w->counts.expired, 0, relaxed);
+}
+
+/* Off the list and out of the count, if nothing speaks against it: see above.  Then
+ * the worker is freed, and the pool is not to be touched any more. */
+static bool leave(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    const bool fenced = pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER;
+    enum stay stay;
+    bool wanted, end;
+
+    spn__idle_found(w);
+    spn__lock(&pool->lock);
+    stay = to_go(w);
+    if (stay == STAY) {
+        spn__unlock(&pool->lock);
+        return false;
+    }
+    spn__work_door_lock(pool);
+    count_out(pool);
+    if (fenced)
+        spn__fence_heavy(); /* [door] */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
+        wanted = false; /* relaxed: it changes under the lock */
+    else if (stay == GO_ALTHOUGH || pool->kind == SPN__WORK_USER)
+        wanted = (is_last(pool) || spn__pool_all_wait(pool, w)) &&
+                 spn__idle_work_waits(pool);
+    else
+        wanted = spn__idle_work_waits(pool);
+    if (wanted) {
+        (void)spn__fetch_add(&pool->ctl, 1, acq_rel); /* [ctl] */
+        spn__work_door_unlock(pool);
+        spn__unlock(&pool->lock);
+        return false;
+    }
+    if (w->free) /* relaxed: nothing waits, so nothing relied on it */
+        (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
+    spn__work_door_unlock(pool);
+    spn__list_remove(&w->link);
+    pool->live--;
+    hand_over_counts(pool, w);
+    free_worker(pool, w);
+    ((struct spn_thread *)spn__self_get())->worker = NULL;
+    end = spn__pool_try_terminate(pool);
+    spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+    return true;
+}
+
+/* ---- one task ---------------------------------------------------------------------- */
+
+static void count(struct spn__worker *w, spn__counter *counter)
+{
+    w->counted = true;
+    /* relaxed read: only its own thread writes it.  [count] */
+    spn__store(counter, spn__load(counter, relaxed) + 1, release);
+}
+
+void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info)
+{
+    if (pool->hooks.uncaught != NULL)
+        pool->hooks.uncaught(pool, info, pool->hooks.ctx);
+    else
+        spn__log(SPN_LOG_WARN, "pool %s: a task%s%s failed with %d (%s)", pool->name,
+                 info->label != NULL ? " " : "", info->label != NULL ? info->label : "",
+                 (int)info->status, spn_status_name(info->status));
+}
+
+/* Before the first hook. */
+static void begin_task(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
+
+    w->in_task = true;
+    w->called = w->counted = false;
+    spn__store(&w->running, 1, release); /* [stop] with it comes `self` */
+    (void)spn__interrupt_take(self);
+    spn__fence_light(); /* [stop] */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
+        spn__interrupt_set(self);
+}
+
+/* After the last hook, or when the task ended its thread. */
+static void end_task(struct spn__worker *w)
+{
+    spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
+    w->in_task = false;
+    w->label = NULL;
+    spn__pool_settle(w->pool, 1);
+    spn__store(&w->running, 0, release); /* [stop] */
+}
+
+/* The task has run and said `status`. */
+static void finish_task(struct spn__worker *w, int status)
+{
+    struct spn_pool *pool = w->pool;
+    const spn_task_info info = { .label = w->label, .status = status };
+
+    w->called = true;
+    /* What was meant for the task does not reach the hooks. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) <
+        SPN_EXECUTOR_STOP)                                       /* as [stop] */
+        (void)spn__interrupt_take(spn__load(&w->self, relaxed)); /* its own */
+    if (status != 0)
+        spn__pool_uncaught(pool, &info);
+    if (pool->hooks.after != NULL)
+        pool->hooks.after(pool, &info, pool->hooks.ctx);
+    count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
+}
+
+/* The before hook objects, or has ended the thread. */
+static void refuse_to_run(struct spn__worker *w, spn_task *task)
+{
+    count(w, &w->counts.failed);
+    spn_task_release(task);
+    (void)spn_task_drop(task, SPN_ECANCELED);
+}
+
+static bool expired(const spn_job *job)
+{
+    return job->deadline_ns != 0 && job->deadline_ns <= spn__now();
+}
+
+/* Runs a task, unless it is too late or the hook objects. */
+static void run_task(struct spn__worker *w, spn_task *task)
+{
+    struct spn_pool *pool = w->pool;
+    const bool is_job = (task->flags & SPN_TASK_JOB) != 0;
+    spn_job *job = is_job ? (spn_job *)(void *)task : NULL;
+    const spn_task_info info = { .label = is_job ? job->label : NULL, .task = task };
+
+    w->label = info.label;
+    if (is_job && expired(job)) {
+        count(w, &w->counts.expired);
+        spn__job_forget(task);
+        spn_task_release(task);
+        (void)spn_task_drop(task, SPN_ETIMEDOUT);
+        return;
+    }
+    spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
+    if (pool->hooks.before != NULL) {
+        int objection;
+
+        w->asked = task;
+        objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
+        w->asked = NULL;
+        if (objection != 0) {
+            refuse_to_run(w, task);
+            return;
+        }
+    }
+    spn_task_release(task);
+    finish_task(w, task->fn(task)); /* the node may be gone now */
+}
+
+static void run_entry(struct spn__worker *w, struct spn__entry entry)
+{
+    begin_task(w);
+    if (entry.fn == spn__entry_task) {
+        run_task(w, entry.arg);
+    } else {
+        const spn_task_info info = { 0 };
+        struct spn_pool *pool = w->pool;
+
+        if (pool->hooks.before != NULL &&
+            pool->hooks.before(pool, &info, pool->hooks.ctx) != 0)
+            count(w, &w->counts.failed);
+        else
+            finish_task(w, entry.fn(entry.arg));
+    }
+    end_task(w);
+}
+
+/* ---- the next task ------------------------------------------------------------------- */
+
+/* Waits in a queue of the user's. */
+static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t epoch,
+                      int64_t timeout_ns)
+{
+    struct spn_pool *pool = w->pool;
+    void *item = NULL;
+    int rc = SPN_EINTR;
+
+    spn__store(&w->waiting, 1, release); /* [user] with it comes `self` */
+    spn__fence_light();                  /* [user] */
+    /* relaxed: after the fence. */
+    if (spn__load(&pool->epoch, relaxed) == epoch)
+        rc = timeout_ns == SPN_FOREVER
+                 ? spn_queue_take(pool->work.queue, &item)
+                 : spn_queue_poll_timed(pool->work.queue, &item, timeout_ns);
+    spn__store(&w->waiting, 0, relaxed); /* an interrupt more does no harm */
+    if (rc == SPN_OK) {
+        spn__work_taken_from_user(pool, item);
+        *entry = (struct spn__entry){ spn__entry_task, item };
+        spn__room_notify(&pool->room);
+        return true;
+    }
+    w->timed_out = rc == SPN_ETIMEDOUT;
+    if (rc == SPN_ECLOSED) /* nothing will come from there any more */
+        spn__idle_wait(w, epoch,
+                       timeout_ns == SPN_FOREVER
+                           ? SPN_FOREVER
+                           : spn__deadline(spn__now(), timeout_ns));
+    return false;
+}
+
+/* Says that it is free for a task that is handed over. */
+static void be_free(struct spn__worker *w)
+{
+    if (!w->pool->handoff || w->free)
+        return;
+    w->free = true;
+    /* release: whatever it did for its last task is over.  [free] */
+    (void)spn__fetch_add(&w->pool->work.free, 1, release);
+    spn__room_notify_thread(&w->pool->room);
+}
+
+static bool take(struct spn__worker *w, struct spn__entry *entry)
+{
+    struct spn_pool *pool = w->pool;
+    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+
+    if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || spn__load(&pool->paused, relaxed))
+        return false; /* relaxed: comes with the epoch */
+    if (spn__work_take_urgent(pool, entry))
+        return true;
+    if (spn__ctl_count(ctl) > spn__load(&pool->max, relaxed) && /* a knob */
+        spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED) && !w->needed)
+        return false; /* it is one too many, and goes */
+    return spn__work_take(pool, w, entry);
+}
+
+/* The next task in *entry; false: the worker has left, and is gone. */
+static bool next_task(struct spn__worker *w, struct spn__entry *entry)
+{
+    struct spn_pool *pool = w->pool;
+
+    be_free(w);
+    for (;;) {
+        const uint32_t epoch = spn__load(&pool->epoch, acquire); /* [epoch] */
+        int64_t keep_alive_ns = SPN_FOREVER;
+        uint32_t ctl;
+        bool timed;
+
+        if (take(w, entry))
+            break;
+        ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+        /* relaxed: knobs, [epoch]. */
+        timed = spn__load(&pool->core_timeout, relaxed) != 0 ||
+                spn__ctl_count(ctl) > spn__load(&pool->core, relaxed);
+        if (timed)
+            keep_alive_ns = spn__load(&pool->keep_alive_ns, relaxed);
+        if (keep_alive_ns == 0)
+            w->timed_out = true;
+        if (spn__ctl_state(ctl) >= SPN_EXECUTOR_SHUTDOWN || (timed && w->timed_out) ||
+            spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED)) {
+            if (leave(w))
+                return false;
+            w->timed_out = false;
+            w->needed = true;
+            if (pool->kind != SPN__WORK_USER && spn__idle_work_waits(pool))
+                continue; /* it stayed for that */
+        }
+        w->timed_out = false;
+        if (pool->kind == SPN__WORK_USER && spn__load(&pool->paused, relaxed) == 0) {
+            if (wait_user(w, entry, epoch, keep_alive_ns))
+                break;
+        } else {
+            spn__idle_wait(w, epoch,
+                           keep_alive_ns == SPN_FOREVER
+                               ? SPN_FOREVER
+                               : spn__deadline(spn__now(), keep_alive_ns));
+        }
+    }
+    w->timed_out = w->needed = false;
+    spn__idle_found(w);
+    return true;
+}
+
+/* Serves until the worker has left. */
+static void serve(struct spn__worker *w)
+{
+    struct spn__entry entry;
+
+    if (w->first != NULL) {
+        entry = (struct spn__entry){ spn__entry_task, w->first };
+        w->first = NULL;
+        run_entry(w, entry);
+    }
+    while (next_task(w, &entry))
+        run_entry(w, entry);
+}
+
+/* ---- a worker's thread ------------------------------------------------------------------ */
+
+/*
+ * Has another thread take over the place of a worker that dies; false: there is none
+ * to be had, or none is wanted.  If there is, this worker is off the list before the
+ * other can run, for that one may end the pool.
+ */
+static bool replace(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    struct spn__worker *other = make_worker(pool, NULL);
+    enum stay stay;
+
+    spn__lock(&pool->lock);
+    pool->threads_died++;
+    stay = to_go(w);
+    if (other == NULL || stay == GO_ALTHOUGH || (stay == GO && !spn__work_any(pool))) {
+        spn__unlock(&pool->lock);
+        if (other != NULL)
+            free_worker(pool, other);
+        return false;
+    }
+    spn__list_remove(&w->link); /* live and count: its successor's */
+    spn__list_push_back(&pool->workers, &other->link);
+    hand_over_counts(pool, w);
+    pool->threads_started++;
+    spn__unlock(&pool->lock);
+    if (start_thread(pool, other) == SPN_OK)
+        return true;
+    spn__lock(&pool->lock);
+    pool->threads_started--;
+    pool->threads_failed++;
+    spn__list_remove(&other->link);
+    spn__list_push_back(&pool->workers, &w->link);
+    spn__unlock(&pool->lock);
+    free_worker(pool, other);
+    return false;
+}
+
+/* Follows serve, also when a task ended the thread. */
+static void worker_ended(void *arg)
+{
+    struct spn_thread *self = spn__self_get();
+    struct spn__worker *w = self->worker;
+    struct spn_pool *pool;
+
+    if (w == NULL) { /* it has left */
+        (void)spn_executor_leave(arg);
+        return;
+    }
+    pool = w->pool;
+    spn__assert(w->in_task);
+    while (w->block_depth > 0) {
+        w->block_depth--;
+        (void)spn__fetch_sub(&pool->blocked, 1, relaxed); /* a hint */
+    }
+    if (w->asked != NULL) {
+        spn_task *task = w->asked;
+
+        w->asked = NULL;
+        refuse_to_run(w, task);
+    } else if (!w->called && !w->counted)
+        finish_task(w, SPN_ECANCELED);
+    else if (!w->counted) /* a hook ended it */
+        count(w, &w->counts.failed);
+    end_task(w);
+    if (replace(w)) {
+        self->worker = NULL;
+        spn__free(w); /* the pool may be gone */
+    } else {
+        serve(w); /* to the end, or until another can do without it */
+    }
+    (void)spn_executor_leave(arg);
+}
+
+static int worker_main(void *arg)
+{
+    struct spn__worker *w = arg;
+    struct spn_thread *self = spn__thread_self();
+    spn_executor_frame frame;
+
+    self->worker = w;
+    spn__ambient_worker(self);
+    spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
+    if (spn_executor_enter(&w->pool->executor, &frame) != SPN_OK)
+        spn__assert(!"a thread of the library has a record");
+    SPN__CLEANUP_PUSH(worker_ended, &frame);
+    serve(w);
+    SPN__CLEANUP_POP();
+    return 0;
+}
+
+/* ---- tasks that block --------------------------------------------------------------------- */
+
+void spn__pool_compensate(struct spn_pool *pool)
+{
+    const int32_t core = spn__load(&pool->core, relaxed); /* a knob */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+
+    /* relaxed, all: hints, or after the fence of whoever calls [block]. */
+    if (count - spn__load(&pool->blocked, relaxed) >= (core > 1 ? core : 1) ||
+        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_waits(pool))
+        return;
+    (void)spn__pool_add_worker(pool, NULL, SPN__TO_BLOCKED);
+}
+
+void spn__worker_block(struct spn__worker *w)
+{
+    if (w->block_depth++ > 0)
+        return;
+    (void)spn__fetch_add(&w->pool->blocked, 1, relaxed); /* [block] before the fence */
+    spn__fence_heavy();                                  /* [block] */
+    spn__pool_compensate(w->pool);
+}
+
+void spn__worker_unblock(struct spn__worker *w)
+{
+    if (--w->block_depth == 0)
+        (void)spn__fetch_sub(&w->pool->blocked, 1, relaxed); /* a hint */
+}
+
+void spn_pool_block_begin(void)
+{
+    struct spn__worker *w = spn__worker_current();
+
+    if (w != NULL && w->in_task)
+        spn__worker_block(w);
+}
+
+void spn_pool_block_end(void)
+{
+    struct spn__worker *w = spn__worker_current();
+
+    if (w != NULL && w->in_task && w->block_depth > 0)
+        spn__worker_unblock(w);
+}
+
+spn_pool *spn_pool_current(void)
+{
+    struct spn__worker *w = spn__worker_current();
+
+    return w != NULL && w->in_task ? w->pool : NULL;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* task.h - a future with a function; see task.c. */
+#ifndef SPN__FUTURE_TASK_H
+#define SPN__FUTURE_TASK_H
+
+#include "future/ambient.h"
+#include "future/core.h"
+
+struct spn__task_future {
+    struct spn_future future; /* first: they are the same object */
+    spn_call_fn fn;           /* fixed */
+    void *arg;                /* fixed */
+    void (*release_arg)(void *arg);
+    SPN__ATOMIC(uintptr_t) runner; /* see task.c */
+    /* What the submitter had, from submit until the function is called or will not
+     * be: a reference, for whoever exchanges it for NULL [context]. */
+    SPN__ATOMIC(struct spn_context *) context;
+    /* Where it was submitted, while that matters: its task was not given back. */
+    SPN__ATOMIC(uintptr_t) executor;
+    spn__futex_word unpins; /* how often somebody was told */
+    spn_task task;          /* the executor's while submitted */
+};
+
+/* For a future that is the first part of something larger, which must have come from
+ * spn__alloc: it is freed with the future.  `task` is left to the caller. */
+void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg,
+                           const spn_future_opts *opts);
+
+/* Captures the current context for the run to come; returns it if it is kept.  If the
+ * executor refuses, uncapture takes it back. */
+struct spn_context *spn__task_future_capture(struct spn__task_future *t);
+void spn__task_future_uncapture(struct spn__task_future *t,
+                                struct spn_context *captured);
+/* The future will not be run: lets go of the context. */
+void spn__task_future_forget(struct spn__task_future *t);
+/* Runs it as an executor does, with the context that was captured; false: it was done
+ * already, or somebody else runs it. */
+bool spn__task_future_run(struct spn__task_future *t);
+
+#endif /* SPN__FUTURE_TASK_H */

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * seam_stacks.c - stacks of other threads, symbols, /proc and files.
+ *
+ * OVERVIEW
+ *   A thread that wants to know where another one is sends it a real-time signal, with
+ *   a pointer to the question (struct spn__os_capture).  The handler follows the frame
+ *   pointers of the thread it interrupts, stores the program counters and says so.  All
+ *   else (names of functions, text, files) is the asker's work, later.
+ *
+ * THE HANDLER may come anywhere: in malloc, in the dynamic linker, with any lock held.
+ *   It allocates nothing, takes no lock, calls no unwinder, and reads no memory but
+ *   the question and its own thread's stack between the stack pointer and the end
+ *   which that thread noted at its start: a frame pointer that points elsewhere ends
+ *   the walk.  A thread that noted nothing tells its program counter only.
+ *   Code without frame pointers shows as a gap: its callers are missing up to the next
+ *   function that keeps one, or to the end of the stack.
+ *
+ * STATE of a question
+ *   IDLE --ask--> ASKED --handler--> FILLING --handler--> DONE --await--> IDLE
+ *                 ASKED --await, too late--> FORGOTTEN --handler--> IDLE
+ *
+ *   A thread that has the signal blocked, or sleeps where nothing wakes it, answers
+ *   late or never.  So the memory of a question is kept until it is IDLE again, and the
+ *   handler stays installed while one is not: a real-time signal without a handler ends
+ *   the process.
+ *
+ * ORDERING
+ *   [asked] ask's release pairs with the handler's acquire: the question is whole.
+ *           The handler's release store of DONE, and its exchange to IDLE, pair with
+ *           the acquires in await and idle: the answer is whole, and the handler is
+ *           through with the memory.  Signals order nothing by themselves.
+ *
+ * LOCKS  `signals.lock` guards the table of signals in use; a leaf.
+ *
+ * WHY NOT _Unwind_Backtrace or backtrace(3)?  They may allocate, and before glibc 2.35
+ * they take the dynamic linker's lock: a dump would hang in a program that is just
+ * loading a library.
+ */
+#include "sync/seam_stacks.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <ucontext.h>
+#endif
+
+#include "base/assert.h"
+
+enum { IDLE, ASKED, FILLING, DONE, FORGOTTEN };
+
+void spn__os_capture_init(struct spn__os_capture *c, uintptr_t *pcs, uint32_t capacity)
+{
+    *c = (struct spn__os_capture){ .pcs = pcs, .capacity = capacity };
+    spn__init(&c->state, IDLE);
+}
+
+bool spn__os_is_realtime_signal(uint32_t signal)
+{
+    return signal >= (uint32_t)SIGRTMIN && signal <= (uint32_t)SIGRTMAX;
+}
+
+int32_t spn__os_tid(void)
+{
+#ifdef __linux__
+    return (int32_t)syscall(SYS_gettid);
+#else
+    return 0;
+#endif
+}
+
+bool spn__os_capture_idle(const struct spn__os_capture *c)
+{
+    return spn__load(&c->state, acquire) == IDLE; /* [asked] */
+}
+
+#ifdef __linux__
+
+/* ---- the handler ----------------------------------------------------------------- */
+
+/* Where the calling thread's stack is; 0 unless it noted it.  The handler reads it. */
+static _Thread_local uintptr_t stack_low __attribute__((tls_model("initial-exec")));
+static _Thread_local uintptr_t stack_high __attribute__((tls_model("initial-exec")));
+
+struct registers {
+    uintptr_t pc, fp, sp;
+};
+
+static struct registers registers_of(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return (struct registers){ (uintptr_t)context->uc_mcontext.gregs[REG_RIP],
+                               (uintptr_t)context->uc_mcontext.gregs[REG_RBP],
+                               (uintptr_t)context->uc_mcontext.gregs[REG_RSP] };
+#elif defined(__i386__)
+    return (struct registers){ (uintptr_t)context->uc_mcontext.gregs[REG_EIP],
+                               (uintptr_t)context->uc_mcontext.gregs[REG_EBP],
+                               (uintptr_t)context->uc_mcontext.gregs[REG_ESP] };
+#elif defined(__aarch64__)
+    return (struct registers){ (uintptr_t)context->uc_mcontext.pc,
+                               (uintptr_t)context->uc_mcontext.regs[29],
+                               (uintptr_t)context->uc_mcontext.sp };
+#else
+    (void)context;
+    return (struct registers){ 0, 0, 0 };
+#endif
+}
+
+/* A return address without the signature some processors put into its upper bits. */
+static uintptr_t plain_address(uintptr_t address)
+{
+#ifdef __aarch64__
+    return address & (((uintptr_t)1 << 48) - 1);
+#else
+    return address;
+#endif
+}
+
+/* A frame is two words on all three: the caller's frame, and where it returns to.
+ * Frames lie ever higher, so the walk ends.  It reads other functions' frames, which
+ * AddressSanitizer must not judge. */
+__attribute__((no_sanitize("address"))) static void walk(struct spn__os_capture *c,
+                                                         struct registers at)
+{
+    uintptr_t floor = at.sp, frame = at.fp;
+
+    c->count = 0;
+    c->cut = false;
+    if (at.pc == 0 || c->capacity == 0)
+        return;
+    c->pcs[c->count++] = at.pc;
+    if (at.sp < stack_low || at.sp >= stack_high)
+        return; /* on another stack than the one it noted */
+    while (frame >= floor && frame % sizeof(uintptr_t) == 0 &&
+           frame <= stack_high - 2 * sizeof(uintptr_t)) {
+        const uintptr_t *words = (const uintptr_t *)frame;
+
+        if (words[1] == 0)
+            return;
+        if (c->count == c->capacity) {
+            c->cut = true;
+            return;
+        }
+        c->pcs[c->count++] = plain_address(words[1]);
+        floor = frame + 2 * sizeof(uintptr_t);
+        frame = words[0];
+    }
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    const int saved_errno = errno;
+    struct spn__os_capture *c = info->si_value.sival_ptr;
+    uint32_t found = ASKED;
+
+    (void)number;
+    if (info->si_code == SI_QUEUE && info->si_pid == getpid() && c != NULL) {
+        if (spn__cas(&c->state, &found, FILLING, acquire, relaxed)) { /* [asked] */
+            walk(c, registers_of(context));
+            spn__store(&c->state, DONE, release); /* [asked] */
+            /* A name only: the question may be gone. */
+            (void)syscall(SYS_futex, &c->state.spn__raw, FUTEX_WAKE_PRIVATE, 1, NULL,
+                          NULL, 0);
+        } else {
+            (void)spn__cas(&c->state, &found, IDLE, release, relaxed); /* [asked] */
+        }
+    }
+    errno = saved_errno;
+}
+
+/* ---- which signals ------------------------------------------------------------------ */
+
+enum { SIGNALS = 128 }; /* above every SIGRTMAX */
+
+/* Dispositions belong to the process, so who uses them is known per process. */
+static struct {
+    pthread_mutex_t lock;
+    uint32_t users[SIGNALS];
+    struct sigaction before[SIGNALS];
+} signals = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool is_ours(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == on_signal;
+}
+
+static bool is_free(const struct sigaction *action)
+{
+    return is_ours(action) ||
+           ((action->sa_flags & SA_SIGINFO) == 0 &&
+            (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN));
+}
+
+/* The lock is held. */
+static int install(uint32_t signal)
+{
+    struct sigaction action, before;
+
+    if (signals.users[signal] == 0) {
+        if (sigaction((int)signal, NULL, &before) != 0)
+            return SPN_EINVAL;
+        if (!is_free(&before))
+            return SPN_EBUSY;
+        if (!is_ours(&before)) { /* ours: left there for a late answer */
+            memset(&action, 0, sizeof action);
+            action.sa_sigaction = on_signal;
+            action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+            sigfillset(&action.sa_mask);
+            if (sigaction((int)signal, &action, NULL) != 0)
+                return SPN_EINVAL;
+            signals.before[signal] = before;
+        }
+    }
+    signals.users[signal]++;
+    return SPN_OK;
+}
+
+int spn__os_capture_open(uint32_t signal, uint32_t *opened)
+{
+    /* Somewhat above the first, which programs take themselves. */
+    const uint32_t first = (uint32_t)SIGRTMIN + 10, last = (uint32_t)SIGRTMAX;
+    int rc = SPN_EBUSY;
+
+    if (signal != 0 && !spn__os_is_realtime_signal(signal))
+        return SPN_EINVAL;
+    pthread_mutex_lock(&signals.lock);
+    if (signal != 0) {
+        rc = install(signal);
+        *opened = signal;
+    } else {
+        for (uint32_t s = first; s <= last && rc == SPN_EBUSY; s++) {
+            rc = install(s);
+            *opened = s;
+        }
+    }
+    pthread_mutex_unlock(&signals.lock);
+    return rc;
+}
+
+void spn__os_capture_close(uint32_t signal)
+{
+    struct sigaction now;
+
+    pthread_mutex_lock(&signals.lock);
+    spn__assert(signals.users[signal] != 0);
+    if (--signals.users[signal] == 0 && sigaction((int)signal, NULL, &now) == 0 &&
+        is_ours(&now)) /* else the program has put its own there meanwhile */
+        (void)sigaction((int)signal, &signals.before[signal], NULL);
+    pthread_mutex_unlock(&signals.lock);
+}
+
+/* ---- asking --------------------------------------------------------------------------- */
+
+int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal)
+{
+    siginfo_t info;
+    long rc;
+
+    memset(&info, 0, sizeof info);
+    info.si_signo = (int)signal;
+    info.si_code = SI_QUEUE;
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_ptr = c;
+    spn__store(&c->state, ASKED, release); /* [asked] */
+    rc = syscall(SYS_rt_tgsigqueueinfo, info.si_pid, c->tid, (int)signal, &info);
+    if (rc == 0)
+        return SPN_OK;
+    spn__store(&c->state, IDLE, relaxed); /* nobody else has seen it */
+    return errno == ESRCH ? SPN_EEMPTY : SPN_EAGAIN;
+}
+
+static void sleep_while(const struct spn__os_capture *c, uint32_t state,
+                        int64_t deadline_ns)
+{
+    const struct timespec at = { .tv_sec = (time_t)(deadline_ns / 1000000000),
+                                 .tv_nsec = (long)(deadline_ns % 1000000000) };
+
+    (void)syscall(SYS_futex, &c->state.spn__raw, FUTEX_WAIT_BITSET_PRIVATE, state, &at,
+                  NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
+{
+    uint32_t state;
+
+    while ((state = spn__load(&c->state, acquire)) != DONE) { /* [asked] */
+        if (spn__now() < deadline_ns) {
+            sleep_while(c, state, deadline_ns);
+        } else if (state == ASKED) {
+            /* relaxed: the handler does nothing for us then. */
+            if (spn__cas(&c->state, &state, FORGOTTEN, relaxed, relaxed))
+                return false;
+        } else {
+            sched_yield(); /* it is writing: a matter of a microsecond of its time */
+        }
+    }
+    spn__store(&c->state, IDLE, relaxed); /* ours again */
+    return true;
+}
+
+void spn__os_capture_allow(uint32_t signal)
+{
+    pthread_attr_t attr;
+    sigset_t set;
+    size_t size;
+    void *low;
+
+    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+        if (pthread_attr_getstack(&attr, &low, &size) == 0) {
+            stack_low = (uintptr_t)low;
+            stack_high = (uintptr_t)low + size;
+        }
+        pthread_attr_destroy(&attr);
+    }
+    sigemptyset(&set);
+    sigaddset(&set, (int)signal);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+#else /* no rt_tgsigqueueinfo */
+
+int spn__os_capture_open(uint32_t signal, uint32_t *opened)
+{
+    *opened = 0;
+    return signal != 0 && !spn__os_is_realtime_signal(signal) ? SPN_EINVAL
+                                                              : SPN_ENOTSUP;
+}
+
+void spn__os_capture_close(uint32_t signal)
+{
+    (void)signal;
+}
+
+int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal)
+{
+    (void)c;
+    (void)signal;
+    return SPN_EAGAIN;
+}
+
+bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
+{
+    (void)c;
+    (void)deadline_ns;
+    return false;
+}
+
+void spn__os_capture_allow(uint32_t signal)
+{
+    (void)signal;
+}
+
+#endif
+
+/* ---- symbols ---------------------------------------------------------------------------- */
+
+void spn__os_symbol(uintptr_t pc, char *text, size_t capacity)
+{
+    Dl_info info;
+
+    if (dladdr((const void *)pc, &info) == 0 || info.dli_fname == NULL) {
+        (void)snprintf(text, capacity, "?");
+    } else if (info.dli_sname != NULL && info.dli_saddr != NULL) {
+        (void)snprintf(text, capacity, "%s+0x%zx (%s+0x%zx)", info.dli_sname,
+                       (size_t)(pc - (uintptr_t)info.dli_saddr), info.dli_fname,
+                       (size_t)(pc - (uintptr_t)info.dli_fbase));
+    } else {
+        (void)snprintf(text, capacity, "? (%s+0x%zx)", info.dli_fname,
+                       (size_t)(pc - (uintptr_t)info.dli_fbase));
+    }
+}
+
+/* ---- /proc -------------------------------------------------------------------------------- */
+
+/* The beginning of /proc/self/task/<tid>/<what> as a string; false if there is none. */
+static bool read_proc(int32_t tid, const char *what, char *text, size_t capacity)
+{
+    char path[64];
+    ssize_t count;
+    int fd;
+
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)tid, what);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    do
+        count = read(fd, text, capacity - 1);
+    while (count < 0 && errno == EINTR);
+    (void)close(fd);
+    if (count < 0)
+        return false;
+    text[count] = '\0';
+    return true;
+}
+
+bool spn__os_task_look(int32_t tid, struct spn__os_task *task)
+{
+    char stat[512];
+    const char *after_name;
+
+    memset(task, 0, sizeof *task);
+    task->state = '?';
+    if (!read_proc(tid, "comm", task->name, sizeof task->name))
+        return false;
+    task->name[strcspn(task->name, "\n")] = '\0';
+    /* "17 (na) me) S ...": a name may hold anything, so from the last bracket. */
+    if (read_proc(tid, "stat", stat, sizeof stat) &&
+        (after_name = strrchr(stat, ')')) != NULL && after_name[1] == ' ' &&
+        after_name[2] != '\0')
+        task->state = after_name[2];
+    if (!read_proc(tid, "wchan", task->wchan, sizeof task->wchan) ||
+        strcmp(task->wchan, "0") == 0)
+        task->wchan[0] = '\0';
+    return true;
+}
+
+size_t spn__os_task_list(int32_t *tids, size_t capacity)
+{
+    DIR *folder = opendir("/proc/self/task");
+    const struct dirent *entry;
+    size_t count = 0;
+
+    if (folder == NULL)
+        return 0;
+    while ((entry = readdir(folder)) != NULL) {
+        const long tid = strtol(entry->d_name, NULL, 10);
+
+        if (tid <= 0 || tid > INT32_MAX)
+            continue; /* "." and ".." */
+        if (count < capacity)
+            tids[count] = (int32_t)tid;
+        count++;
+    }
+    (void)closedir(folder);
+    return count;
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+int spn__os_file_create(int *fd, const char *path)
+{
+    do
+        *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    while (*fd < 0 && errno == EINTR);
+    return *fd < 0 ? errno : 0;
+}
+
+int spn__os_file_write(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        const ssize_t written = write(fd, bytes, count);
+
+        if (written < 0 && errno != EINTR)
+            return errno;
+        if (written > 0) {
+            bytes += written;
+            count -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+int spn__os_file_close(int fd)
+{
+    return close(fd) != 0 && errno != EINTR ? errno : 0;
+}
+
+void spn__os_file_remove(const char *path)
+{
+    (void)unlink(path);
+}
+
+static int make_folder(const char *path)
+{
+    struct stat found;
+
+    if (mkdir(path, 0700) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return errno;
+    if (stat(path, &found) != 0)
+        return errno;
+    return S_ISDIR(found.st_mode) ? 0 : ENOTDIR;
+}
+
+int spn__os_folder_create(const char *path)
+{
+    char part[PATH_MAX];
+    const size_t length = strlen(path);
+
+    if (length == 0 || length >= sizeof part)
+        return length == 0 ? ENOENT : ENAMETOOLONG;
+    memcpy(part, path, length + 1);
+    for (size_t i = 1; i < length; i++) {
+        if (part[i] != '/')
+            continue;
+        part[i] = '\0';
+        (void)make_folder(part); /* what is wrong here shows below */
+        part[i] = '/';
+    }
+    return make_folder(part);
+}
+
+const char *spn__os_home(void)
+{
+    const char *home = getenv("HOME");
+
+    if (home == NULL || home[0] == '\0')
+        home = getenv("TMPDIR");
+    return home == NULL || home[0] == '\0' ? "/tmp" : home;
+}
+
+void spn__os_error_text(int error, char *text, size_t capacity)
+{
+#ifdef __GLIBC__
+    const char *known = strerrordesc_np(error);
+
+    (void)snprintf(text, capacity, "%s", known != NULL ? known : "unknown error");
+#else
+    if (strerror_r(error, text, capacity) != 0)
+        (void)snprintf(text, capacity, "error %d", error);
+#endif
+}
+
+void spn__os_date(char text[20])
+{
+    const time_t now = time(NULL);
+    struct tm local;
+
+    if (localtime_r(&now, &local) == NULL ||
+        strftime(text, 20, "%Y-%m-%d_%H:%M:%S", &local) == 0)
+        memcpy(text, "0000-00-00_00:00:00", 20);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * seam_stacks.h - what a report on threads needs of the system: the stacks of other
+ * threads, what the kernel knows of them, symbols, a file.  See seam_stacks.c; in
+ * simulation builds tests/sim/stacks.c, where there is nothing of all that.
+ */
+#ifndef SPN__SEAM_STACKS_H
+#define SPN__SEAM_STACKS_H
+
+#include "sync/seam.h"
+
+/* ---- program counters of another thread ---------------------------------------- */
+
+/*
+ * One question to one thread.  Whoever asks owns it while it is idle, and may reuse
+ * or free it only then: a signal that is on its way leads to it.
+ */
+struct spn__os_capture {
+    SPN__ATOMIC(uint32_t) state; /* see seam_stacks.c [asked] */
+    int32_t tid;                 /* whom to ask */
+    uint32_t capacity;           /* of pcs */
+    uint32_t count;              /* answered: innermost first */
+    bool cut;                    /* answered: there were more */
+    uintptr_t *pcs; /* the first is where it is, the others where it returns */
+};
+
+void spn__os_capture_init(struct spn__os_capture *c, uintptr_t *pcs, uint32_t capacity);
+
+/*
+ * Takes a real-time signal for captures, for the process; 0: any that is free.
+ * Stores which one it is.  SPN_OK; SPN_EINVAL (no real-time signal); SPN_EBUSY (the
+ * program has a handler for it); SPN_ENOTSUP.  close gives it back, and the signal
+ * its former disposition when nobody else has it open.
+ */
+int spn__os_capture_open(uint32_t signal, uint32_t *opened);
+void spn__os_capture_close(uint32_t signal);
+
+/*
+ * ask: sends the question.  SPN_OK; SPN_EEMPTY (there is no such thread); SPN_EAGAIN.
+ * await: true if the answer is there; false if the deadline came first, and then an
+ *        answer that comes later is ignored.
+ * idle:  whether no signal leads to it any more.
+ */
+int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal);
+bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns);
+bool spn__os_capture_idle(const struct spn__os_capture *c);
+
+/* For a new thread itself: lets the signal through, and remembers where its stack is,
+ * without which it can tell only where it is. */
+void spn__os_capture_allow(uint32_t signal);
+/* Whether the number is one of a real-time signal. */
+bool spn__os_is_realtime_signal(uint32_t signal);
+
+int32_t spn__os_tid(void);
+
+/* Where a program counter lies, as "name+0x1c (/lib/libx.so.6+0x8f41c)", for people
+ * and for addr2line; as far as it is known. */
+void spn__os_symbol(uintptr_t pc, char *text, size_t capacity);
+
+/* ---- what the kernel says ---------------------------------------------------------- */
+
+struct spn__os_task {
+    char name[17];
+    char state;     /* R S D T ..., '?' if unknown */
+    char wchan[65]; /* where in the kernel it sleeps; "" if unknown */
+};
+
+/* Of a thread of this process; false if there is none, or no /proc. */
+bool spn__os_task_look(int32_t tid, struct spn__os_task *task);
+/* The threads of this process, as many as fit; how many there are, 0 without /proc. */
+size_t spn__os_task_list(int32_t *tids, size_t capacity);
+
+/* ---- files: 0 or an errno ------------------------------------------------------------ */
+
+/* A new file for its owner only; it must not exist. */
+int spn__os_file_create(int *fd, const char *path);
+int spn__os_file_write(int fd, const char *bytes, size_t count);
+int spn__os_file_close(int fd);
+void spn__os_file_remove(const char *path);
+/* A folder for its owner only, with those above it; one that is there is fine. */
+int spn__os_folder_create(const char *path);
+/* Where a program may leave files if nobody says where: $HOME, $TMPDIR, /tmp. */
+const char *spn__os_home(void);
+void spn__os_error_text(int error, char *text, size_t capacity);
+
+/* The wall clock, local time: "2026-11-15_07:22:50". */
+void spn__os_date(char text[20]);
+
+#endif /* SPN__SEAM_STACKS_H */

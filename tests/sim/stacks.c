@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stacks.c - what seam_stacks.h names, in a world without signals and files: no
+ * question is ever answered, every file is refused.
+ */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sync/seam_stacks.h"
+
+void spn__os_capture_init(struct spn__os_capture *c, uintptr_t *pcs, uint32_t capacity)
+{
+    memset(c, 0, sizeof *c);
+    c->pcs = pcs;
+    c->capacity = capacity;
+}
+
+int spn__os_capture_open(uint32_t signal, uint32_t *opened)
+{
+    (void)signal;
+    *opened = 0;
+    return SPN_ENOTSUP;
+}
+
+void spn__os_capture_close(uint32_t signal)
+{
+    (void)signal;
+}
+
+int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal)
+{
+    (void)c;
+    (void)signal;
+    return SPN_EAGAIN;
+}
+
+bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
+{
+    (void)c;
+    (void)deadline_ns;
+    return false;
+}
+
+bool spn__os_capture_idle(const struct spn__os_capture *c)
+{
+    (void)c;
+    return true;
+}
+
+void spn__os_capture_allow(uint32_t signal)
+{
+    (void)signal;
+}
+
+bool spn__os_is_realtime_signal(uint32_t signal)
+{
+    return signal >= (uint32_t)SIGRTMIN && signal <= (uint32_t)SIGRTMAX;
+}
+
+int32_t spn__os_tid(void)
+{
+    return engine.current->id + 1;
+}
+
+void spn__os_symbol(uintptr_t pc, char *text, size_t capacity)
+{
+    (void)pc;
+    (void)snprintf(text, capacity, "?");
+}
+
+bool spn__os_task_look(int32_t tid, struct spn__os_task *task)
+{
+    (void)tid;
+    (void)task;
+    return false;
+}
+
+size_t spn__os_task_list(int32_t *tids, size_t capacity)
+{
+    (void)tids;
+    (void)capacity;
+    return 0;
+}
+
+int spn__os_file_create(int *fd, const char *path)
+{
+    (void)path;
+    *fd = -1;
+    return EROFS;
+}
+
+int spn__os_file_write(int fd, const char *bytes, size_t count)
+{
+    (void)fd;
+    (void)bytes;
+    (void)count;
+    return EROFS;
+}
+
+int spn__os_file_close(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+void spn__os_file_remove(const char *path)
+{
+    (void)path;
+}
+
+int spn__os_folder_create(const char *path)
+{
+    (void)path;
+    return EROFS;
+}
+
+const char *spn__os_home(void)
+{
+    return "/";
+}
+
+void spn__os_error_text(int error, char *text, size_t capacity)
+{
+    (void)snprintf(text, capacity, "error %d", error);
+}
+
+void spn__os_date(char text[20])
+{
+    memcpy(text, "0000-00-00_00:00:00", 20);
+}
