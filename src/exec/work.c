@@ -51,7 +51,6 @@
 #include "exec/work.h"
 
 #include "base/assert.h"
-#include "base/log.h"
 #include "future/executor.h"
 
 int spn__entry_task(void *task)
@@ -552,7 +551,8 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
                          work->urgent_capacity);
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return spn__lanes_push(work->lanes, entry_of(task));
+        return deserted(pool) ? SPN_EAGAIN
+                              : spn__lanes_push(work->lanes, entry_of(task));
     case SPN__WORK_PRIORITY:
         return heap_push(pool, &work->heap, task);
     case SPN__WORK_USER:
@@ -584,15 +584,15 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry)
 {
     struct spn__work_queue *work = &pool->work;
+    bool more = false;
     spn_task *task;
-    bool more;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
         if (!spn__lanes_take(work->lanes, worker, entry, &more))
             return false;
         if (more)
-            spn__idle_notify(pool); /* as if it had just been pushed */
+            spn__idle_notify(pool);
         return true;
     case SPN__WORK_PRIORITY:
         task = heap_take(&work->heap);
@@ -835,21 +835,14 @@ static int64_t user_collect(struct spn_pool *pool,
 
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                          struct spn__list *out)
+                          struct spn__list *out, int64_t *dropped)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count = fifo_collect(&work->urgent, wanted, ctx, out), dropped;
+    int64_t count = fifo_collect(&work->urgent, wanted, ctx, out);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        count += spn__lanes_collect(work->lanes, wanted, ctx, out, &dropped);
-        if (dropped > 0) { /* wanted is NULL */
-            pool->discarded += dropped;
-            spn__pool_settle(pool, dropped);
-            spn__log(SPN_LOG_WARN, "pool %s: no memory to hand back %lld calls",
-                     pool->name, (long long)dropped);
-        }
-        return count;
+        return count + spn__lanes_collect(work->lanes, wanted, ctx, out, dropped);
     case SPN__WORK_PRIORITY:
         return count + heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:

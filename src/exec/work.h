@@ -120,12 +120,13 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 
 /*
  * Moves every task that is wanted to `out`, in order, linked by its `link`; all of
- * them if wanted is NULL, and then pool->lock is held.  wanted is called with locks
- * held and only looks.  Returns how many.
+ * them if wanted is NULL.  wanted is called with locks held and only looks.
+ * Returns how many.  Calls that could not be handed out, for lack of memory, are
+ * dropped and counted in *dropped.
  */
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                          struct spn__list *out);
+                          struct spn__list *out, int64_t *dropped);
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /* A task's links, as the list node they are while it waits. */

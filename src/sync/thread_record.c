@@ -101,12 +101,13 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->executing = NULL;
     record->ambient = (struct spn__ambient){ .depth = 0 };
     record->groups = NULL;
+    record->limiter = NULL;
     record->spin_budget = SPN__SPIN_LIMIT_LONG;
     record->spin_waits = 0;
+    record->worker = NULL;
     for (unsigned i = 0; i < SPN__SEAT_MEMOS; i++)
         spn__init(&record->seat_memos[i].of, NULL);
     record->seat_memo_next = 0;
-    record->worker = NULL;
     record->next_free = NULL;
     return record;
 }
