@@ -23,6 +23,7 @@
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
+#include <spindle/threadless.h>
 #include <spindle/time.h>
 #include <spindle/version.h>
 
