@@ -321,7 +321,8 @@ TEST_EACH(pool__nothing_to_be_had__ends_all_the_same, "G-22")
     CHECK_EQ(count, 3);
     gate_open(gate);
     CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
-    CHECK_EQ(atomic_load(&refused), 0); /* nothing was asked for */
+    if (!is(k, OWN)) /* a queue of the user's is asked through copies, if there are */
+        CHECK_EQ(atomic_load(&refused), 0); /* nothing was asked for */
     atomic_store(&armed, 0);
     atomic_store(&fail_at, 0);
     for (int i = 0; i < left.count; i++)
