@@ -172,6 +172,7 @@ static void init_state(struct spn_pool *pool)
     spn__lock_init(&pool->lock);
     spn__list_init(&pool->workers);
     spn__waitq_init(&pool->awaiting);
+    spn__init(&pool->helpers, 0);
     spn__init(&pool->rejected, 0);
     spn__init(&pool->caller_ran, 0);
 }
@@ -400,6 +401,8 @@ int32_t spn_pool_largest(spn_pool *pool)
         return SPN_EINVAL;
     spn__lock(&pool->lock);
     largest = pool->largest;
+    if (largest < spn_pool_threads(pool)) /* one is just being made */
+        largest = spn_pool_threads(pool);
     spn__unlock(&pool->lock);
     return largest;
 }
@@ -470,7 +473,7 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
     s->core_threads = spn__load(&pool->core, relaxed);
     s->max_threads = spn__load(&pool->max, relaxed);
     s->keep_alive_ns = spn__load(&pool->keep_alive_ns, relaxed);
-    s->largest = pool->largest;
+    s->largest = pool->largest > s->threads ? pool->largest : s->threads;
     s->active = count_active(pool);
     s->blocked = spn__load(&pool->blocked, relaxed);
     s->queued = spn__work_size(pool);

@@ -8,8 +8,7 @@
  *
  * COUNTS
  *   A new task that is dropped was accepted, for execute says SPN_OK: it counts as
- *   handed over directly and then as dropped, in that order, so that no picture shows
- *   more dropped than accepted.  One that runs outside of the pool was never accepted.
+ *   handed over directly and as dropped, both under the lock.  One that runs outside of the pool was never accepted.
  *   What is refused in the end is counted by execute.
  *
  * SHUT DOWN
@@ -25,6 +24,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "exec/pool.h"
+#include "future/ambient.h"
 
 enum { OLDEST_ROUNDS = 16 };
 #define BLOCK_DEFAULT_NS SPN_SEC(60)
@@ -54,8 +54,10 @@ static int64_t deadline_of(const spn_task *task)
 static void drop_new(struct spn_pool *pool, spn_task *task, int64_t *counter,
                      int reason)
 {
-    spn__pool_count(pool, &pool->direct, 1);
-    spn__pool_count(pool, counter, 1);
+    spn__lock(&pool->lock);
+    pool->direct++;
+    *counter += 1;
+    spn__unlock(&pool->lock);
     spn_task_release(task);
     (void)spn_task_drop(task, reason);
 }
@@ -101,20 +103,10 @@ static int refused_discard(const spn_reject_policy *policy, spn_pool *pool,
 
 /* ---- caller runs ----------------------------------------------------------------- */
 
-static void tell_uncaught(struct spn_pool *pool, int status)
-{
-    const spn_task_info info = { NULL, NULL, status, 0 };
-
-    if (pool->hooks.uncaught != NULL)
-        pool->hooks.uncaught(pool, &info, pool->hooks.ctx);
-    else
-        spn__log(SPN_LOG_WARN, "pool %s: a task run by its submitter failed: %d (%s)",
-                 pool->name, status, spn_status_name(status));
-}
-
 static int refused_caller_runs(const spn_reject_policy *policy, spn_pool *pool,
                                spn_task *task, const spn_refusal *why)
 {
+    spn_task_info info = { NULL, NULL, 0, 0 };
     int rc;
 
     (void)policy;
@@ -128,10 +120,11 @@ static int refused_caller_runs(const spn_reject_policy *policy, spn_pool *pool,
         return SPN_OK;
     /* relaxed: only a count. */
     (void)spn__fetch_add(&pool->caller_ran, 1, relaxed);
+    spn__job_capture(task);
     spn_task_release(task);
-    rc = task->fn(task);
-    if (rc != 0)
-        tell_uncaught(pool, rc);
+    info.status = spn__task_run_here(task); /* the node may be gone now */
+    if (info.status != 0)
+        spn__pool_uncaught(pool, &info);
     return SPN_OK;
 }
 
@@ -145,9 +138,10 @@ static int replace_oldest(spn_pool *pool, spn_task *task, bool *replaced)
     int rc;
 
     if (oldest != NULL)
-        spn__pool_count(pool, &pool->discarded, 1);
+        spn__pool_left_queue(pool, &pool->discarded, 1);
     rc = spn__pool_try_execute(pool, task);
     if (oldest != NULL) {
+        spn__job_forget(oldest);
         spn_task_release(oldest);
         (void)spn_task_drop(oldest, SPN_EREJECTED);
     }
@@ -181,7 +175,7 @@ static int run_alone(void *arg)
     int status;
 
     spn_task_release(task);
-    status = task->fn(task);
+    status = spn__task_run_here(task);
     if (status != 0)
         spn__log(SPN_LOG_WARN, "a task on a thread of its own failed: %d (%s)", status,
                  spn_status_name(status));
@@ -223,8 +217,10 @@ static int refused_new_thread(const spn_reject_policy *policy, spn_pool *pool,
         return rc;
     if (has_expired(pool, task))
         return SPN_OK;
+    spn__job_capture(task);
     rc = start_alone(pool, task);
     if (rc != SPN_OK) {
+        spn__job_forget(task);
         spn_task_release(task);
         return SPN_EREJECTED;
     }

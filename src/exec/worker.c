@@ -174,8 +174,11 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     spn__unlock(&pool->lock);
     (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
     opts.name = name;
-    opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire)); /* [knob] */
+    if (opts.signal == 0) /* [knob] */
+        opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, worker_main, w);
+    if (rc == SPN_OK && thread == NULL)
+        rc = SPN_ESTATE; /* it says there is one, and there is none */
     if (rc != SPN_OK) {
         spn__lock(&pool->lock);
         if (pool->thread_number == number)
@@ -194,7 +197,8 @@ static void count_out(struct spn_pool *pool)
 }
 
 /* A worker that was counted in, and perhaps enlisted, never came to life. */
-static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc)
+static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
+                 bool give_up)
 {
     bool stranded, end;
 
@@ -222,11 +226,17 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
         free_worker(pool, w);
     if (end)
         spn__pool_terminate(pool);
-    else if (stranded && rc != SPN_ESHUTDOWN)
+    else if (stranded && give_up && rc != SPN_ESHUTDOWN)
         spn__pool_give_up(pool);
 }
 
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound)
+{
+    return spn__pool_add_worker_or(pool, first, bound, true);
+}
+
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up)
 {
     struct spn__worker *w;
     int rc = count_in(pool, first, bound);
@@ -235,16 +245,16 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
         return rc;
     w = make_worker(pool, first);
     if (w == NULL) {
-        undo(pool, NULL, false, SPN_ENOMEM);
+        undo(pool, NULL, false, SPN_ENOMEM, give_up);
         return SPN_ENOMEM;
     }
     if (!enlist(pool, w)) {
-        undo(pool, w, false, SPN_ESHUTDOWN);
+        undo(pool, w, false, SPN_ESHUTDOWN, give_up);
         return SPN_ESHUTDOWN;
     }
     rc = start_thread(pool, w);
     if (rc != SPN_OK) {
-        undo(pool, w, true, rc);
+        undo(pool, w, true, rc, give_up);
         return rc;
     }
     /* The worker may have come and gone by now: w is no longer ours. */
@@ -288,9 +298,9 @@ static bool is_last(struct spn_pool *pool)
 /* What it counted goes to the pool; pool->lock is held.  relaxed: its own. */
 static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
 {
-    pool->completed += spn__load(&w->counts.completed, relaxed);
-    pool->failed += spn__load(&w->counts.failed, relaxed);
-    pool->expired += spn__load(&w->counts.expired, relaxed);
+    pool->completed += spn__exchange(&w->counts.completed, 0, relaxed);
+    pool->failed += spn__exchange(&w->counts.failed, 0, relaxed);
+    pool->expired += spn__exchange(&w->counts.expired, 0, relaxed);
 }
 
 /* Off the list and out of the count, if nothing speaks against it: see above.  Then
@@ -393,11 +403,23 @@ static void finish_task(struct spn__worker *w, int status)
     const spn_task_info info = { .label = w->label, .status = status };
 
     w->called = true;
+    /* What was meant for the task does not reach the hooks. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) <
+        SPN_EXECUTOR_STOP)                                       /* as [stop] */
+        (void)spn__interrupt_take(spn__load(&w->self, relaxed)); /* its own */
     if (status != 0)
         spn__pool_uncaught(pool, &info);
     if (pool->hooks.after != NULL)
         pool->hooks.after(pool, &info, pool->hooks.ctx);
     count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
+}
+
+/* The before hook objects, or has ended the thread. */
+static void refuse_to_run(struct spn__worker *w, spn_task *task)
+{
+    count(w, &w->counts.failed);
+    spn_task_release(task);
+    (void)spn_task_drop(task, SPN_ECANCELED);
 }
 
 static bool expired(const spn_job *job)
@@ -422,12 +444,16 @@ static void run_task(struct spn__worker *w, spn_task *task)
         return;
     }
     spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
-    if (pool->hooks.before != NULL &&
-        pool->hooks.before(pool, &info, pool->hooks.ctx) != 0) {
-        count(w, &w->counts.failed);
-        spn_task_release(task);
-        (void)spn_task_drop(task, SPN_ECANCELED);
-        return;
+    if (pool->hooks.before != NULL) {
+        int objection;
+
+        w->asked = task;
+        objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
+        w->asked = NULL;
+        if (objection != 0) {
+            refuse_to_run(w, task);
+            return;
+        }
     }
     spn_task_release(task);
     finish_task(w, task->fn(task)); /* the node may be gone now */
@@ -470,7 +496,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
                  : spn_queue_poll_timed(pool->work.queue, &item, timeout_ns);
     spn__store(&w->waiting, 0, relaxed); /* an interrupt more does no harm */
     if (rc == SPN_OK) {
-        (void)spn__fetch_add(&pool->work.taken, 1, relaxed); /* only counts */
+        spn__work_taken_from_user(pool, item);
         *entry = (struct spn__entry){ spn__entry_task, item };
         spn__room_notify(&pool->room);
         return true;
@@ -505,7 +531,7 @@ static bool take(struct spn__worker *w, struct spn__entry *entry)
     if (spn__work_take_urgent(pool, entry))
         return true;
     if (spn__ctl_count(ctl) > spn__load(&pool->max, relaxed) && /* a knob */
-        spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED))
+        spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED) && !w->needed)
         return false; /* it is one too many, and goes */
     return spn__work_take(pool, w, entry);
 }
@@ -537,6 +563,7 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
             if (leave(w))
                 return false;
             w->timed_out = false;
+            w->needed = true;
             if (pool->kind != SPN__WORK_USER && spn__idle_work_waits(pool))
                 continue; /* it stayed for that */
         }
@@ -551,7 +578,7 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                                : spn__deadline(spn__now(), keep_alive_ns));
         }
     }
-    w->timed_out = false;
+    w->timed_out = w->needed = false;
     spn__idle_found(w);
     return true;
 }
@@ -572,35 +599,41 @@ static void serve(struct spn__worker *w)
 
 /* ---- a worker's thread ------------------------------------------------------------------ */
 
-/* Has another thread take over the place of a worker that dies; false: there is none
- * to be had, or none is wanted. */
+/*
+ * Has another thread take over the place of a worker that dies; false: there is none
+ * to be had, or none is wanted.  If there is, this worker is off the list before the
+ * other can run, for that one may end the pool.
+ */
 static bool replace(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    struct spn__worker *other;
-    bool wanted;
+    struct spn__worker *other = make_worker(pool, NULL);
+    enum stay stay;
 
     spn__lock(&pool->lock);
     pool->threads_died++;
-    wanted = to_go(w) == STAY || (spn__work_any(pool) && to_go(w) == GO);
-    spn__unlock(&pool->lock);
-    if (!wanted)
-        return false;
-    other = make_worker(pool, NULL);
-    if (other == NULL)
-        return false;
-    spn__lock(&pool->lock);
-    spn__list_push_back(&pool->workers, &other->link); /* live and count: w's */
-    spn__unlock(&pool->lock);
-    if (start_thread(pool, other) != SPN_OK) {
-        spn__lock(&pool->lock);
-        spn__list_remove(&other->link);
-        pool->threads_failed++;
+    stay = to_go(w);
+    if (other == NULL || stay == GO_ALTHOUGH || (stay == GO && !spn__work_any(pool))) {
         spn__unlock(&pool->lock);
-        free_worker(pool, other);
+        if (other != NULL)
+            free_worker(pool, other);
         return false;
     }
-    return true;
+    spn__list_remove(&w->link); /* live and count: its successor's */
+    spn__list_push_back(&pool->workers, &other->link);
+    hand_over_counts(pool, w);
+    pool->threads_started++;
+    spn__unlock(&pool->lock);
+    if (start_thread(pool, other) == SPN_OK)
+        return true;
+    spn__lock(&pool->lock);
+    pool->threads_started--;
+    pool->threads_failed++;
+    spn__list_remove(&other->link);
+    spn__list_push_back(&pool->workers, &w->link);
+    spn__unlock(&pool->lock);
+    free_worker(pool, other);
+    return false;
 }
 
 /* Follows serve, also when a task ended the thread. */
@@ -620,19 +653,19 @@ static void worker_ended(void *arg)
         w->block_depth--;
         (void)spn__fetch_sub(&pool->blocked, 1, relaxed); /* a hint */
     }
-    if (!w->called && !w->counted)
+    if (w->asked != NULL) {
+        spn_task *task = w->asked;
+
+        w->asked = NULL;
+        refuse_to_run(w, task);
+    } else if (!w->called && !w->counted)
         finish_task(w, SPN_ECANCELED);
     else if (!w->counted) /* a hook ended it */
         count(w, &w->counts.failed);
     end_task(w);
     if (replace(w)) {
-        spn__lock(&pool->lock);
-        pool->threads_started++;
-        spn__list_remove(&w->link);
-        hand_over_counts(pool, w);
-        free_worker(pool, w);
         self->worker = NULL;
-        spn__unlock(&pool->lock);
+        spn__free(w); /* the pool may be gone */
     } else {
         serve(w); /* to the end, or until another can do without it */
     }

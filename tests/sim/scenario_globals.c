@@ -8,12 +8,14 @@
 
 #include <string.h>
 
+#include "exec/pool.h"
 #include "queue/queue.h"
 #include "sync/thread_record.h"
 
 void sim_globals_reset(void)
 {
     memset(&spn__thread_cache, 0, sizeof spn__thread_cache);
+    spn__pool_reset_numbers();
     memset(&spn__queue_drain_lock, 0, sizeof spn__queue_drain_lock);
 }
 

@@ -1,0 +1,788 @@
+/* SPDX-License-Identifier: MIT */
+/* test_report.c - the report of an exhausted pool: the line, the file, how often. */
+#include "full_pool.h"
+#include "peer.h"
+#include "test.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <spindle/clock.h>
+#include <spindle/log.h>
+#include <spindle/report.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define DEFERRED_SIGNALS 1 /* ThreadSanitizer delivers them when it sees fit */
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define DEFERRED_SIGNALS 1
+#endif
+#endif
+#ifndef DEFERRED_SIGNALS
+#define DEFERRED_SIGNALS 0
+#endif
+
+/* ---- what the library said --------------------------------------------------------- */
+
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static char log_text[16384];
+static int log_lines;
+
+static void note_line(void *ctx, spn_log_level level, const char *message)
+{
+    const size_t used = strlen(log_text);
+
+    (void)ctx;
+    pthread_mutex_lock(&log_lock);
+    log_lines++;
+    (void)snprintf(log_text + used, sizeof log_text - used, "%s: %s\n",
+                   spn_log_level_name((int)level), message);
+    pthread_mutex_unlock(&log_lock);
+}
+
+__attribute__((constructor)) static void listen_to_log(void)
+{
+    if (spn_log_set_hook(note_line, NULL) != SPN_OK)
+        abort();
+}
+
+static bool log_says(const char *words)
+{
+    bool found;
+
+    pthread_mutex_lock(&log_lock);
+    found = strstr(log_text, words) != NULL;
+    pthread_mutex_unlock(&log_lock);
+    return found;
+}
+
+static void clear_log(void)
+{
+    pthread_mutex_lock(&log_lock);
+    log_text[0] = '\0';
+    log_lines = 0;
+    pthread_mutex_unlock(&log_lock);
+}
+
+/* ---- a folder, a listener, a report --------------------------------------------------- */
+
+struct heard {
+    atomic_int calls;
+    atomic_llong suppressed;
+    char message[1024], pool[256], file[4096];
+    spn_refusal refusal;
+};
+
+static void listen(void *ctx, const spn_exhaustion *what)
+{
+    struct heard *h = ctx;
+
+    (void)snprintf(h->message, sizeof h->message, "%s", what->message);
+    (void)snprintf(h->pool, sizeof h->pool, "%s", what->pool);
+    (void)snprintf(h->file, sizeof h->file, "%s", what->file != NULL ? what->file : "");
+    h->refusal = *what->refusal;
+    atomic_fetch_add(&h->suppressed, what->suppressed);
+    atomic_fetch_add(&h->calls, 1);
+}
+
+static char folder[64];
+
+static void make_folder(void)
+{
+    strcpy(folder, "/tmp/spindle-report-XXXXXX");
+    REQUIRE(mkdtemp(folder) != NULL);
+}
+
+/* How many files are there, and gone now. */
+static int empty_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    char name[512];
+    int count = 0;
+
+    REQUIRE(dir != NULL);
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.')
+            continue;
+        (void)snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        CHECK_EQ(unlink(name), 0);
+        count++;
+    }
+    closedir(dir);
+    return count;
+}
+
+static int remove_folder(void)
+{
+    const int count = empty_folder(folder);
+
+    CHECK_EQ(rmdir(folder), 0);
+    return count;
+}
+
+static spn_reject_report_opts report_opts(struct heard *h)
+{
+    spn_reject_report_opts opts = SPN_REJECT_REPORT_OPTS_INIT;
+
+    memset(h, 0, sizeof *h);
+    opts.dir = folder;
+    opts.exhausted = listen;
+    opts.ctx = h;
+    return opts;
+}
+
+static char file_text[1 << 20];
+
+static const char *read_file(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    size_t length;
+
+    file_text[0] = '\0';
+    if (file == NULL)
+        return file_text;
+    length = fread(file_text, 1, sizeof file_text - 1, file);
+    file_text[length] = '\0';
+    fclose(file);
+    return file_text;
+}
+
+/* ---- one report ------------------------------------------------------------------------- */
+
+/* Exported, and with a frame of its own: what the file must show. */
+void report_test_stuck_here(spn_latch *gate);
+__attribute__((noinline, visibility("default"))) void report_test_stuck_here(spn_latch *gate)
+{
+    full_pool_wait(gate);
+    __asm__ __volatile__(""); /* not a jump: the frame stays */
+}
+
+/* A refusal gives SPN_EREJECTED, a line in the words of Dubbo, a file with the stack of
+ * the busy thread, and one call of the listener. */
+TEST(report__pool_exhausted__line_file_and_listener, "X-14", "P33")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+    struct stat info;
+    const char *text;
+
+    clear_log();
+    make_folder();
+    ropts.address = "dubbo://10.0.0.1:20880";
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 2);
+    full_pool_start_with(&f, &opts, report_test_stuck_here);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK_STR(h.message,
+              "Thread pool is EXHAUSTED! Thread Name: full, Pool Size: 1 (active: 1, "
+              "core: 1, max: 1, largest: 1), Task: 3 (completed: 0), Executor "
+              "status:(isShutdown:false, isTerminated:false, isTerminating:false), in "
+              "dubbo://10.0.0.1:20880!");
+    CHECK(log_says("warn: Thread pool is EXHAUSTED! Thread Name: full, Pool Size: 1"));
+    CHECK(log_says("Reason: full, Queue: 2 (capacity: 2)"));
+    CHECK_EQ(log_lines, 1);
+    CHECK_STR(h.pool, "full");
+    CHECK_EQ(h.refusal.reason, SPN_REFUSED_FULL);
+    CHECK_EQ(h.refusal.stats.queued, 2);
+    CHECK(strstr(h.file, "/spindle_stacks.20") != NULL);
+    CHECK_EQ(stat(h.file, &info), 0);
+    CHECK_EQ(info.st_mode & 0777, 0600);
+    text = read_file(h.file);
+    CHECK(strstr(text, "Thread pool is EXHAUSTED!") == text);
+    CHECK(strstr(text, "Threads of the pool: 1") != NULL);
+    CHECK(strstr(text, "\"full-thread-1\" tid=") != NULL);
+    CHECK(strstr(text, " S (sleeping)") != NULL);
+    CHECK(strstr(text, "\"spindle-report\"") != NULL); /* the others are listed too */
+    if (!DEFERRED_SIGNALS) {
+        CHECK(strstr(text, "report_test_stuck_here+0x") != NULL);
+        CHECK(strstr(text, "#0 ") != NULL);
+    }
+    CHECK_EQ(item.task.queued, 0);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(atomic_load(&h.calls), 1);
+    CHECK_EQ(remove_folder(), 1);
+}
+
+/* A stack deeper than max_frames is cut, and says so. */
+TEST(report__deep_stack__cut, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    if (DEFERRED_SIGNALS) {
+        t_skip("signals come late here");
+        return;
+    }
+    make_folder();
+    ropts.max_frames = 2;
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK(strstr(read_file(h.file), "    #1 ") != NULL);
+    CHECK(strstr(read_file(h.file), "    #2 ") == NULL);
+    CHECK(strstr(read_file(h.file), "    ...\n") != NULL);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(remove_folder(), 1);
+}
+
+/* no_stacks: the line and the listener, no file, and the signal is left alone. */
+TEST(report__without_stacks__no_file_no_signal, "X-14")
+{
+    const int number = SIGRTMIN + 10;
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    struct sigaction action;
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    make_folder();
+    ropts.no_stacks = 1;
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    CHECK_EQ(sigaction(number, NULL, &action), 0);
+    CHECK(action.sa_handler == SIG_DFL);
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK_STR(h.file, "");
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(remove_folder(), 0);
+}
+
+/* The task goes to the policy behind it. */
+TEST(report__next_policy__gets_the_task, "X-14", "TPE-82")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    make_folder();
+    ropts.no_stacks = 1;
+    ropts.next = spn_reject_caller_runs();
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_OK(spn_executor_execute(f.executor, &item.task));
+    CHECK_EQ(atomic_load(&item.runs), 1);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(remove_folder(), 0);
+}
+
+/* A pool that was shut down is not exhausted: no report, and the interval is kept for
+ * one that is. */
+TEST(report__shut_down_pool__not_reported, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    make_folder();
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    CHECK_OK(spn_pool_shutdown(f.pool));
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(atomic_load(&h.calls), 0);
+    CHECK_EQ(remove_folder(), 0);
+}
+
+/* A report under way when destroy is called is finished first. */
+TEST(report__destroyed_at_once__report_finished, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    make_folder();
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(atomic_load(&h.calls), 1);
+    CHECK_EQ(remove_folder(), 1);
+}
+
+/* ---- how often ---------------------------------------------------------------------------- */
+
+struct storm {
+    struct full_pool *f;
+    atomic_llong refused;
+    atomic_int stop;
+    int64_t rounds; /* each thread; 0: until stop */
+};
+
+static void refuse_many(int index, void *arg)
+{
+    struct storm *storm = arg;
+    struct item item;
+
+    (void)index;
+    item_init(&item);
+    for (int64_t i = 0; atomic_load(&storm->stop) == 0; i++) {
+        if (storm->rounds != 0 && i == storm->rounds)
+            break;
+        CHECK_STATUS(spn_executor_execute(storm->f->executor, &item.task),
+                     SPN_EREJECTED);
+        atomic_fetch_add(&storm->refused, 1);
+    }
+}
+
+/* A storm of refusals from many threads gives one report per interval. */
+TEST(report__storm__one_report, "X-14", "P33")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    struct storm storm = { .rounds = t_rounds(50000) };
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+
+    make_folder();
+    clear_log();
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 1);
+    full_pool_start(&f, &opts);
+    storm.f = &f;
+    t_parallel(T_THREADS, refuse_many, &storm);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK_EQ(pool_stats(f.pool).rejected, atomic_load(&storm.refused));
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(atomic_load(&h.calls), 1);
+    CHECK_EQ(log_lines, 1);
+    CHECK_EQ(remove_folder(), 1);
+}
+
+struct intervals {
+    atomic_int calls;
+    atomic_llong suppressed;
+    int64_t last_ns, shortest_ns;
+};
+
+static void time_reports(void *ctx, const spn_exhaustion *what)
+{
+    struct intervals *t = ctx;
+    const int64_t now_ns = spn_now();
+
+    if (atomic_load(&t->calls) > 0 && now_ns - t->last_ns < t->shortest_ns)
+        t->shortest_ns = now_ns - t->last_ns;
+    t->last_ns = now_ns;
+    atomic_fetch_add(&t->suppressed, what->suppressed);
+    atomic_fetch_add(&t->calls, 1);
+}
+
+static void storm_until_three(int index, void *arg)
+{
+    refuse_many(index, arg);
+}
+
+static void *stop_after_three(void *arg)
+{
+    void **both = arg;
+    struct intervals *t = both[0];
+    struct storm *storm = both[1];
+
+    T_AWAIT(atomic_load(&t->calls) >= 3);
+    atomic_store(&storm->stop, 1);
+    return NULL;
+}
+
+/* The next interval reports again, and again; no refusal goes uncounted. */
+TEST(report__storm_over_intervals__each_reports_once, "X-14", "P33")
+{
+    struct intervals t = { .shortest_ns = INT64_MAX };
+    spn_reject_report_opts ropts = SPN_REJECT_REPORT_OPTS_INIT;
+    struct storm storm = { .rounds = 0 };
+    void *both[] = { &t, &storm };
+    const int64_t interval_ns = SPN_MS(100);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    pthread_t watcher;
+    int64_t began_ns, reports;
+
+    ropts.no_stacks = 1;
+    ropts.interval_ns = interval_ns;
+    ropts.exhausted = time_reports;
+    ropts.ctx = &t;
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 1);
+    full_pool_start(&f, &opts);
+    storm.f = &f;
+    REQUIRE(pthread_create(&watcher, NULL, stop_after_three, both) == 0);
+    began_ns = spn_now();
+    t_parallel(T_THREADS, storm_until_three, &storm);
+    REQUIRE(pthread_join(watcher, NULL) == 0);
+    reports = (spn_now() - began_ns) / interval_ns + 1;
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK(atomic_load(&t.calls) >= 3);
+    CHECK(atomic_load(&t.calls) <= reports);
+    /* Reported or suppressed: every one but those after the last report. */
+    CHECK(atomic_load(&t.suppressed) + atomic_load(&t.calls) <=
+          atomic_load(&storm.refused));
+}
+
+/* Two pools with one report share its interval. */
+TEST(report__two_pools_one_report__one_interval, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    struct full_pool f[2];
+    spn_pool_opts opts;
+    struct item item;
+
+    make_folder();
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f[0], &opts);
+    full_pool_start(&f[1], &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f[0].executor, &item.task), SPN_EREJECTED);
+    CHECK_STATUS(spn_executor_execute(f[1].executor, &item.task), SPN_EREJECTED);
+    full_pool_stop(&f[0]);
+    full_pool_stop(&f[1]);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(atomic_load(&h.calls), 1);
+    CHECK_EQ(remove_folder(), 1);
+}
+
+/* ---- where the file goes --------------------------------------------------------------------- */
+
+/* A folder that is not there is made, with those above it. */
+TEST(report__folder_missing__made, "X-14")
+{
+    char above[128], deep[192];
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    make_folder();
+    (void)snprintf(above, sizeof above, "%s/a", folder);
+    (void)snprintf(deep, sizeof deep, "%s/b", above);
+    ropts.dir = deep;
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    deep[strlen(deep) - 1] = '?'; /* it was copied */
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    deep[strlen(deep) - 1] = 'b';
+    CHECK(strncmp(h.file, deep, strlen(deep)) == 0);
+    CHECK_EQ(empty_folder(deep), 1);
+    CHECK_EQ(rmdir(deep), 0);
+    CHECK_EQ(rmdir(above), 0);
+    CHECK_EQ(remove_folder(), 0);
+}
+
+/* A folder that cannot be made: the file goes home, with a warning. */
+TEST(report__folder_impossible__home_instead, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    clear_log();
+    make_folder();
+    REQUIRE(setenv("HOME", folder, 1) == 0);
+    ropts.dir = "/proc/nowhere";
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK(strncmp(h.file, folder, strlen(folder)) == 0);
+    CHECK(log_says("warn: no stacks into /proc/nowhere: "));
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(remove_folder(), 1);
+}
+
+/* Nowhere to write: an error is logged, and the rest of the report is made. */
+TEST(report__nowhere_to_write__said_and_refused_all_the_same, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    clear_log();
+    REQUIRE(setenv("HOME", "/proc/nowhere", 1) == 0);
+    ropts.dir = NULL;
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK_STR(h.file, "");
+    CHECK(log_says("error: stacks of pool full could not be written: "));
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    REQUIRE(unsetenv("HOME") == 0);
+}
+
+/* ---- signals ----------------------------------------------------------------------------------- */
+
+static void own_handler(int number)
+{
+    (void)number;
+}
+
+/* The signal is taken while reports exist, by any number of them, and given back. */
+TEST(report__signal__taken_and_given_back, "X-14")
+{
+    const int number = SIGRTMIN + 12;
+    spn_reject_report_opts ropts = SPN_REJECT_REPORT_OPTS_INIT;
+    spn_reject_report *first, *second;
+    struct sigaction action;
+
+    ropts.signal = (uint32_t)number;
+    REQUIRE(signal(number, SIG_IGN) != SIG_ERR);
+    REQUIRE_OK(spn_reject_report_create(&first, &ropts));
+    REQUIRE_OK(spn_reject_report_create(&second, &ropts));
+    CHECK_OK(spn_reject_report_destroy(first)); /* the first comes, the first goes */
+    CHECK_EQ(sigaction(number, NULL, &action), 0);
+    CHECK((action.sa_flags & SA_SIGINFO) != 0); /* the second still has it */
+    CHECK_OK(spn_reject_report_destroy(second));
+    CHECK_EQ(sigaction(number, NULL, &action), 0);
+    CHECK(action.sa_handler == SIG_IGN);
+
+    REQUIRE(signal(number, own_handler) != SIG_ERR); /* the program's: hands off */
+    CHECK_STATUS(spn_reject_report_create(&first, &ropts), SPN_EBUSY);
+    CHECK(first == NULL);
+    CHECK_EQ(sigaction(number, NULL, &action), 0);
+    CHECK(action.sa_handler == own_handler);
+
+    ropts.signal = 0; /* any: one that is free */
+    REQUIRE(signal(SIGRTMIN + 10, own_handler) != SIG_ERR);
+    REQUIRE_OK(spn_reject_report_create(&first, &ropts));
+    CHECK_OK(spn_reject_report_destroy(first));
+    REQUIRE(signal(number, SIG_DFL) != SIG_ERR);
+    REQUIRE(signal(SIGRTMIN + 10, SIG_DFL) != SIG_ERR);
+}
+
+/* Only threads of a pool with the policy let the signal through, and no other one. */
+TEST(report__workers__let_one_signal_through, "X-14")
+{
+    spn_reject_report_opts ropts = SPN_REJECT_REPORT_OPTS_INIT;
+    spn_reject_report *report;
+
+    ropts.signal = (uint32_t)SIGRTMIN + 11;
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    for (int with = 0; with < 2; with++) {
+        const spn_reject_policy *list[] = { spn_reject_report_policy(report) };
+        const spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(list, 1);
+        const spn_pool_opts opts = full_pool_opts(with ? &chain.policy : NULL, 1);
+        char path[64], line[256];
+        unsigned long long mask = 0;
+        struct full_pool f;
+        DIR *tasks;
+        const struct dirent *entry;
+        bool found = false;
+
+        full_pool_start(&f, &opts);
+        tasks = opendir("/proc/self/task");
+        REQUIRE(tasks != NULL);
+        while (!found && (entry = readdir(tasks)) != NULL) {
+            FILE *status;
+
+            (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/status",
+                           entry->d_name);
+            status = fopen(path, "r");
+            if (status == NULL)
+                continue;
+            while (fgets(line, sizeof line, status) != NULL) {
+                if (strncmp(line, "Name:\tfull-thread-1", 19) == 0)
+                    found = true;
+                if (found && sscanf(line, "SigBlk: %llx", &mask) == 1)
+                    break;
+            }
+            fclose(status);
+        }
+        closedir(tasks);
+        CHECK(found);
+        CHECK_EQ((mask >> (SIGRTMIN + 11 - 1)) & 1, !with);
+        CHECK_EQ((mask >> (SIGRTMIN + 12 - 1)) & 1, 1);
+        CHECK_EQ((mask >> (SIGTERM - 1)) & 1, 1);
+        full_pool_stop(&f);
+    }
+    CHECK_OK(spn_reject_report_destroy(report));
+}
+
+static atomic_int blocked, unblock, unblocked;
+
+static void wait_with_signals_blocked(spn_latch *gate)
+{
+    sigset_t all, old;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    atomic_store(&blocked, 1);
+    T_AWAIT(atomic_load(&unblock) == 1);
+    pthread_sigmask(SIG_SETMASK, &old, NULL); /* what was sent arrives now */
+    atomic_store(&unblocked, 1);
+    full_pool_wait(gate);
+}
+
+/* A thread that cannot answer costs its stack and a second, nothing else; its late
+ * answer does no harm, during the report's life and after. */
+TEST(report__thread_does_not_answer__left_out, "X-14", "P34")
+{
+    for (int after = 0; after < 2; after++) {
+        struct heard h;
+        spn_reject_report_opts ropts = report_opts(&h);
+        const spn_reject_policy *policy;
+        spn_reject_report *report;
+        spn_pool_opts opts;
+        struct full_pool f;
+        struct item item;
+
+        make_folder();
+        atomic_store(&blocked, 0);
+        atomic_store(&unblock, 0);
+        atomic_store(&unblocked, 0);
+        REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+        policy = spn_reject_report_policy(report);
+        opts = full_pool_opts(policy, 0);
+        full_pool_start_with(&f, &opts, wait_with_signals_blocked);
+        T_AWAIT(atomic_load(&blocked) == 1);
+        item_init(&item);
+        CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+        T_AWAIT(atomic_load(&h.calls) == 1);
+        CHECK(strstr(read_file(h.file), "(no stack: it did not answer)") != NULL);
+        if (after) { /* the pool lives on with another policy */
+            CHECK_OK(spn_pool_set_reject(f.pool, spn_reject_abort()));
+            CHECK_OK(spn_reject_report_destroy(report));
+        }
+        atomic_store(&unblock, 1);
+        T_AWAIT(atomic_load(&unblocked) == 1);
+        full_pool_stop(&f);
+        if (!after)
+            CHECK_OK(spn_reject_report_destroy(report));
+        CHECK_EQ(remove_folder(), 1);
+    }
+}
+
+/* ---- life --------------------------------------------------------------------------------------- */
+
+static spn_reject_report *itself;
+static atomic_int itself_rc, itself_done;
+
+static void destroy_from_listener(void *ctx, const spn_exhaustion *what)
+{
+    (void)ctx;
+    (void)what;
+    atomic_store(&itself_rc, spn_reject_report_destroy(itself));
+    atomic_store(&itself_done, 1);
+}
+
+/* The listener cannot destroy the report it is called by. */
+TEST(report__destroyed_by_listener__deadlock_told, "P9")
+{
+    spn_reject_report_opts ropts = SPN_REJECT_REPORT_OPTS_INIT;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    ropts.no_stacks = 1;
+    ropts.exhausted = destroy_from_listener;
+    REQUIRE_OK(spn_reject_report_create(&itself, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(itself), 0);
+    full_pool_start(&f, &opts);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&itself_done) == 1);
+    CHECK_EQ(atomic_load(&itself_rc), SPN_EDEADLK);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(itself));
+}
+
+/* An interrupt does not keep destroy from its end, and is not lost. */
+TEST(report__destroyed_while_interrupted__flag_kept, "G-12")
+{
+    spn_reject_report *report;
+
+    REQUIRE_OK(spn_reject_report_create(&report, NULL));
+    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(spn_thread_interrupted(), 1);
+}
+
+/* Bad options are told; nothing is there then. */
+TEST(report__bad_options__refused, "G-1")
+{
+    spn_reject_report_opts opts = SPN_REJECT_REPORT_OPTS_INIT;
+    spn_reject_report *report = (spn_reject_report *)&opts;
+
+    CHECK_STATUS(spn_reject_report_create(NULL, &opts), SPN_EINVAL);
+    opts.interval_ns = -1;
+    CHECK_STATUS(spn_reject_report_create(&report, &opts), SPN_EINVAL);
+    CHECK(report == NULL);
+    opts.interval_ns = 0;
+    opts.max_frames = SPN_REPORT_FRAMES_MAX + 1;
+    CHECK_STATUS(spn_reject_report_create(&report, &opts), SPN_EINVAL);
+    opts.max_frames = SPN_REPORT_FRAMES_MAX;
+    opts.signal = SIGTERM;
+    CHECK_STATUS(spn_reject_report_create(&report, &opts), SPN_EINVAL);
+    opts.signal = 0;
+    CHECK_OK(spn_reject_report_create(&report, &opts));
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_OK(spn_reject_report_destroy(NULL));
+    CHECK(spn_reject_report_policy(NULL) == NULL);
+}
