@@ -689,8 +689,9 @@ static int worker_main(void *arg)
     self->worker = w;
     spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
-    if (spn_executor_enter(&w->pool->executor, &frame) != SPN_OK)
-        spn__assert(!"a thread of the library has a record");
+    const int entered = spn_executor_enter(&w->pool->executor, &frame);
+
+    spn__assert(entered == SPN_OK); /* a thread of the library has a record */
     SPN__CLEANUP_PUSH(worker_ended, &frame);
     serve(w);
     SPN__CLEANUP_POP();
