@@ -17,6 +17,7 @@
 #include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/semaphore.h>
+#include <spindle/serial.h>
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
