@@ -3,19 +3,23 @@
 #define SPINDLE_H
 
 #include <spindle/alloc.h>
+#include <spindle/cancel.h>
 #include <spindle/clock.h>
 #include <spindle/completion.h>
 #include <spindle/context.h>
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>
+#include <spindle/group.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
+#include <spindle/limiter.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
 #include <spindle/queue.h>
+#include <spindle/report.h>
 #include <spindle/semaphore.h>
 #include <spindle/serial.h>
 #include <spindle/status.h>

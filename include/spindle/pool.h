@@ -53,7 +53,11 @@ typedef enum spn_pool_queue_kind {
 
 /* For queue_capacity: any negative number but SPN_DEFAULT is the same. */
 #define SPN_UNBOUNDED (-1)
-/* For queue_capacity: no queue; a task is taken only if a thread is free. */
+/* For queue_capacity: no queue; a task is taken only if a thread is free.  A thread is
+ * free when its task has returned and the hooks have run, which is after the task may
+ * have told somebody that it is done: as many clients as threads, each submitting
+ * again as soon as it is answered, are refused now and then.  A block policy with a
+ * short timeout waits that moment out. */
 #define SPN_HANDOFF 0
 
 /* The greatest max_threads: the count shares a word with the state. */
@@ -73,7 +77,9 @@ typedef struct spn_job {
     int32_t priority;    /* the greater the sooner, in a PRIORITY pool            */
     uint32_t urgent;     /* 1: through the urgent lane, see urgent_capacity       */
     const void *owner;   /* for spn_pool_cancel_owner; NULL: nobody               */
-    const char *label;   /* for hooks and reports, borrowed as the job is; NULL   */
+    const char *label;   /* for hooks and reports; borrowed until the after hook has
+                            run, which the job need not live to see: a literal, as a
+                            rule.  NULL: none                                     */
     void *context;       /* the library's: the submitter's context, see context.h */
     int64_t key;         /* the library's                                         */
     void *spare;         /* 0                                                     */
@@ -242,7 +248,7 @@ SPN_API const spn_thread_factory *spn_thread_factory_default(void);
 /* What a hook may know of a task: the node itself may be gone.  Valid during the
  * call. */
 typedef struct spn_task_info {
-    const char *label;    /* of a job, in before only; else NULL                      */
+    const char *label;    /* of a job; else NULL                                  */
     const spn_task *task; /* before only: to look at, not to touch; else NULL       */
     int32_t status; /* after: what fn returned; SPN_ECANCELED if it ended its thread */
     uint32_t reserved;

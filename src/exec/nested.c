@@ -15,6 +15,10 @@
  *   SPN_EDEADLK: that is no guess, for none of the others can go on before it does.
  *   A worker whose wait is over but which has not woken up yet is not a waiter.
  *
+ *   [help] A helper counts itself before it takes the task out; whoever finds that the
+ *   pool has nothing left to do reads the size of the queue, or has emptied it under
+ *   its locks, and then sees the helper, and does not end the pool under it.
+ *
  * LOCKS  `waits_for` is guarded by the pool's lock.  The waiter holds a reference to
  *   the future from before it is set until after it is cleared.
  */
@@ -43,26 +47,48 @@ bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except)
     return true;
 }
 
+/* One task run by who waits for it. */
+struct helping {
+    struct spn_pool *pool;
+    bool taken, returned;
+    int status;
+};
+
+/* Also when the task ended the thread.  The last touch is the unlocking. */
+static void help_ended(void *arg)
+{
+    struct helping *h = arg;
+    struct spn_pool *pool = h->pool;
+    bool end;
+
+    spn__lock(&pool->lock);
+    if (h->taken) {
+        *(h->returned && h->status == 0 ? &pool->helped : &pool->help_failed) += 1;
+        spn__pool_settle(pool, 1);
+    }
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+}
+
 /* Runs the task here, if it still waits. */
 static bool help(struct spn_pool *pool, spn_task *task)
 {
-    bool failed;
+    struct helping h = { .pool = pool };
 
-    if (!spn__work_remove(pool, task))
-        return false;
-    spn__room_notify_thread(&pool->room);
-    spn_task_release(task);
-    failed = task->fn(task) != 0; /* a future's: 0, and the node may be gone */
-    spn__lock(&pool->lock);
-    *(failed ? &pool->help_failed : &pool->helped) += 1;
-    spn__pool_settle(pool, 1);
-    if (spn__pool_try_terminate(pool)) {
-        spn__unlock(&pool->lock);
-        spn__pool_terminate(pool);
-        return true;
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
+    SPN__CLEANUP_PUSH(help_ended, &h);
+    h.taken = spn__work_remove(pool, task);
+    if (h.taken) {
+        spn__room_notify_thread(&pool->room);
+        spn_task_release(task);
+        h.status = task->fn(task); /* a future's: 0, and the node may be gone */
+        h.returned = true;
     }
-    spn__unlock(&pool->lock);
-    return true;
+    SPN__CLEANUP_POP();
+    return h.taken;
 }
 
 int spn__pool_help(spn_executor *executor, spn_task *task)

@@ -172,6 +172,7 @@ static void init_state(struct spn_pool *pool)
     spn__lock_init(&pool->lock);
     spn__list_init(&pool->workers);
     spn__waitq_init(&pool->awaiting);
+    spn__init(&pool->helpers, 0);
     spn__init(&pool->rejected, 0);
     spn__init(&pool->caller_ran, 0);
 }
@@ -400,6 +401,8 @@ int32_t spn_pool_largest(spn_pool *pool)
         return SPN_EINVAL;
     spn__lock(&pool->lock);
     largest = pool->largest;
+    if (largest < spn_pool_threads(pool)) /* one is just being made */
+        largest = spn_pool_threads(pool);
     spn__unlock(&pool->lock);
     return largest;
 }
@@ -436,6 +439,7 @@ int64_t spn_pool_queued(spn_pool *pool)
 static void add_up(struct spn_pool *pool, spn_pool_stats *s)
 {
     struct spn__list_node *node;
+    int64_t ended;
 
     s->completed = pool->completed + pool->helped;
     s->failed = pool->failed + pool->help_failed;
@@ -451,9 +455,11 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
     s->returned = pool->returned;
     s->dropped = pool->discarded + s->expired;
     s->helped = pool->helped + pool->help_failed;
+    ended = s->completed + s->failed + s->cancelled + s->returned + s->dropped;
     s->accepted = pool->direct + spn__work_pushed(pool); /* [count] after the fates */
-    s->pending = s->accepted - s->completed - s->failed - s->cancelled - s->returned -
-                 s->dropped;
+    if (s->accepted < ended)
+        s->accepted = ended; /* a user's queue: its submitter is about to count it */
+    s->pending = s->accepted - ended;
 }
 
 static void fill(struct spn_pool *pool, spn_pool_stats *s)
@@ -470,7 +476,7 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
     s->core_threads = spn__load(&pool->core, relaxed);
     s->max_threads = spn__load(&pool->max, relaxed);
     s->keep_alive_ns = spn__load(&pool->keep_alive_ns, relaxed);
-    s->largest = pool->largest;
+    s->largest = pool->largest > s->threads ? pool->largest : s->threads;
     s->active = count_active(pool);
     s->blocked = spn__load(&pool->blocked, relaxed);
     s->queued = spn__work_size(pool);

@@ -74,12 +74,14 @@ struct spn__worker {
 
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
+    bool spun;             /* its last spin ended because there was something */
     bool needed;           /* one too many, but the only one that does not wait */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */
     bool in_task;          /* it runs one: what a cleanup finds */
     bool called, counted;  /* its function has returned; it was counted */
+    spn_task *asked;       /* the before hook is being asked about it */
     const char *label;     /* of that one */
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
@@ -136,10 +138,11 @@ struct spn_pool {
                                               when the leaves are taken */
     struct spn__list workers;
     int32_t live, largest;
-    struct spn__waitq awaiting;         /* termination */
-    struct spn_thread *terminator;      /* runs the terminated hook */
-    uint32_t thread_number;             /* of the next thread's name */
-    int64_t direct;                     /* tasks accepted as the first of a worker */
+    struct spn__waitq awaiting;    /* termination */
+    SPN__ATOMIC(int32_t) helpers;  /* who run a task of the pool's elsewhere [help] */
+    struct spn_thread *terminator; /* runs the terminated hook */
+    uint32_t thread_number;        /* of the next thread's name */
+    int64_t direct;                /* tasks accepted as the first of a worker */
     int64_t completed, failed, expired; /* of workers that are gone */
     int64_t cancelled, returned, discarded, helped, help_failed;
     int64_t threads_started, threads_failed, threads_died;
@@ -156,6 +159,10 @@ enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
  * error nothing is left of it.  No lock is held.
  */
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound);
+
+/* The same; without give_up, tasks that nobody will take are the caller's to see to. */
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up);
 
 /* worker.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);

@@ -12,7 +12,7 @@
  *   may free it at once.  The waiters are chosen under the lock, and granted
  *   afterwards from nodes of their own.
  *
- * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c.
+ * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
  */
 #include "exec/pool.h"
 
@@ -50,7 +50,9 @@ bool spn__pool_try_terminate(struct spn_pool *pool)
 
     if (spn__ctl_count(ctl) != 0 || state == SPN_EXECUTOR_RUNNING ||
         state >= SPN_EXECUTOR_TIDYING ||
-        (state == SPN_EXECUTOR_SHUTDOWN && spn__work_any(pool)))
+        /* The size, and not just whether any: [help] is in it. */
+        (state == SPN_EXECUTOR_SHUTDOWN && spn__work_size(pool) != 0) ||
+        spn__load(&pool->helpers, relaxed) != 0) /* [help] */
         return false;
     advance(pool, SPN_EXECUTOR_TIDYING);
     pool->terminator = spn__self_get();
@@ -151,7 +153,7 @@ static void give_back(struct spn_pool *pool, struct spn__list *tasks,
 int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t *count)
 {
     struct spn__list tasks;
-    int64_t taken;
+    int64_t taken, lost = 0;
 
     if (count != NULL)
         *count = 0;
@@ -160,8 +162,9 @@ int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t
     spn__list_init(&tasks);
     begin_shutdown(pool, SPN_EXECUTOR_STOP);
     interrupt_running(pool);
-    taken = spn__work_collect(pool, NULL, NULL, &tasks);
+    taken = spn__work_collect(pool, NULL, NULL, &tasks, &lost);
     pool->returned += taken;
+    pool->discarded += lost;
     spn__pool_settle(pool, taken);
     finish_shutdown(pool);
     give_back(pool, &tasks, unrun, ctx, SPN_ESHUTDOWN); /* not the pool's any more */
@@ -294,14 +297,17 @@ static int64_t cancel_some(struct spn_pool *pool,
                            bool (*wanted)(spn_task *, const void *), const void *ctx)
 {
     struct spn__list tasks;
-    int64_t taken;
+    int64_t taken, lost = 0;
 
-    if (pool->kind == SPN__WORK_USER)
-        return SPN_ENOTSUP;
     spn__list_init(&tasks);
-    taken = spn__work_collect(pool, wanted, ctx, &tasks);
+    taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
     if (taken > 0)
         spn__pool_left_queue(pool, &pool->cancelled, taken);
+    if (pool->kind == SPN__WORK_USER && spn__work_any_urgent(pool)) {
+        spn__lock(&pool->lock); /* who waits in the user's queue does not see it */
+        spn__idle_look_around(pool);
+        spn__unlock(&pool->lock);
+    }
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     return taken;
 }
@@ -335,7 +341,7 @@ int64_t spn_pool_cancel_owner(spn_pool *pool, const void *owner)
 void spn__pool_give_up(struct spn_pool *pool)
 {
     struct spn__list tasks;
-    int64_t taken;
+    int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
@@ -344,8 +350,8 @@ void spn__pool_give_up(struct spn_pool *pool)
         spn__unlock(&pool->lock);
         return;
     }
-    taken = spn__work_collect(pool, NULL, NULL, &tasks);
-    pool->discarded += taken;
+    taken = spn__work_collect(pool, NULL, NULL, &tasks, &lost);
+    pool->discarded += taken + lost;
     spn__pool_settle(pool, taken);
     spn__room_notify_all(&pool->room);
     finish_shutdown(pool); /* unlocks */

@@ -45,6 +45,7 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
 
     if (spn_queue_remove_item(pool->work.queue, task) != 1)
         return false;
+    spn__work_uncount_user(pool);
     spn__lock(&pool->lock);
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
@@ -53,26 +54,55 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
     return true;
 }
 
+/* There is no worker.  If none can be made either, what was pushed is taken out
+ * again, and what else waits is dropped. */
+static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry)
+{
+    const int rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_MAX, false);
+    bool withdrawn;
+
+    if (rc == SPN_OK || rc == SPN_EFULL || rc == SPN_ESHUTDOWN)
+        return SPN_OK; /* another is there, or the end takes care of it */
+    if (pool->kind == SPN__WORK_LANES)
+        withdrawn = spn__lanes_take_back(pool->work.lanes, entry);
+    else
+        withdrawn = entry.fn == spn__entry_task && withdraw(pool, entry.arg);
+    spn__pool_give_up(pool);
+    return withdrawn ? SPN_EAGAIN : SPN_OK;
+}
+
 /* After a push without a door. */
-static int after_push(struct spn_pool *pool, spn_task *task)
+static int after_push(struct spn_pool *pool, struct spn__entry entry)
 {
     uint32_t ctl;
-    int rc = SPN_OK;
 
-    if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER) {
+    if (entry.fn != NULL &&
+        (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)) {
         spn__fence_light();                   /* [door] */
         ctl = spn__load(&pool->ctl, relaxed); /* after the fence */
-        if (pool->kind == SPN__WORK_USER && task != NULL &&
-            spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, task))
+        if (pool->kind == SPN__WORK_USER && entry.fn == spn__entry_task &&
+            spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, entry.arg))
             return SPN_ESHUTDOWN;
-        if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0)
-            rc = spn__pool_add_worker(pool, NULL, SPN__TO_MAX);
-        if (rc == SPN_EAGAIN || rc == SPN_ENOMEM)
-            return SPN_OK; /* in, and dropped if nobody else came: see undo */
+        if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0 &&
+            staff_or_withdraw(pool, entry) != SPN_OK)
+            return SPN_EAGAIN;
     }
     spn__idle_notify(pool);
     if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
         spn__pool_compensate(pool);
+    return SPN_OK;
+}
+
+/* After an urgent job was queued: if everybody is busy, one more thread may see to
+ * it.  Without one it waits for the next that is through. */
+static int hurry(struct spn_pool *pool)
+{
+    spn__idle_notify(pool);
+    /* relaxed, both: a thread too many goes again. */
+    if (spn__load(&pool->idle_count, relaxed) == 0 &&
+        spn__load(&pool->searching, relaxed) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool))
+        (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
     return SPN_OK;
 }
 
@@ -100,6 +130,8 @@ static int refusal(int pushed, int added)
 static int admit(struct spn_pool *pool, spn_task *task)
 {
     const bool urgent = is_urgent(task);
+    /* The urgent lane has a door: nothing to be seen to afterwards. */
+    const struct spn__entry entry = { urgent ? NULL : spn__entry_task, task };
     /* relaxed: knobs, and what add_worker and push decide again for themselves. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     const bool paused = spn__load(&pool->paused, relaxed) != 0;
@@ -115,9 +147,9 @@ static int admit(struct spn_pool *pool, spn_task *task)
     if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
-            return after_push(pool, urgent ? NULL : task);
+            return urgent ? hurry(pool) : after_push(pool, entry);
     }
-    if (paused)
+    if (paused && pushed != SPN_EAGAIN) /* that says it is paused no longer */
         return refusal(pushed, added);
     added = spn__pool_add_worker(pool, task, urgent ? SPN__TO_URGENT : SPN__TO_MAX);
     if (added == SPN_OK)
@@ -125,7 +157,7 @@ static int admit(struct spn_pool *pool, spn_task *task)
     if (pool->eager && added != SPN_ESHUTDOWN) {
         pushed = spn__work_push(pool, task); /* the last thread went to another */
         if (pushed == SPN_OK)
-            return after_push(pool, task);
+            return after_push(pool, entry);
     }
     return refusal(pushed, added);
 }
@@ -155,6 +187,7 @@ static uint32_t reason_of(int rc)
         return SPN_REFUSED_SHUTDOWN;
     case SPN_EAGAIN:
     case SPN_EPERM:
+    case SPN_ESTATE:
     case SPN_ENOTSUP:
         return SPN_REFUSED_NO_THREAD;
     default:
@@ -197,7 +230,7 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
             spn__load(&pool->core, relaxed)) {
         rc = spn__work_push_call(pool, fn, arg);
         if (rc == SPN_OK)
-            return after_push(pool, NULL);
+            return after_push(pool, (struct spn__entry){ fn, arg });
         if (rc == SPN_ENOMEM)
             return rc;
     }

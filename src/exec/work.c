@@ -478,7 +478,8 @@ int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t cap
     work->urgent_capacity = opts->urgent_capacity == 0 ? 64 : opts->urgent_capacity;
     work->age_ns = opts->age_ns;
     work->queue = opts->queue;
-    spn__init(&work->taken, 0);
+    spn__init(&work->given, 0);
+    spn__init(&work->found, 0);
     spn__init(&work->free, 0);
     fifo_init(&work->urgent);
     fifo_init(&work->fifo);
@@ -491,7 +492,7 @@ int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t cap
     spn__init(&work->heap.popped, 0);
     work->lanes = NULL;
     if (pool->kind == SPN__WORK_LANES)
-        return spn__lanes_create(&work->lanes);
+        return spn__lanes_create(&work->lanes, pool->id);
     return SPN_OK;
 }
 
@@ -502,13 +503,43 @@ void spn__work_fini(struct spn_pool *pool)
     spn__free(pool->work.heap.entries);
 }
 
+/* ---- a queue of the user's ---------------------------------------------------------- */
+
+/* Counted when it is in, or by its end if that comes first: see add_up in pool.c. */
 static int user_push(struct spn_pool *pool, spn_task *task)
 {
-    const int rc = spn_queue_offer(pool->work.queue, task);
+    int rc;
 
-    if (rc == 1)
+    mark(task, pool->id);
+    rc = spn_queue_offer(pool->work.queue, task);
+    if (rc == 1) {
+        (void)spn__fetch_add(&pool->work.given, 1, relaxed); /* only counts */
         return SPN_OK;
+    }
+    mark(task, TAKEN);
     return rc == 0 ? SPN_EFULL : rc;
+}
+
+void spn__work_uncount_user(struct spn_pool *pool)
+{
+    (void)spn__fetch_sub(&pool->work.given, 1, relaxed); /* only counts */
+}
+
+/* One that the user put there himself counts from now on. */
+void spn__work_taken_from_user(struct spn_pool *pool, spn_task *task)
+{
+    if (!marked(task, pool->id))
+        (void)spn__fetch_add(&pool->work.found, 1, relaxed); /* only counts */
+    mark(task, TAKEN);
+}
+
+static spn_task *user_take(struct spn_pool *pool)
+{
+    spn_task *task = spn_queue_poll(pool->work.queue);
+
+    if (task != NULL)
+        spn__work_taken_from_user(pool, task);
+    return task;
 }
 
 int spn__work_push(struct spn_pool *pool, spn_task *task)
@@ -520,7 +551,8 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
                          work->urgent_capacity);
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return spn__lanes_push(work->lanes, entry_of(task));
+        return deserted(pool) ? SPN_EAGAIN
+                              : spn__lanes_push(work->lanes, entry_of(task));
     case SPN__WORK_PRIORITY:
         return heap_push(pool, &work->heap, task);
     case SPN__WORK_USER:
@@ -552,18 +584,21 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry)
 {
     struct spn__work_queue *work = &pool->work;
+    bool more = false;
     spn_task *task;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return spn__lanes_take(work->lanes, worker, entry);
+        if (!spn__lanes_take(work->lanes, worker, entry, &more))
+            return false;
+        if (more)
+            spn__idle_notify(pool);
+        return true;
     case SPN__WORK_PRIORITY:
         task = heap_take(&work->heap);
         break;
     case SPN__WORK_USER:
-        task = spn_queue_poll(work->queue);
-        if (task != NULL)
-            (void)spn__fetch_add(&work->taken, 1, relaxed); /* only counts */
+        task = user_take(pool);
         break;
     default:
         task = fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
@@ -632,10 +667,9 @@ int64_t spn__work_pushed(struct spn_pool *pool)
     case SPN__WORK_PRIORITY:
         return pushed + spn__load(&work->heap.pushed, acquire); /* [size] */
     case SPN__WORK_USER:
-        /* In this order: a task that is just being taken counts twice, and no task
-         * is missed. */
-        pushed += spn_queue_size(work->queue);
-        return pushed + spn__load(&work->taken, relaxed);
+        /* relaxed: those that have met their fate are in it [count]. */
+        pushed += spn__load(&work->given, relaxed);
+        return pushed + spn__load(&work->found, relaxed);
     default:
         return pushed + spn__load(&work->fifo.pushed, acquire); /* [size] */
     }
@@ -698,7 +732,7 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
     case SPN__WORK_USER:
         if (spn_queue_remove_item(work->queue, task) != 1)
             return false;
-        (void)spn__fetch_add(&work->taken, 1, relaxed); /* only counts */
+        spn__work_taken_from_user(pool, task);
         return true;
     default:
         return fifo_remove(&work->fifo, task, pool->id);
@@ -721,64 +755,98 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
     struct spn__list one;
     struct spn__list_node *node;
     bool seen = false, *at = &seen;
-    spn_task *task;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
         spn__list_init(&one);
-        (void)spn__lanes_collect(work->lanes, first_seen, &at, &one);
+        (void)spn__lanes_collect(work->lanes, first_seen, &at, &one, NULL);
         node = spn__list_pop_front(&one);
         return node != NULL ? spn__node_task(node) : NULL;
     case SPN__WORK_PRIORITY:
         return heap_take_oldest(&work->heap);
     case SPN__WORK_USER:
-        task = spn_queue_poll(work->queue);
-        if (task != NULL)
-            (void)spn__fetch_add(&work->taken, 1, relaxed); /* only counts */
-        return task;
+        return user_take(pool);
     default:
         return fifo_take(&work->fifo, NULL);
     }
 }
 
-/* All of them.  What is only looked at may be gone by then, so there is no choosing
- * here: see spn_pool_purge. */
-static int64_t user_collect(struct spn__work_queue *work, struct spn__list *out)
+/* All that is in a user's queue, in order; a delay queue's that are not due, last. */
+static void user_empty(struct spn_pool *pool, struct spn__list *out)
 {
+    spn_queue *queue = pool->work.queue;
     spn_queue_iter *iter;
-    int64_t count = 0;
     void *item;
 
-    for (; (item = spn_queue_poll(work->queue)) != NULL; count++)
+    while ((item = spn_queue_poll(queue)) != NULL)
         spn__list_push_back(out, spn__task_node(item));
-    /* A delay queue keeps those that are not due. */
-    if (spn_queue_iter_begin(&iter, work->queue) != SPN_OK)
-        return count;
+    if (spn_queue_iter_begin(&iter, queue) != SPN_OK)
+        return;
     while (spn_queue_iter_next(iter, &item) == SPN_OK)
-        if (spn_queue_iter_remove(iter) == SPN_OK) {
+        if (spn_queue_iter_remove(iter) == SPN_OK)
             spn__list_push_back(out, spn__task_node(item));
-            count++;
-        }
     spn_queue_iter_end(iter);
+}
+
+/* Into the urgent lane, which has room for what was in already. */
+static void keep(struct spn_pool *pool, spn_task *task)
+{
+    struct spn__fifo *f = &pool->work.urgent;
+
+    spn__lock(&f->in_lock);
+    mark(task, pool->id + 1);
+    spn__list_push_back(&f->inbox, spn__task_node(task));
+    /* relaxed read: ours.  [size] */
+    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, release);
+    spn__unlock(&f->in_lock);
+}
+
+/*
+ * A task that is only looked at, in a queue that is not ours, may be gone by then.  So
+ * all are taken out, and those that are not wanted go back; what finds no room any more
+ * is kept in the urgent lane rather than lost.
+ */
+static int64_t user_collect(struct spn_pool *pool,
+                            bool (*wanted)(spn_task *, const void *), const void *ctx,
+                            struct spn__list *out)
+{
+    struct spn__list all;
+    struct spn__list_node *node;
+    int64_t count = 0;
+
+    spn__list_init(&all);
+    user_empty(pool, &all);
+    while ((node = spn__list_pop_front(&all)) != NULL) {
+        spn_task *task = spn__node_task(node);
+
+        if (wanted == NULL || wanted(task, ctx)) {
+            spn__work_taken_from_user(pool, task);
+            spn__list_push_back(out, node);
+            count++;
+        } else if (spn_queue_offer(pool->work.queue, task) != 1) {
+            spn__work_taken_from_user(pool, task);
+            keep(pool, task);
+            /* Counted a second time as pushed: not as given. */
+            spn__work_uncount_user(pool);
+        }
+    }
     return count;
 }
 
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                          struct spn__list *out)
+                          struct spn__list *out, int64_t *dropped)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count = fifo_collect(&work->urgent, wanted, ctx, out), users;
+    int64_t count = fifo_collect(&work->urgent, wanted, ctx, out);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return count + spn__lanes_collect(work->lanes, wanted, ctx, out);
+        return count + spn__lanes_collect(work->lanes, wanted, ctx, out, dropped);
     case SPN__WORK_PRIORITY:
         return count + heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:
-        users = wanted == NULL ? user_collect(work, out) : 0;
-        (void)spn__fetch_add(&work->taken, users, relaxed); /* only counts */
-        return count + users;
+        return count + user_collect(pool, wanted, ctx, out);
     default:
         return count + fifo_collect(&work->fifo, wanted, ctx, out);
     }

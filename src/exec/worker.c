@@ -177,6 +177,8 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     if (opts.signal == 0) /* [knob] */
         opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, worker_main, w);
+    if (rc == SPN_OK && thread == NULL)
+        rc = SPN_ESTATE; /* it says there is one, and there is none */
     if (rc != SPN_OK) {
         spn__lock(&pool->lock);
         if (pool->thread_number == number)
@@ -195,7 +197,8 @@ static void count_out(struct spn_pool *pool)
 }
 
 /* A worker that was counted in, and perhaps enlisted, never came to life. */
-static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc)
+static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
+                 bool give_up)
 {
     bool stranded, end;
 
@@ -223,11 +226,17 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
         free_worker(pool, w);
     if (end)
         spn__pool_terminate(pool);
-    else if (stranded && rc != SPN_ESHUTDOWN)
+    else if (stranded && give_up && rc != SPN_ESHUTDOWN)
         spn__pool_give_up(pool);
 }
 
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound)
+{
+    return spn__pool_add_worker_or(pool, first, bound, true);
+}
+
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up)
 {
     struct spn__worker *w;
     int rc = count_in(pool, first, bound);
@@ -236,16 +245,16 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
         return rc;
     w = make_worker(pool, first);
     if (w == NULL) {
-        undo(pool, NULL, false, SPN_ENOMEM);
+        undo(pool, NULL, false, SPN_ENOMEM, give_up);
         return SPN_ENOMEM;
     }
     if (!enlist(pool, w)) {
-        undo(pool, w, false, SPN_ESHUTDOWN);
+        undo(pool, w, false, SPN_ESHUTDOWN, give_up);
         return SPN_ESHUTDOWN;
     }
     rc = start_thread(pool, w);
     if (rc != SPN_OK) {
-        undo(pool, w, true, rc);
+        undo(pool, w, true, rc, give_up);
         return rc;
     }
     /* The worker may have come and gone by now: w is no longer ours. */
@@ -380,6 +389,10 @@ static void begin_task(struct spn__worker *w)
 /* After the last hook, or when the task ended its thread. */
 static void end_task(struct spn__worker *w)
 {
+    if (w->block_depth > 0) { /* it never said that it goes on */
+        w->block_depth = 1;
+        spn__worker_unblock(w);
+    }
     spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
     w->in_task = false;
     w->label = NULL;
@@ -394,11 +407,23 @@ static void finish_task(struct spn__worker *w, int status)
     const spn_task_info info = { .label = w->label, .status = status };
 
     w->called = true;
+    /* What was meant for the task does not reach the hooks. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) <
+        SPN_EXECUTOR_STOP)                                       /* as [stop] */
+        (void)spn__interrupt_take(spn__load(&w->self, relaxed)); /* its own */
     if (status != 0)
         spn__pool_uncaught(pool, &info);
     if (pool->hooks.after != NULL)
         pool->hooks.after(pool, &info, pool->hooks.ctx);
     count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
+}
+
+/* The before hook objects, or has ended the thread. */
+static void refuse_to_run(struct spn__worker *w, spn_task *task)
+{
+    count(w, &w->counts.failed);
+    spn_task_release(task);
+    (void)spn_task_drop(task, SPN_ECANCELED);
 }
 
 static bool expired(const spn_job *job)
@@ -423,12 +448,16 @@ static void run_task(struct spn__worker *w, spn_task *task)
         return;
     }
     spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
-    if (pool->hooks.before != NULL &&
-        pool->hooks.before(pool, &info, pool->hooks.ctx) != 0) {
-        count(w, &w->counts.failed);
-        spn_task_release(task);
-        (void)spn_task_drop(task, SPN_ECANCELED);
-        return;
+    if (pool->hooks.before != NULL) {
+        int objection;
+
+        w->asked = task;
+        objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
+        w->asked = NULL;
+        if (objection != 0) {
+            refuse_to_run(w, task);
+            return;
+        }
     }
     spn_task_release(task);
     finish_task(w, task->fn(task)); /* the node may be gone now */
@@ -471,7 +500,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
                  : spn_queue_poll_timed(pool->work.queue, &item, timeout_ns);
     spn__store(&w->waiting, 0, relaxed); /* an interrupt more does no harm */
     if (rc == SPN_OK) {
-        (void)spn__fetch_add(&pool->work.taken, 1, relaxed); /* only counts */
+        spn__work_taken_from_user(pool, item);
         *entry = (struct spn__entry){ spn__entry_task, item };
         spn__room_notify(&pool->room);
         return true;
@@ -616,19 +645,18 @@ static void worker_ended(void *arg)
 {
     struct spn_thread *self = spn__self_get();
     struct spn__worker *w = self->worker;
-    struct spn_pool *pool;
 
     if (w == NULL) { /* it has left */
         (void)spn_executor_leave(arg);
         return;
     }
-    pool = w->pool;
     spn__assert(w->in_task);
-    while (w->block_depth > 0) {
-        w->block_depth--;
-        (void)spn__fetch_sub(&pool->blocked, 1, relaxed); /* a hint */
-    }
-    if (!w->called && !w->counted)
+    if (w->asked != NULL) {
+        spn_task *task = w->asked;
+
+        w->asked = NULL;
+        refuse_to_run(w, task);
+    } else if (!w->called && !w->counted)
         finish_task(w, SPN_ECANCELED);
     else if (!w->counted) /* a hook ended it */
         count(w, &w->counts.failed);

@@ -50,11 +50,12 @@
 #include "base/assert.h"
 #include "base/options.h"
 
-/* Cut between two characters of UTF-8. */
-static void copy_message(char *to, size_t capacity, const char *from)
+void spn__message_copy(char *to, size_t capacity, const char *from)
 {
     size_t length = from != NULL ? strlen(from) : 0;
 
+    if (capacity == 0)
+        return;
     if (length >= capacity) {
         length = capacity - 1;
         while (length > 0 && ((unsigned char)from[length] & 0xc0) == 0x80)
@@ -141,7 +142,7 @@ void spn__future_write_error(struct spn_future *f, int code, const char *message
 {
     f->code = code;
     f->derived = derived;
-    copy_message(f->message, sizeof f->message, message);
+    spn__message_copy(f->message, sizeof f->message, message);
 }
 
 uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *source)
@@ -517,8 +518,7 @@ int spn_future_error(const spn_future *f, int *code, char *buf, size_t capacity)
     cause = cause_of(f, &message);
     if (code != NULL)
         *code = cause;
-    if (capacity != 0)
-        copy_message(buf, capacity, message);
+    spn__message_copy(buf, capacity, message);
     return SPN_OK;
 }
 
@@ -545,8 +545,8 @@ void spn__call_leave(struct spn__call *call)
     if (!call->returned) {
         call->code = SPN_EFAILED;
         call->explained = true;
-        copy_message(call->message, sizeof call->message,
-                     "the function ended its thread");
+        spn__message_copy(call->message, sizeof call->message,
+                          "the function ended its thread");
     }
 }
 
@@ -561,7 +561,7 @@ int spn_future_fail(int code, const char *message)
 
     if (self != NULL && self->call != NULL) {
         self->call->explained = true;
-        copy_message(self->call->message, sizeof self->call->message, message);
+        spn__message_copy(self->call->message, sizeof self->call->message, message);
     }
     return code;
 }

@@ -213,6 +213,9 @@ int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may
                          spn_executor **entered);
 void spn__task_wait_end(spn_executor *entered);
 
+/* Copies a message, cut to capacity between two characters of UTF-8. */
+void spn__message_copy(char *to, size_t capacity, const char *from);
+
 /* ---- calls of users' functions -------------------------------------------- */
 
 /* One call in progress, on the stack; the innermost is in the thread's record. */

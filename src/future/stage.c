@@ -36,6 +36,9 @@
  *          state and then looks at `source`; seq_cst, so that one sees the other.
  *   [ready] the sources count `waiting` down, acq_rel: the last one sees the inputs
  *          of all.  For either and any_of the first one takes it from 1 to 0.
+ *   [context] as in task.c: who is to call the function takes the context and then
+ *          looks at the state; who completes the stage otherwise changes the state and
+ *          takes it then, with a release.  So the function is not called without it.
  *   [done] see core.c.
  */
 #include "future/stage.h"
@@ -102,12 +105,12 @@ bool spn__edge_remove(struct spn__edge *edge)
     return removed;
 }
 
-/* relaxed, both: published as fn and arg are; the exchange decides who has it. */
+/* [context] acquire: that the stage is done, if another took it. */
 static struct spn_context *take_context(struct spn__stage *s)
 {
-    return spn__load(&s->context, relaxed) == NULL
+    return spn__load(&s->context, acquire) == NULL
                ? NULL
-               : spn__exchange(&s->context, NULL, relaxed);
+               : spn__exchange(&s->context, NULL, acq_rel);
 }
 
 void spn__stage_detach(struct spn_future *f, struct spn__work *work)
@@ -391,12 +394,13 @@ static void after_call(void *p)
 }
 
 /* Calls the function and completes the stage; false if it waits for more. */
-static bool call(struct spn__stage *s, struct spn__work *work)
+static bool call(struct spn__stage *s, struct spn_context *context,
+                 struct spn__work *work)
 {
     struct running r = { .s = s, .work = work };
 
     spn__call_enter(&r.call);
-    spn__context_enter(&r.frame, r.call.self, take_context(s));
+    spn__context_enter(&r.frame, r.call.self, context);
     SPN__CLEANUP_PUSH(after_call, &r);
     r.call.code = call_function(&r);
     r.call.returned = true;
@@ -407,13 +411,15 @@ static bool call(struct spn__stage *s, struct spn__work *work)
 /* Runs a stage that is ready, and drops the reference it came with. */
 static void perform(struct spn__stage *s, struct spn__work *work)
 {
+    struct spn_context *context = take_context(s); /* [context] take, then look */
     bool through = true;
 
-    if (!spn__future_done(&s->future)) {
-        if (wants_call(s))
-            through = call(s, work);
-        else
+    if (!spn__future_done(&s->future) && wants_call(s)) {
+        through = call(s, context, work);
+    } else {
+        if (!spn__future_done(&s->future))
             pass_through(s, work);
+        spn_context_unref(context);
     }
     if (through)
         drop_inputs(s, work);

@@ -5,6 +5,7 @@
 
 #include <spindle/thread.h>
 
+#include "base/list.h"
 #include "sync/lock.h"
 #include "sync/parker.h"
 #include "sync/seam.h"
@@ -24,6 +25,7 @@
 struct spn_context;
 struct spn__task_locals;
 struct spn__group_frame;
+struct spn__limiter_frame;
 
 /* What is around the task that a thread runs: see future/ambient.h. */
 struct spn__ambient {
@@ -33,13 +35,15 @@ struct spn__ambient {
     uint32_t depth;                  /* of tasks in tasks; 0: it runs none */
     bool used;                       /* one of the first three may be other than NULL */
 };
+/* How many seats a thread finds without looking through its list. */
+#define SPN__SEAT_MEMOS 4
 
 struct spn_thread {
     struct spn__parker parker;         /* every interruptible wait sleeps here */
     SPN__ATOMIC(uint32_t) interrupted; /* 0 or 1; see interrupt.h */
     SPN__ATOMIC(const void *) blocker; /* what it is parked with, for onlookers */
     SPN__ATOMIC(uint64_t) life;        /* see above */
-    SPN__ATOMIC(int32_t) tid;          /* the system's, with `signal` only, else 0 [tid] */
+    SPN__ATOMIC(int32_t) tid; /* the system's, with `signal` only, else 0 [tid] */
 
     /* Written before the record is shared, then fixed. */
     bool foreign;   /* not made by the library */
@@ -73,9 +77,19 @@ struct spn_thread {
     struct spn_executor_frame *executing; /* see spn_executor_enter; NULL: nobody's */
     struct spn__ambient ambient;
     struct spn__group_frame *groups; /* for exec/group.c: whose tasks it is running */
+    struct spn__limiter_frame *limiter; /* for exec/limiter.c: what it hands over */
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
     struct spn__worker *worker; /* the same, for src/exec: the worker it is */
+
+    /* Its places in objects; see seat.c. */
+    struct spn__lock seat_lock; /* guards seats; a leaf, made once */
+    struct spn__list seats;
+    struct {
+        SPN__ATOMIC(const void *) of; /* see spn__seat_recall */
+        struct spn__seat *seat;       /* the thread's own */
+    } seat_memos[SPN__SEAT_MEMOS];
+    unsigned seat_memo_next; /* the thread's own */
 
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
@@ -106,6 +120,9 @@ struct spn_thread *spn__thread_self(void);
 
 /* The thread of this record is gone; its handles may live on. */
 void spn__thread_record_leave(void *record);
+
+/* A thread that ends gives up its seats; see seat.c. */
+void spn__seats_leave(struct spn_thread *record);
 
 /* Gives the free records back to the allocator: for tests that look for leaks,
  * at a time when no thread can be about to wake one that has ended. */

@@ -1,0 +1,814 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * limiter.c - an executor that lets so many tasks through to another one.
+ *
+ * OVERVIEW
+ *   A task that is accepted gets a slot, one of as many as there can be tasks.  The slot
+ *   is a job of its own, which the executor behind gets in the task's stead and which
+ *   runs the task: so the limiter sees each task start and end.  The task's links point
+ *   to its slot, so that it can be taken back without a search.
+ *
+ * STATE of a slot
+ *   FREE -> WAITING -> HANDED -> RUNNING -> FREE
+ *           in turn    given to  its fn     ended
+ *                      the executor
+ *   A task finds its way back early from WAITING (remove), and from HANDED if the
+ *   executor behind refuses, drops or gives it back.  A permit is what HANDED and
+ *   RUNNING slots have; `in_flight` counts them and is changed under the lock together
+ *   with the state: whoever ends one takes the next that waits in the same step, so that
+ *   a permit is neither lost nor given twice.
+ *
+ *   A slot that a remove is asking the executor behind about is pinned: it may end
+ *   meanwhile, but is not used again, or the remove could hit another task.
+ *
+ * BEHIND THE CALLER'S BACK
+ *   The executor behind may run the job inside execute.  The end of that job must not
+ *   hand over the next one from there, and so on, for as many as wait: the thread notes
+ *   what it is handing over, and an end found in there leaves the rest to the loop that
+ *   is further out.
+ *
+ *   An executor captures the context of whoever hands a job over, and that may be a
+ *   thread that has just run another task: so the hand-over is made with the context
+ *   of the task.
+ *
+ * TIME
+ *   As in controlled delay: what matters is not how long the queue is but whether it
+ *   ever drains, and that shows in the least delay of an interval.  The least is taken
+ *   over the tasks that started during the interval; if none did, the one that has
+ *   waited longest stands for them.  With nobody waiting there is no delay.
+ *
+ * LOCKS  `lock` guards all but what is fixed; a leaf.  Nothing of the user's and nothing of
+ *        the executor behind is called with it held.
+ */
+#include <spindle/limiter.h>
+#include <spindle/pool.h>
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/list.h"
+#include "base/options.h"
+#include "base/time.h"
+#include "future/ambient.h"
+#include "future/executor.h"
+#include "sync/thread_record.h"
+#include "sync/waitq.h"
+
+#define DEFAULT_IN_FLIGHT 1024
+#define DEFAULT_INTERVALS 20 /* the proportion of 5 ms to 100 ms is well tried */
+#define NO_SAMPLE         INT64_MAX
+
+enum slot_state { FREE, WAITING, HANDED, RUNNING };
+
+/* How a task came to its end. */
+enum fate { COMPLETED, FAILED, DROPPED, RETURNED, REFUSED };
+
+struct slot {
+    spn_job job;                 /* first: what the executor behind has */
+    struct spn_limiter *limiter; /* fixed */
+    spn_task *task;              /* the user's */
+    struct spn_context *context; /* the user's, until it is handed over */
+    int64_t accepted_ns;
+    /* Guarded by the lock. */
+    struct spn__list_node link; /* in free, waiting or handed */
+    uint8_t state;
+    bool ended;              /* while pinned: to be freed by who pinned it */
+    bool swept;              /* a shutdown_now is about to take it back */
+    uint32_t pins;           /* removes that are under way */
+    struct slot *next_swept; /* the sweeper's */
+};
+
+/* What a thread is just handing over; the innermost is in its record. */
+struct spn__limiter_frame {
+    struct spn_thread *self;
+    struct slot *slot; /* NULL: it has ended in there */
+    struct slot *next; /* then: whose turn it is now */
+    struct spn__limiter_frame *outer;
+    struct spn__context_frame context;
+};
+
+struct spn_limiter {
+    struct spn_executor executor; /* first: they are the same object */
+    /* Fixed. */
+    spn_executor *behind;
+    int32_t max_in_flight, max_waiting;
+    int64_t target_ns, interval_ns;
+    spn_clock *clock;
+    void (*refused)(void *, spn_limiter_reason, const spn_limiter_stats *);
+    void *ctx;
+    size_t slot_count;
+    struct slot *slots;
+
+    struct spn__lock lock; /* guards the rest */
+    struct spn__list free;
+    struct spn__list waiting; /* the oldest first */
+    struct spn__list handed;  /* given to the executor, not started; the oldest first */
+    uint32_t state;           /* spn_executor_state */
+    struct spn__waitq awaiting;
+    spn_limiter_stats stats; /* in_flight, waiting and all that counts */
+    /* By time. */
+    int64_t interval_end_ns;
+    int64_t least_ns; /* of those who started since it began, or NO_SAMPLE */
+};
+
+static struct spn_limiter *limiter_of(spn_executor *executor)
+{
+    return (struct spn_limiter *)(void *)executor;
+}
+
+static struct slot *slot_of(struct spn__list_node *node)
+{
+    return spn__list_entry(node, struct slot, link);
+}
+
+static int64_t now_of(const struct spn_limiter *l)
+{
+    return l->target_ns != 0 ? spn_clock_now(l->clock) : 0;
+}
+
+/* ---- by time; the lock is held ------------------------------------------------------- */
+
+/* How long the task that has waited longest has, so far. */
+static int64_t oldest_delay(const struct spn_limiter *l, int64_t now_ns)
+{
+    struct spn__list_node *node = spn__list_first(&l->handed);
+
+    if (node == NULL)
+        node = spn__list_first(&l->waiting);
+    return node != NULL ? spn__time_sub(now_ns, slot_of(node)->accepted_ns) : 0;
+}
+
+/* Ends an interval whose time is over. */
+static void turn_interval(struct spn_limiter *l, int64_t now_ns)
+{
+    if (now_ns < l->interval_end_ns)
+        return;
+    l->stats.delay_ns =
+        l->least_ns != NO_SAMPLE ? l->least_ns : oldest_delay(l, now_ns);
+    l->stats.overloaded = l->stats.delay_ns > l->target_ns;
+    l->least_ns = NO_SAMPLE;
+    l->interval_end_ns = spn__time_add(now_ns, l->interval_ns);
+}
+
+static void sample(struct spn_limiter *l, const struct slot *s, int64_t now_ns)
+{
+    const int64_t delay_ns = spn__time_sub(now_ns, s->accepted_ns);
+
+    turn_interval(l, now_ns);
+    if (delay_ns < l->least_ns)
+        l->least_ns = delay_ns;
+}
+
+static bool too_slow(struct spn_limiter *l, int64_t now_ns)
+{
+    if (l->target_ns == 0)
+        return false;
+    turn_interval(l, now_ns);
+    if (spn__list_empty(&l->handed) && spn__list_empty(&l->waiting))
+        l->stats.overloaded = 0;
+    return l->stats.overloaded != 0;
+}
+
+/* ---- permits ------------------------------------------------------------------------- */
+
+/* A task has left.  The lock is held. */
+static void count(struct spn_limiter *l, enum fate fate)
+{
+    switch (fate) {
+    case COMPLETED:
+        l->stats.completed++;
+        break;
+    case FAILED:
+        l->stats.failed++;
+        break;
+    case DROPPED:
+        l->stats.dropped++;
+        break;
+    case RETURNED:
+        l->stats.returned++;
+        break;
+    case REFUSED: /* as if it had never come */
+        l->stats.accepted--;
+        l->stats.refused_behind++;
+        break;
+    }
+}
+
+/* The slot has no task any more.  The lock is held. */
+static void free_slot(struct slot *s)
+{
+    s->task = NULL;
+    s->state = FREE;
+    if (s->pins != 0)
+        s->ended = true;
+    else
+        spn__list_push_back(&s->limiter->free, &s->link);
+}
+
+static void unpin(struct slot *s)
+{
+    if (--s->pins == 0 && s->ended) {
+        s->ended = false;
+        spn__list_push_back(&s->limiter->free, &s->link);
+    }
+}
+
+/* Gives a permit to a slot that is on no list.  The lock is held. */
+static void permit(struct slot *s)
+{
+    struct spn_limiter *l = s->limiter;
+
+    s->state = HANDED;
+    spn__list_push_back(&l->handed, &s->link);
+    if (++l->stats.in_flight > l->stats.peak_in_flight)
+        l->stats.peak_in_flight = l->stats.in_flight;
+    spn__debug_assert(l->stats.in_flight <= l->max_in_flight);
+}
+
+/* The one whose turn it is, with a permit, or NULL.  The lock is held. */
+static struct slot *next_in_turn(struct spn_limiter *l)
+{
+    struct spn__list_node *node;
+
+    if (l->stats.in_flight >= l->max_in_flight || l->state >= SPN_EXECUTOR_STOP)
+        return NULL;
+    node = spn__list_pop_front(&l->waiting);
+    if (node == NULL)
+        return NULL;
+    l->stats.waiting--;
+    permit(slot_of(node));
+    return slot_of(node);
+}
+
+/* Who awaits the end, if this is it.  The lock is held. */
+static void look_for_end(struct spn_limiter *l, struct spn__chosen *chosen)
+{
+    if (l->state != SPN_EXECUTOR_RUNNING && l->stats.in_flight == 0 &&
+        l->stats.waiting == 0) {
+        l->state = SPN_EXECUTOR_TERMINATED;
+        spn__waitq_choose_all(&l->awaiting, chosen);
+    }
+}
+
+/* Takes a permit back and frees the slot; returns the next in turn.  The limiter may be
+ * gone if there is none. */
+static struct slot *end_permit(struct slot *s, enum fate fate)
+{
+    struct spn_limiter *l = s->limiter;
+    struct spn__chosen chosen = { NULL, NULL };
+    struct slot *next;
+
+    spn__lock(&l->lock);
+    if (s->state == HANDED)
+        spn__list_remove(&s->link);
+    l->stats.in_flight--;
+    count(l, fate);
+    free_slot(s);
+    next = next_in_turn(l);
+    look_for_end(l, &chosen);
+    spn__unlock(&l->lock);
+    spn__chosen_grant(&chosen);
+    return next;
+}
+
+/* ---- handing over ---------------------------------------------------------------------- */
+
+/* The task is the user's again. */
+static void drop(spn_task *task, int reason)
+{
+    spn_task_release(task);
+    if (task->drop != NULL)
+        task->drop(task, reason);
+}
+
+/* Follows execute, also when what it ran has ended the thread. */
+static void after_hand_over(void *p)
+{
+    struct spn__limiter_frame *frame = p;
+
+    spn__context_leave(&frame->context, frame->self);
+    if (frame->self != NULL)
+        frame->self->limiter = frame->outer;
+}
+
+/* Gives a slot with a permit to the executor behind; not ours after that, unless it was
+ * refused.  *next: if it has come to its end in there, whose turn it is now. */
+static int hand_over(struct slot *s, struct slot **next)
+{
+    struct spn__limiter_frame frame = { .self = spn__thread_self(), .slot = s };
+    struct spn_context *context = s->context;
+    int rc;
+
+    s->context = NULL;
+    if (frame.self != NULL) {
+        frame.outer = frame.self->limiter;
+        frame.self->limiter = &frame;
+    }
+    spn__context_enter(&frame.context, frame.self, context);
+    SPN__CLEANUP_PUSH(after_hand_over, &frame);
+    rc = spn_executor_execute(s->limiter->behind, &s->job.task);
+    SPN__CLEANUP_POP();
+    *next = frame.next;
+    return rc;
+}
+
+/* Hands over one after another, as long as what is handed over ends right there. */
+static void hand_over_all(struct slot *s)
+{
+    while (s != NULL) {
+        struct slot *next;
+        const int rc = hand_over(s, &next);
+
+        if (rc != SPN_OK) {
+            drop(s->task, rc);
+            next = end_permit(s, DROPPED);
+        }
+        s = next;
+    }
+}
+
+/* A slot that was handed over has come to its end, on this thread: the next one is
+ * handed over here, or by the loop that is further out if there is one. */
+static void ended(struct slot *s, enum fate fate, bool unwinding)
+{
+    struct spn_thread *self = spn__self_get();
+    struct spn__limiter_frame *frame = self != NULL ? self->limiter : NULL;
+    const bool inside = frame != NULL && frame->slot == s && !unwinding;
+    struct slot *next = end_permit(s, fate);
+
+    if (inside) {
+        frame->slot = NULL;
+        frame->next = next;
+    } else {
+        hand_over_all(next);
+    }
+}
+
+/* ---- as a job of the executor behind --------------------------------------------------- */
+
+struct running {
+    struct slot *slot;
+    spn_executor_frame inside;
+    bool entered, returned;
+    int rc;
+};
+
+/* Follows the task, also when it ended its thread. */
+static void after_run(void *p)
+{
+    struct running *r = p;
+
+    if (r->entered)
+        (void)spn_executor_leave(&r->inside);
+    ended(r->slot, r->returned && r->rc == 0 ? COMPLETED : FAILED, !r->returned);
+}
+
+static int slot_run(spn_task *job)
+{
+    struct running r = { .slot = (struct slot *)(void *)job };
+    struct spn_limiter *l = r.slot->limiter;
+    spn_task *task = r.slot->task;
+    const int64_t now_ns = now_of(l);
+
+    spn__lock(&l->lock);
+    spn__list_remove(&r.slot->link);
+    r.slot->state = RUNNING;
+    if (l->target_ns != 0)
+        sample(l, r.slot, now_ns);
+    spn__unlock(&l->lock);
+    r.entered = spn_executor_enter(&l->executor, &r.inside) == SPN_OK;
+    spn_task_release(task);
+    SPN__CLEANUP_PUSH(after_run, &r);
+    r.rc = task->fn(task); /* the task may be gone now */
+    r.returned = true;
+    SPN__CLEANUP_POP();
+    return r.rc;
+}
+
+static void slot_drop(spn_task *job, int reason)
+{
+    struct slot *s = (struct slot *)(void *)job;
+
+    drop(s->task, reason);
+    ended(s, DROPPED, false);
+}
+
+/* ---- as an executor ------------------------------------------------------------------------ */
+
+static int wants_to_refuse(struct spn_limiter *l, int64_t now_ns)
+{
+    if (l->state != SPN_EXECUTOR_RUNNING) {
+        l->stats.refused_shutdown++;
+        return SPN_LIMITER_SHUTDOWN;
+    }
+    /* Without a free slot though there is a permit, a remove has one pinned. */
+    if ((l->stats.in_flight >= l->max_in_flight &&
+         l->stats.waiting >= l->max_waiting) ||
+        spn__list_empty(&l->free)) {
+        l->stats.refused_full++;
+        return SPN_LIMITER_FULL;
+    }
+    if (too_slow(l, now_ns)) {
+        l->stats.refused_delay++;
+        return SPN_LIMITER_DELAY;
+    }
+    return 0;
+}
+
+/* A slot for the task, with a permit or in the queue.  The lock is held. */
+static struct slot *take_in(struct spn_limiter *l, spn_task *task, int64_t now_ns)
+{
+    struct slot *s = slot_of(spn__list_pop_front(&l->free));
+    const spn_job *job = spn__job_of(task);
+
+    s->job = (spn_job)SPN_JOB_INIT(slot_run, slot_drop);
+    s->context = NULL;
+    s->swept = false;
+    if (job != NULL) {
+        s->job.deadline_ns = job->deadline_ns;
+        s->job.priority = job->priority;
+        s->job.urgent = job->urgent;
+        s->job.owner = job->owner;
+        s->job.label = job->label;
+        s->context = spn__context_capture();
+    }
+    s->task = task;
+    s->accepted_ns = now_ns;
+    task->link[0] = s;
+    l->stats.accepted++;
+    if (l->stats.in_flight < l->max_in_flight) {
+        permit(s);
+    } else {
+        s->state = WAITING;
+        spn__list_push_back(&l->waiting, &s->link);
+        if (++l->stats.waiting > l->stats.peak_waiting)
+            l->stats.peak_waiting = l->stats.waiting;
+    }
+    return s;
+}
+
+static int limiter_execute(spn_executor *executor, spn_task *task)
+{
+    struct spn_limiter *l = limiter_of(executor);
+    struct slot *s = NULL, *next = NULL;
+    spn_limiter_stats stats;
+    bool waits = false;
+    int64_t now_ns;
+    int reason, rc = spn_task_claim(task);
+
+    if (rc != SPN_OK)
+        return rc;
+    now_ns = now_of(l);
+    spn__lock(&l->lock);
+    reason = wants_to_refuse(l, now_ns);
+    if (reason == 0) {
+        s = take_in(l, task, now_ns);
+        waits = s->state == WAITING;
+    } else {
+        stats = l->stats;
+    }
+    spn__unlock(&l->lock);
+    if (reason != 0) {
+        spn_task_release(task);
+        if (l->refused != NULL)
+            l->refused(l->ctx, (spn_limiter_reason)reason, &stats);
+        return reason == SPN_LIMITER_SHUTDOWN ? SPN_ESHUTDOWN : SPN_EREJECTED;
+    }
+    if (waits)
+        return SPN_OK; /* the slot is not ours any more */
+    rc = hand_over(s, &next);
+    if (rc != SPN_OK) {
+        next = end_permit(s, REFUSED);
+        spn_task_release(task);
+    }
+    hand_over_all(next);
+    return rc;
+}
+
+/* The slot of a task that is here, or NULL.  The lock is held. */
+static struct slot *find(struct spn_limiter *l, spn_task *task)
+{
+    const uintptr_t first = (uintptr_t)l->slots, at = (uintptr_t)task->link[0];
+    struct slot *s = task->link[0];
+
+    /* The links of a task that is elsewhere point anywhere. */
+    if (at < first || at >= first + l->slot_count * sizeof *s ||
+        (at - first) % sizeof *s != 0)
+        return NULL;
+    return s->task == task ? s : NULL;
+}
+
+/* Takes a task that waits here out; it is the caller's to release.  The lock is held. */
+static void take_waiting(struct slot *s, struct spn__chosen *chosen,
+                         struct spn_context **context)
+{
+    struct spn_limiter *l = s->limiter;
+
+    spn__list_remove(&s->link);
+    l->stats.waiting--;
+    count(l, RETURNED);
+    *context = s->context;
+    s->context = NULL;
+    free_slot(s);
+    look_for_end(l, chosen);
+}
+
+/* Takes a task back from the executor behind; the slot is pinned, and is not any more
+ * afterwards.  NULL: it has started. */
+static spn_task *take_handed(struct slot *s)
+{
+    struct spn_limiter *l = s->limiter;
+    spn_task *task = NULL;
+
+    if (spn_executor_remove(l->behind, &s->job.task) == 1) {
+        task = s->task; /* and the slot ours to end */
+        spn__lock(&l->lock);
+        unpin(s);
+        spn__unlock(&l->lock);
+        hand_over_all(end_permit(s, RETURNED));
+        return task;
+    }
+    spn__lock(&l->lock);
+    unpin(s);
+    spn__unlock(&l->lock);
+    return NULL;
+}
+
+static int limiter_remove(spn_executor *executor, spn_task *task)
+{
+    struct spn_limiter *l = limiter_of(executor);
+    struct spn__chosen chosen = { NULL, NULL };
+    struct spn_context *context = NULL;
+    bool found = false, handed = false;
+    struct slot *s;
+
+    spn__lock(&l->lock);
+    s = find(l, task);
+    if (s != NULL && s->state == WAITING) {
+        take_waiting(s, &chosen, &context);
+        found = true;
+    } else if (s != NULL && s->state == HANDED) {
+        s->pins++;
+        handed = true;
+    }
+    spn__unlock(&l->lock);
+    spn__chosen_grant(&chosen);
+    spn_context_unref(context);
+    if (handed)
+        found = take_handed(s) != NULL;
+    if (found)
+        spn_task_release(task);
+    return found;
+}
+
+static int limiter_shutdown(spn_executor *executor)
+{
+    struct spn_limiter *l = limiter_of(executor);
+    struct spn__chosen chosen = { NULL, NULL };
+
+    spn__lock(&l->lock);
+    if (l->state < SPN_EXECUTOR_SHUTDOWN)
+        l->state = SPN_EXECUTOR_SHUTDOWN;
+    look_for_end(l, &chosen);
+    spn__unlock(&l->lock);
+    spn__chosen_grant(&chosen);
+    return SPN_OK;
+}
+
+static void give_back(spn_task *task, spn_unrun_fn unrun, void *ctx)
+{
+    if (unrun == NULL) {
+        drop(task, SPN_ESHUTDOWN);
+    } else {
+        spn_task_release(task);
+        unrun(ctx, task);
+    }
+}
+
+/* Those that wait, one by one. */
+static spn_task *take_first_waiting(struct spn_limiter *l)
+{
+    struct spn__chosen chosen = { NULL, NULL };
+    struct spn_context *context = NULL;
+    struct spn__list_node *node;
+    spn_task *task = NULL;
+
+    spn__lock(&l->lock);
+    node = spn__list_first(&l->waiting);
+    if (node != NULL) {
+        task = slot_of(node)->task;
+        take_waiting(slot_of(node), &chosen, &context);
+    }
+    spn__unlock(&l->lock);
+    spn__chosen_grant(&chosen);
+    spn_context_unref(context);
+    return task;
+}
+
+/* Pins every slot that was handed over; linked in order, for shutdown_now only. */
+static struct slot *pin_handed(struct spn_limiter *l)
+{
+    struct slot *first = NULL, **last = &first;
+    struct spn__list_node *node;
+
+    spn__list_each (node, &l->handed) {
+        struct slot *s = slot_of(node);
+
+        if (s->swept)
+            continue; /* another shutdown_now has it */
+        s->swept = true;
+        s->pins++;
+        s->next_swept = NULL;
+        *last = s;
+        last = &s->next_swept;
+    }
+    return first;
+}
+
+static int limiter_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
+                                int64_t *count_out)
+{
+    struct spn_limiter *l = limiter_of(executor);
+    struct spn__chosen chosen = { NULL, NULL };
+    struct slot *s, *next;
+    spn_task *task;
+    int64_t given = 0;
+
+    spn__lock(&l->lock);
+    if (l->state < SPN_EXECUTOR_STOP)
+        l->state = SPN_EXECUTOR_STOP; /* nobody gets a turn any more */
+    s = pin_handed(l);
+    look_for_end(l, &chosen);
+    spn__unlock(&l->lock);
+    spn__chosen_grant(&chosen);
+    for (; s != NULL; s = next) {
+        next = s->next_swept;
+        task = take_handed(s);
+        if (task != NULL) {
+            given++;
+            give_back(task, unrun, ctx);
+        }
+    }
+    for (; (task = take_first_waiting(l)) != NULL; given++)
+        give_back(task, unrun, ctx);
+    if (count_out != NULL)
+        *count_out = given;
+    return SPN_OK;
+}
+
+static int limiter_await(spn_executor *executor, int64_t timeout_ns)
+{
+    struct spn_limiter *l = limiter_of(executor);
+    struct spn_thread *self = spn__thread_self();
+    struct spn__waiter w;
+    int64_t deadline_ns;
+    int rc = SPN_OK;
+
+    if (self == NULL)
+        return SPN_ENOMEM;
+    if (spn__thread_is_inside(self, executor))
+        return SPN_EDEADLK;
+    deadline_ns = spn__deadline(spn__now(), timeout_ns);
+    spn__lock(&l->lock);
+    if (l->state != SPN_EXECUTOR_TERMINATED) {
+        spn__waitq_add(&l->awaiting, &w, self);
+        spn__unlock(&l->lock);
+        rc = spn__waitq_wait(&w, &l->lock, deadline_ns);
+        if (rc == SPN_OK)
+            return SPN_OK; /* the limiter may be gone */
+    }
+    spn__unlock(&l->lock);
+    return rc;
+}
+
+static int limiter_state(spn_executor *executor)
+{
+    struct spn_limiter *l = limiter_of(executor);
+    uint32_t state;
+
+    spn__lock(&l->lock);
+    state = l->state;
+    spn__unlock(&l->lock);
+    return (int)state;
+}
+
+/* ---- making and asking ---------------------------------------------------------------------- */
+
+static bool fits(const spn_limiter_opts *o)
+{
+    return o->executor != NULL && o->max_in_flight >= 0 && o->max_waiting >= 0 &&
+           o->target_ns >= 0 && o->interval_ns >= 0 &&
+           (int64_t)o->max_in_flight + o->max_waiting <= SPN_LIMITER_TASKS_MAX;
+}
+
+int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
+{
+    static const spn_executor_ops ops = { .size = sizeof ops,
+                                          .execute = limiter_execute,
+                                          .shutdown = limiter_shutdown,
+                                          .shutdown_now = limiter_shutdown_now,
+                                          .await = limiter_await,
+                                          .state = limiter_state,
+                                          .remove = limiter_remove };
+    spn_limiter_opts o = SPN_LIMITER_OPTS_INIT;
+    struct spn_limiter *l;
+    size_t count;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (opts == NULL || spn__options_copy(&o, sizeof o, opts) != SPN_OK || !fits(&o))
+        return SPN_EINVAL;
+    if (o.max_in_flight == 0)
+        o.max_in_flight = DEFAULT_IN_FLIGHT;
+    count = (size_t)o.max_in_flight + (size_t)o.max_waiting;
+    l = spn__alloc(sizeof *l);
+    if (l == NULL)
+        return SPN_ENOMEM;
+    memset(l, 0, sizeof *l);
+    l->slots = spn__alloc(count * sizeof l->slots[0]);
+    if (l->slots == NULL) {
+        spn__free(l);
+        return SPN_ENOMEM;
+    }
+    l->executor.ops = &ops;
+    l->behind = o.executor;
+    l->max_in_flight = l->stats.max_in_flight = o.max_in_flight;
+    l->max_waiting = l->stats.max_waiting = o.max_waiting;
+    l->target_ns = o.target_ns;
+    l->interval_ns = o.interval_ns;
+    if (l->interval_ns == 0 &&
+        __builtin_mul_overflow(o.target_ns, DEFAULT_INTERVALS, &l->interval_ns))
+        l->interval_ns = SPN_FOREVER;
+    l->clock = o.clock != NULL ? o.clock : spn_clock_monotonic();
+    l->refused = o.refused;
+    l->ctx = o.ctx;
+    l->slot_count = count;
+    spn__lock_init(&l->lock);
+    spn__list_init(&l->free);
+    spn__list_init(&l->waiting);
+    spn__list_init(&l->handed);
+    spn__waitq_init(&l->awaiting);
+    l->stats.size = sizeof l->stats;
+    l->least_ns = NO_SAMPLE;
+    for (size_t i = 0; i < count; i++) {
+        struct slot *s = &l->slots[i];
+
+        memset(s, 0, sizeof *s);
+        s->limiter = l;
+        s->state = FREE;
+        spn__list_push_back(&l->free, &s->link);
+    }
+    *out = l;
+    return SPN_OK;
+}
+
+int spn_limiter_destroy(spn_limiter *l)
+{
+    bool busy;
+
+    if (l == NULL)
+        return SPN_OK;
+    spn__lock(&l->lock); /* waits for the end that released those who await it */
+    busy = l->stats.in_flight != 0 || l->stats.waiting != 0 ||
+           !spn__waitq_empty(&l->awaiting);
+    spn__unlock(&l->lock);
+    if (busy)
+        return SPN_EBUSY;
+    spn__free(l->slots);
+    spn__free(l);
+    return SPN_OK;
+}
+
+spn_executor *spn_limiter_executor(spn_limiter *l)
+{
+    return l != NULL ? &l->executor : NULL;
+}
+
+int spn_limiter_get_stats(spn_limiter *l, spn_limiter_stats *stats)
+{
+    spn_limiter_stats s;
+
+    if (l == NULL || stats == NULL || stats->size < sizeof stats->size)
+        return SPN_EINVAL;
+    spn__lock(&l->lock);
+    s = l->stats;
+    spn__unlock(&l->lock);
+    s.size = stats->size;
+    memcpy(stats, &s, s.size < sizeof s ? s.size : sizeof s);
+    return SPN_OK;
+}
+
+const char *spn_limiter_reason_name(int reason)
+{
+    switch (reason) {
+    case SPN_LIMITER_FULL:
+        return "full";
+    case SPN_LIMITER_DELAY:
+        return "delay";
+    case SPN_LIMITER_SHUTDOWN:
+        return "shutdown";
+    default:
+        return "unknown";
+    }
+}

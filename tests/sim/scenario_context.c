@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_context.c - a context goes with its task, and only with it, whatever cancels,
+ * completes or drops the task meanwhile; afterwards nobody has it.
+ */
+#include "sim.h"
+
+#include <spindle.h>
+
+#include "future/ambient.h"
+#include "sync/seam.h"
+
+static int key;
+static SPN__ATOMIC(int) payload, ended, runs, foreign;
+static spn_manual_executor *manual;
+static spn_context *context;
+static spn_future *f;
+
+static void end_value(void *value)
+{
+    sim_assert(value == &key);
+    (void)spn__fetch_add(&ended, 1, relaxed);
+}
+
+static void begin(void)
+{
+    spn__init(&payload, 0);
+    spn__init(&ended, 0);
+    spn__init(&runs, 0);
+    spn__init(&foreign, 0);
+    f = NULL;
+    manual = NULL;
+}
+
+/* A context with a value that tells when it ends. */
+static bool make_context(void)
+{
+    const spn_context_value value = { &key, &key, end_value };
+    spn_context_opts opts = SPN_CONTEXT_OPTS_INIT;
+
+    opts.values = &value;
+    opts.value_count = 1;
+    opts.trace = "t";
+    opts.trace_size = 1;
+    return spn_context_create(&context, &opts) == SPN_OK;
+}
+
+static int sees_it(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    (void)spn__fetch_add(&runs, 1, relaxed);
+    sim_assert(spn_context_get(spn_context_current(), &key) == &key);
+    return 0;
+}
+
+static int sees_none(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    sim_assert(spn_context_current() == NULL);
+    (void)spn__fetch_add(&foreign, 1, relaxed);
+    return 0;
+}
+
+static void run_all(void *arg)
+{
+    (void)arg;
+    (void)spn_manual_executor_run_all(manual, NULL);
+    sim_assert(spn_context_current() == NULL);
+}
+
+static void cancel(void *arg)
+{
+    (void)arg;
+    (void)spn_future_cancel(f, 0);
+}
+
+/* Submits with the context being current, and drops the submitter's reference. */
+static bool submit(spn_call_fn fn)
+{
+    spn_context_scope scope;
+    bool submitted = false;
+
+    if (!make_context())
+        return false;
+    if (spn_context_enter(&scope, context) == SPN_OK) {
+        submitted = spn_executor_submit(spn_manual_executor_executor(manual), fn, NULL,
+                                        &f) == SPN_OK;
+        sim_assert(spn_context_leave(&scope) == SPN_OK);
+    }
+    spn_context_unref(context);
+    return submitted;
+}
+
+static int ends(void)
+{
+    return spn__load(&ended, relaxed);
+}
+
+/* Run by another thread while it is cancelled: called with its context or not at all,
+ * and the context ends, though the future is kept. */
+SCENARIO(context__task_cancelled_meanwhile__never_without_and_never_kept, "FUT-24",
+         "G-16")
+{
+    begin();
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    if (submit(sees_it)) {
+        sim_thread(run_all, NULL);
+        cancel(NULL);
+        sim_join_all();
+        sim_assert(ends() == 1);
+        sim_outcome((unsigned)spn__load(&runs, relaxed));
+        spn_future_unref(f);
+    } else {
+        sim_assert(ends() <= 1);
+    }
+    (void)spn_manual_executor_drop_all(manual, SPN_ECANCELED, NULL);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(context__task_cancelled_meanwhile__never_without_and_never_kept, .dfs = 3,
+              .dfs_models = SIM_SC)
+
+/* Cancelled while nobody runs it: the context has ended before the task is looked at
+ * again. */
+SCENARIO(context__task_cancelled_in_the_queue__ends_at_once, "FUT-24")
+{
+    begin();
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    if (submit(sees_it)) {
+        cancel(NULL);
+        sim_assert(ends() == 1 && spn_manual_executor_pending(manual) == 1);
+        run_all(NULL);
+        sim_assert(spn__load(&runs, relaxed) == 0);
+        spn_future_unref(f);
+    }
+    (void)spn_manual_executor_drop_all(manual, SPN_ECANCELED, NULL);
+    sim_assert(ends() <= 1);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(context__task_cancelled_in_the_queue__ends_at_once, .faults = true)
+
+/* Two threads run a task with and a task without: each sees its own. */
+SCENARIO(context__next_task_on_the_thread__sees_none, "G-19")
+{
+    spn_future *other = NULL;
+
+    begin();
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    if (submit(sees_it) && spn_executor_submit(spn_manual_executor_executor(manual),
+                                               sees_none, NULL, &other) == SPN_OK) {
+        sim_thread(run_all, NULL);
+        run_all(NULL);
+        sim_join_all();
+        sim_assert(spn__load(&runs, relaxed) == 1 && spn__load(&foreign, relaxed) == 1);
+        sim_assert(ends() == 1);
+        spn_future_unref(other);
+    }
+    spn_future_unref(f);
+    (void)spn_manual_executor_drop_all(manual, SPN_ECANCELED, NULL);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(context__next_task_on_the_thread__sees_none, .dfs = 2,
+              .dfs_models = SIM_SC)
+
+static spn_future *source, *stage;
+
+static int then(void *arg, void *value, void **result)
+{
+    (void)value;
+    return sees_it(arg, result);
+}
+
+static void complete(void *arg)
+{
+    (void)arg;
+    (void)spn_future_complete(source, NULL);
+    sim_assert(spn_context_current() == NULL);
+}
+
+static void cancel_stage(void *arg)
+{
+    (void)arg;
+    (void)spn_future_cancel(stage, 0);
+}
+
+/* A stage belongs to who attached it: completed by another thread, and cancelled by a
+ * third, it is called with its context or not at all, and the context ends. */
+SCENARIO(context__stage__called_with_what_it_was_attached_with, "CF-45", "G-16")
+{
+    spn_context_scope scope;
+
+    begin();
+    stage = NULL;
+    if (!make_context())
+        return;
+    if (spn_future_create(&source, NULL) == SPN_OK) {
+        if (spn_context_enter(&scope, context) == SPN_OK) {
+            if (spn_future_then(source, then, NULL, &stage) != SPN_OK)
+                sim_assert(stage == NULL);
+            sim_assert(spn_context_leave(&scope) == SPN_OK);
+        }
+        spn_context_unref(context);
+        context = NULL;
+        if (stage != NULL) {
+            sim_thread(complete, NULL);
+            if (sim_choose(2) == 1)
+                cancel_stage(NULL);
+            sim_join_all();
+            sim_assert(ends() == 1); /* though the stage is kept */
+            sim_outcome((unsigned)spn__load(&runs, relaxed));
+            spn_future_unref(stage);
+        }
+        spn_future_unref(source);
+    } else {
+        spn_context_unref(context);
+    }
+}
+SCENARIO_OPTS(context__stage__called_with_what_it_was_attached_with, .dfs = 2,
+              .dfs_models = SIM_SC)
+
+static void drop_reference(void *arg)
+{
+    (void)arg;
+    spn__store(&payload, 7, relaxed);
+    spn_context_unref(context);
+}
+
+static void end_ordered(void *value)
+{
+    (void)value;
+    sim_assert(spn__load(&payload, relaxed) == 7);
+    (void)spn__fetch_add(&ended, 1, relaxed);
+}
+
+/* The last reference goes on one of two threads: the value is released once, and after
+ * all that the other did. */
+SCENARIO(context__last_reference__releases_once_in_order, "G-16", "G-19")
+{
+    const spn_context_value value = { &key, &key, end_ordered };
+    spn_context_opts opts = SPN_CONTEXT_OPTS_INIT;
+    spn_context *parent;
+
+    begin();
+    if (spn_context_create(&parent, NULL) != SPN_OK)
+        return;
+    opts.values = &value;
+    opts.value_count = 1;
+    opts.parent = parent;
+    if (spn_context_create(&context, &opts) == SPN_OK) {
+        sim_assert(spn_context_ref(context) == context);
+        sim_thread(drop_reference, NULL);
+        drop_reference(NULL);
+        spn_context_unref(parent);
+        sim_join_all();
+        sim_assert(ends() == 1);
+    } else {
+        spn_context_unref(parent);
+    }
+}
+SCENARIO_OPTS(context__last_reference__releases_once_in_order, .dfs = SIM_UNBOUNDED,
+              .dfs_models = SIM_SC, .faults = true)
