@@ -80,7 +80,7 @@ int spn_group_submit_owned(spn_group *group, spn_executor *executor, spn_call_fn
 /*
  * Waits until no task of the group or of a group in it is live, up to timeout_ns (0 or
  * less: only looks).  Interruptible.  How the tasks ended is for spn_group_error and
- * spn_group_get_stats to tell.
+ * spn_group_stats_get to tell.
  *
  * Returns  SPN_OK; SPN_ETIMEDOUT; SPN_EINTR; SPN_EDEADLK: the caller runs a task of the
  *          group, or of one in it; SPN_EINVAL (NULL); SPN_ENOMEM (no memory for the
@@ -144,12 +144,12 @@ typedef struct spn_group_stats {
     }
 
 /*
- * get_stats: all of it in one moment.
+ * stats_get: all of it in one moment.
  * live:      how many are.
- * Returns  get_stats: SPN_OK, SPN_EINVAL.  live: at least 0, or SPN_EINVAL.
+ * Returns  stats_get: SPN_OK, SPN_EINVAL.  live: at least 0, or SPN_EINVAL.
  * Since    0.1
  */
-SPN_API int spn_group_get_stats(spn_group *group, spn_group_stats *stats);
+SPN_API int spn_group_stats_get(spn_group *group, spn_group_stats *stats);
 SPN_API int64_t spn_group_live(spn_group *group);
 
 #ifdef __cplusplus

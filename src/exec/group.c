@@ -204,6 +204,9 @@ static void member_begin(struct spn__task_future *t, bool runs)
     struct member *m = member_of(t);
 
     (void)spn__fetch_or(&m->phase, STARTED, acq_rel); /* [phase] */
+    /* The canceller may not have come to this one yet. */
+    if (spn_cancel_token_is_cancelled(m->group->token))
+        (void)spn_future_cancel(&t->future, 0);
     m->self = runs ? spn__thread_self() : NULL;
     if (m->self != NULL) {
         m->frame.group = m->group;
@@ -601,7 +604,7 @@ int spn_group_error(spn_group *g, int *code, char *buf, size_t capacity)
     return SPN_OK;
 }
 
-int spn_group_get_stats(spn_group *g, spn_group_stats *stats)
+int spn_group_stats_get(spn_group *g, spn_group_stats *stats)
 {
     spn_group_stats s = SPN_GROUP_STATS_INIT;
 

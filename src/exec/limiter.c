@@ -785,7 +785,7 @@ spn_executor *spn_limiter_executor(spn_limiter *l)
     return l != NULL ? &l->executor : NULL;
 }
 
-int spn_limiter_get_stats(spn_limiter *l, spn_limiter_stats *stats)
+int spn_limiter_stats_get(spn_limiter *l, spn_limiter_stats *stats)
 {
     spn_limiter_stats s;
 
