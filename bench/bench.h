@@ -51,9 +51,11 @@ struct bench_subject {
     const char *detail;           /* shown beside the name: what the floor is      */
     const char *(*version)(void); /* a peer's; part of its name in the results     */
     const char *package;          /* what to install when run is NULL              */
+    const void *object;           /* for a run that several subjects share: what
+                                     it is about, see bench_object                 */
 };
 
-enum { BENCH_VARIANTS_MAX = 8, BENCH_SUBJECTS_MAX = 16 };
+enum { BENCH_VARIANTS_MAX = 8, BENCH_SUBJECTS_MAX = 24 };
 
 struct bench_workload {
     const char *name;
@@ -78,6 +80,9 @@ void bench_register(const struct bench_workload *workload);
 
 /* The variant's name, to choose by. */
 bool bench_variant_is(const struct bench *b, const char *name);
+
+/* The subject's `object`. */
+const void *bench_object(const struct bench *b);
 
 /* How often to do the work: `full`, or a fiftieth of it with --quick. */
 uint64_t bench_count(const struct bench *b, uint64_t full);

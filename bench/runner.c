@@ -81,6 +81,7 @@ void bench_register(const struct bench_workload *workload)
 struct bench {
     const struct bench_workload *workload;
     const struct bench_variant *variant;
+    const struct bench_subject *subject;
     FILE *to_parent;
     int64_t wall_ns, cpu_ns; /* at bench_start */
 };
@@ -95,6 +96,11 @@ struct bench_thread {
 bool bench_variant_is(const struct bench *b, const char *name)
 {
     return strcmp(b->variant->name, name) == 0;
+}
+
+const void *bench_object(const struct bench *b)
+{
+    return b->subject->object;
 }
 
 uint64_t bench_count(const struct bench *b, uint64_t full)
@@ -237,10 +243,10 @@ const char *bench_glibc_version(void)
 }
 
 static _Noreturn void child_main(const struct bench_workload *workload,
-                                 const struct bench_variant *variant, bench_fn run,
-                                 int fd)
+                                 const struct bench_variant *variant,
+                                 const struct bench_subject *subject, int fd)
 {
-    struct bench b = { .workload = workload, .variant = variant };
+    struct bench b = { .workload = workload, .variant = variant, .subject = subject };
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setsid();
@@ -260,7 +266,7 @@ static _Noreturn void child_main(const struct bench_workload *workload,
     cpus[0] = nth_cpu(0);
     cpus[1] = nth_cpu(1);
     bench_place(&b, 0);
-    run(&b);
+    subject->run(&b);
     fclose(b.to_parent);
     _exit(0);
 }
@@ -381,8 +387,9 @@ static void take_lines(struct cell *cell, char *text, bool counts)
 }
 
 static void run_once(const struct bench_workload *workload,
-                     const struct bench_variant *variant, bench_fn run,
-                     struct cell *cell, bool counts)
+                     const struct bench_variant *variant,
+                     const struct bench_subject *subject, struct cell *cell,
+                     bool counts)
 {
     char text[4096];
     int ends[2], status;
@@ -396,7 +403,7 @@ static void run_once(const struct bench_workload *workload,
     }
     if (child == 0) {
         close(ends[0]);
-        child_main(workload, variant, run, ends[1]);
+        child_main(workload, variant, subject, ends[1]);
     }
     close(ends[1]);
     in_time = read_all(ends[0], text, sizeof(text), options.timeout_s * 1000);
@@ -453,7 +460,7 @@ static void run_workload(const struct bench_workload *w)
                 if (isatty(STDERR_FILENO))
                     progress("%s: round %d of %d: %s, %s", w->name, round, options.runs,
                              w->variants[v].name, w->subjects[s].name);
-                run_once(w, &w->variants[v], w->subjects[s].run, cell, round > 0);
+                run_once(w, &w->variants[v], &w->subjects[s], cell, round > 0);
             }
         }
     }

@@ -5,11 +5,13 @@
 #include <spindle/alloc.h>
 #include <spindle/cancel.h>
 #include <spindle/clock.h>
+#include <spindle/completion.h>
 #include <spindle/context.h>
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
+#include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
@@ -21,6 +23,7 @@
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
+#include <spindle/threadless.h>
 #include <spindle/time.h>
 #include <spindle/version.h>
 

@@ -7,9 +7,11 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/completion.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/group.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/invoke.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/limiter.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/nested.c
@@ -20,6 +22,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c
@@ -44,6 +47,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/lock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/park.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/parker.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seat.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/semaphore.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c

@@ -16,6 +16,8 @@ extern "C" {
  */
 typedef struct spn_executor spn_executor;
 typedef struct spn_task spn_task;
+struct spn_future;      /* future.h */
+struct spn_future_opts; /* future.h */
 
 /*
  * A task is a node embedded in the caller's own struct: submitting one allocates
@@ -80,6 +82,10 @@ typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
  *            says 1, else 0.  Must not wait for long, nor run anything else; the
  *            executor is kept from running or dropping the task during the call, and
  *            so from its end.  Who wants no help leaves it NULL.
+ * new_task   makes the future of every submission (submit, invoke_all, invoke_any, the
+ *            completion service) in place of spn_future_create_task, whose arguments
+ *            it gets: a task future of that function, with options of its own as long
+ *            as those of `opts`, which may be NULL, are heeded.
  */
 typedef struct spn_executor_ops {
     size_t size; /* sizeof(spn_executor_ops) */
@@ -94,6 +100,9 @@ typedef struct spn_executor_ops {
     int (*wait_begin)(spn_executor *executor, spn_task *task);
     void (*wait_end)(spn_executor *executor);
     int (*help)(spn_executor *executor, spn_task *task);
+    int (*new_task)(spn_executor *executor, struct spn_future **out,
+                    int (*fn)(void *arg, void **result), void *arg,
+                    const struct spn_future_opts *opts);
 } spn_executor_ops;
 
 typedef enum spn_executor_state {
@@ -231,6 +240,9 @@ SPN_API spn_executor *spn_executor_direct(void);
  * Lifecycle   create -> execute... and run... -> destroy
  * Threads     every call is safe from any thread.  Tasks run in the thread that
  *             called run_one or run_all, and may use the executor.
+ * The end     it has all of shutdown, shutdown_now, await, state and remove, but
+ *             no threads to interrupt: it ends when what waits has been run or
+ *             dropped by hand.  It need not end before destroy.
  */
 typedef struct spn_manual_executor spn_manual_executor;
 
@@ -238,7 +250,8 @@ typedef struct spn_manual_executor spn_manual_executor;
  * create: stores a manual executor in *out; on failure *out is NULL.
  * destroy: frees it; NULL is a no-op.
  * Returns  create: SPN_OK, SPN_EINVAL, SPN_ENOMEM.
- *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while tasks wait.
+ *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while tasks wait or
+ *          run.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -267,7 +280,8 @@ SPN_API int spn_manual_executor_drop_all(spn_manual_executor *manual, int reason
 SPN_API size_t spn_manual_executor_pending(spn_manual_executor *manual);
 
 /*
- * From now on execute refuses with SPN_EREJECTED; tasks that wait stay.
+ * As spn_executor_shutdown: from now on execute refuses with SPN_EREJECTED; tasks that
+ * wait stay.
  * Returns  SPN_OK, SPN_EINVAL (NULL).
  * Since    0.1
  */

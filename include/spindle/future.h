@@ -247,14 +247,37 @@ SPN_API spn_future *spn_future_of_task(spn_task *task);
 
 /*
  * Makes a task future and has the executor run it: one allocation.
+ * submit:      fn(arg, &result).
+ * submit_with: the same with options for the future; opts may be NULL.
+ * submit_run:  run(arg), and the future's value is `value`, from when it has run.
  * Returns  SPN_OK; SPN_EINVAL; SPN_ENOMEM; what the executor refuses with.  On
- *          failure *out is NULL and fn will not run.
+ *          failure *out is NULL and fn will not run; release_arg is not called.
  * Orders   what precedes happens-before fn(arg).
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
 int spn_executor_submit(spn_executor *executor, spn_call_fn fn, void *arg,
                         spn_future **out);
+SPN_API SPN_NODISCARD
+int spn_executor_submit_with(spn_executor *executor, spn_call_fn fn, void *arg,
+                             const spn_future_opts *opts, spn_future **out);
+SPN_API SPN_NODISCARD
+int spn_executor_submit_run(spn_executor *executor, spn_run_fn run, void *arg,
+                            void *value, spn_future **out);
+
+/*
+ * A function without a result as one with: spn_call_run as fn and a spn_run_call as
+ * arg call run(arg), and the result is `value`.
+ * Returns  what run returns; SPN_EINVAL if the spn_run_call or its run is NULL.
+ * Since    0.1
+ */
+typedef struct spn_run_call {
+    spn_run_fn run;
+    void *arg;
+    void *value; /* may be NULL */
+} spn_run_call;
+
+SPN_API int spn_call_run(void *arg, void **result);
 
 /*
  * Inside a function that a future called: records the message for the failure the

@@ -161,10 +161,14 @@ static void stop_searching(struct spn__worker *w)
 /* Looks for a while; true if there is something to look at. */
 static bool search(struct spn__worker *w, uint32_t epoch)
 {
-    const bool probe = w->spin_waits++ % PROBE == 0;
+    const bool probe = w->spin_waits++ % PROBE == 0 && !w->spun;
     const uint32_t limit = probe ? SPIN_WHOLE : w->spin_budget;
     int32_t none = 0;
 
+    if (w->spun) { /* it saw something, and somebody else was faster */
+        w->spun = false;
+        w->spin_budget /= 2;
+    }
     if (limit == 0)
         return false;
     if (!w->searching) {
@@ -176,7 +180,7 @@ static bool search(struct spn__worker *w, uint32_t epoch)
     for (uint32_t i = 0; i < limit; i++) {
         spn__cpu_relax();
         if (changed(w, epoch)) {
-            w->spin_budget = SPIN_WHOLE;
+            w->spun = true; /* worth it if there is a task to be had: see found */
             return true;
         }
     }
@@ -216,6 +220,10 @@ void spn__idle_found(struct spn__worker *w)
 
     if (!w->searching)
         return;
+    if (w->spun) {
+        w->spun = false;
+        w->spin_budget = SPIN_WHOLE;
+    }
     stop_searching(w);
     spn__fence(seq_cst); /* [search] */
     /* relaxed, both: after the fence. */

@@ -1,78 +1,1207 @@
 /* SPDX-License-Identifier: MIT */
-/* lanes.c - not yet. */
+/*
+ * lanes.c - where a pool's tasks wait, the fast way.
+ *
+ * OVERVIEW
+ *   A lane per producing thread: a row of slots {fn, arg} in chunks, written at the
+ *   tail by that thread alone, so a push is two stores and the release of the tail: no
+ *   locked instruction, no fence.  A worker claims a range of slots at the head of a
+ *   lane, under the lane's lock, as its batch, and starts them one by one, with no
+ *   locked instruction either.  Slots are not moved: a batch is a range in a chunk, a
+ *   thief gets a part of the range, and a chunk is used again when all its slots are
+ *   done.
+ *
+ *   A lane is found through the thread's record (sync/seat.h).  When its thread ends,
+ *   the next one that comes takes it over, with what is in it.  Lanes and batches live
+ *   as long as the whole; there are as many as there were threads at once.
+ *
+ * BATCHES
+ *   How many slots a worker claims depends on how many wait, so that the others find
+ *   something too.  What is in a batch behind a long task is not lost to it: a worker
+ *   that finds the lanes empty looks at the batches of the others and takes the later
+ *   half of one that gets on too slowly; and a worker that always finds something looks
+ *   at another's batch every RESCUE claims, in case that one is stuck.
+ *
+ * STARTING AN ENTRY                                      next <= end, gate <= end
+ *   The owner of a batch starts entry n by    next = n + 1; fence; n < gate?
+ *   Who wants entries from `at` on does       gate = at; fence; next <= at?
+ *   with the batch locked, and each sees the other's store or is seen [gate]: what lies
+ *   at or above both numbers is the thief's, and no owner gets there.  An owner that
+ *   finds the gate shut takes its step back and asks again under the lock.  The gate
+ *   is `end` whenever the lock is free.  The thief's fence is the heavy one.
+ *
+ *   remove shuts the gate at one entry, makes the slot a tombstone (fn is NULL) and
+ *   opens it again; a tombstone is skipped.  Those at the ends are trimmed at once, so
+ *   that where nothing but tombstones is left, nothing is seen to wait.
+ *
+ * FINDING A TASK
+ *   A task's links are its lane and its position there.  A position below the lane's
+ *   head is in a batch, or gone; else its chunk is found in the lane's directory.  The
+ *   links may be read while the task is being submitted again, anywhere: so they are
+ *   only compared, never followed, and the slot that they lead to must hold the task.
+ *
+ * ORDERING
+ *   [tail]  the release of the tail publishes the slot, the chunk and what the
+ *           submitter did before; who claims, or looks, acquires it.
+ *   [head]  a claim fills its batch before it moves the head, with release; who finds
+ *           a lane empty has acquired that and sees the batch: an entry that moves is
+ *           not missed by who looks at the lanes first and at the batches then.
+ *   [gate]  see above; and when the gate is opened again, with release, the owner that
+ *           acquires it sees the tombstones.
+ *   [left]  each release of slots of a chunk, and the acquire of the last one: the
+ *           chunk is written again after all reads.
+ *   [list]  lanes and batches are published complete.
+ *   [owner] a batch that is given up is complete for the worker that takes it over.
+ *   [door]  close sets `closed`, and a heavy fence; push makes a light one after the
+ *           tail and looks: either close's callers see the entry, or push takes it
+ *           back itself, unless somebody has taken it by then.
+ *
+ * LOCKS, in this order
+ *   lanes->lock  batches do not trade entries, and no lane is added, while it is held
+ *   lane->lock   the head, the directory, tombstones in the lane, the claims
+ *   batch->lock  its range; two of them only with lanes->lock held
+ *   spare_lock   a leaf
+ *
+ * PROGRESS  push waits for a lock once per chunk.  any, size, pushed never wait.
+ *
+ * WHY NOT copy the batch out, as is usual?  A task that is removed would have to be
+ * found in its copy, and every start would write to the task.
+ */
 #include "exec/pool.h"
+#include "exec/work.h"
 
-int spn__lanes_create(struct spn__lanes **out)
+#include "base/assert.h"
+#include "future/executor.h"
+#include "sync/seat.h"
+
+#ifdef SPN_SIM /* the explorer's scenarios are short, and shall see all of it */
+enum {
+    CHUNK = 3,
+    DIRECTORY = 2,
+    BATCH = 3,
+    SHARES = 1,
+    SPARES = 1,
+    RESCUE = 2,
+    SLOW = 4
+};
+#else
+enum {
+    CHUNK = 255,   /* slots: with its head 4096 bytes                               */
+    DIRECTORY = 8, /* chunks of a lane that need no directory from the heap         */
+    BATCH = 128,   /* slots claimed at once, at most                                */
+    SHARES = 2,    /* a worker claims 1/(SHARES * workers) of what waits in a lane  */
+    SPARES = 32,   /* chunks kept for later                                         */
+    RESCUE = 16,   /* claims after which a worker looks at another's batch          */
+    SLOW = 4       /* looks that a batch may take to the end, or it is slow         */
+};
+#endif
+
+struct chunk {
+    SPN__ATOMIC(uint32_t) left; /* slots that are not done [left] */
+    struct chunk *next_spare;   /* guarded by spare_lock */
+    struct spn__entry slots[CHUNK];
+};
+
+struct lane {
+    /* The producer's; read by nobody else. */
+    _Alignas(SPN__CACHE_LINE) struct chunk *tail_chunk;
+    uint64_t pushed; /* what `tail` is */
+    uint32_t fill;   /* slots written in tail_chunk */
+    struct spn__seat seat;
+
+    SPN__ATOMIC(struct lane *) next; /* [list] */
+    struct spn__lanes *lanes;        /* fixed */
+
+    /* Position behind the last entry.  Alone: its readers shall not slow down the
+     * rest.  Stored by the producer. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) tail; /* [tail] */
+
+    _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* guards the rest */
+    uint32_t head_index;        /* in head_chunk; CHUNK: at the start of the next */
+    struct chunk *head_chunk;   /* NULL: at the start of the first */
+    SPN__ATOMIC(uint64_t) head; /* position of the first that is not claimed [head] */
+    struct chunk **directory;   /* by number of the chunk, modulo its size */
+    uint64_t directory_size;    /* a power of two */
+    struct spn__batch *claimed; /* scratch of visit */
+    struct chunk *few[DIRECTORY];
+};
+
+struct spn__batch {
+    /* The owner's, read by others. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) next; /* index [gate] */
+    SPN__ATOMIC(int64_t) taken; /* entries ever started; relaxed: only a count */
+
+    /* The owner's alone. */
+    bool open;                  /* there may be something between next and end */
+    uint32_t first;             /* index of the entry that came with a claim */
+    uint32_t claims;            /* ever */
+    struct lane *cursor;        /* where to look next, or NULL */
+    struct spn__batch *watched; /* see rescue */
+    int64_t watched_taken;
+
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) gate; /* [gate] */
+    SPN__ATOMIC(uint32_t) end; /* index behind the last; written under lock */
+    struct spn__lock lock;     /* guards the range; see the owner's finish */
+    uint32_t held;             /* slots of chunk that are the batch's, done ones too */
+    struct chunk *chunk;
+    struct lane *lane; /* that the chunk belongs to */
+    uint64_t base;     /* position of the chunk's first slot */
+
+    SPN__ATOMIC(uint32_t) in_use;               /* 1: a worker has it [owner] */
+    SPN__ATOMIC(struct spn__batch *) following; /* [list] */
+    struct spn__batch *next_claimed;            /* scratch of visit */
+    uint32_t from;                              /* scratch of visit */
+};
+
+struct spn__lanes {
+    uint32_t mark;                            /* fixed */
+    SPN__ATOMIC(uint32_t) closed;             /* 0 or 1 [door] */
+    SPN__ATOMIC(uint32_t) workers;            /* relaxed: a hint for shares */
+    SPN__ATOMIC(struct lane *) lanes;         /* in the order they came [list] */
+    SPN__ATOMIC(struct spn__batch *) batches; /* [list] */
+
+    _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* see LOCKS */
+    SPN__ATOMIC(int64_t) removed; /* entries ever taken out; written under lock */
+    struct lane *last_lane;
+    struct spn__batch *last_batch;
+
+    _Alignas(SPN__CACHE_LINE) struct spn__lock spare_lock; /* guards the rest */
+    struct chunk *spare;
+    uint32_t spares;
+};
+
+#ifdef LANES_ALONE
+int spn__entry_task(void *task)
 {
-    *out = NULL;
-    return SPN_ENOTSUP;
+    (void)task;
+    return SPN_EINVAL;
 }
-void spn__lanes_destroy(struct spn__lanes *l)
+#endif
+
+/* ---- chunks ----------------------------------------------------------------------- */
+
+static struct chunk *get_chunk(struct spn__lanes *lanes)
 {
-    (void)l;
+    struct chunk *c;
+
+    spn__lock(&lanes->spare_lock);
+    c = lanes->spare;
+    if (c != NULL) {
+        lanes->spare = c->next_spare;
+        lanes->spares--;
+    }
+    spn__unlock(&lanes->spare_lock);
+    if (c == NULL)
+        c = spn__alloc_aligned(sizeof *c, SPN__CACHE_LINE);
+    if (c != NULL)
+        spn__init(&c->left, CHUNK);
+    return c;
 }
-int spn__lanes_push(struct spn__lanes *l, struct spn__entry e)
+
+static void put_chunk(struct spn__lanes *lanes, struct chunk *c)
 {
-    (void)l;
-    (void)e;
-    return SPN_ENOTSUP;
+    bool kept;
+
+    spn__lock(&lanes->spare_lock);
+    kept = lanes->spares < SPARES;
+    if (kept) {
+        c->next_spare = lanes->spare;
+        lanes->spare = c;
+        lanes->spares++;
+    }
+    spn__unlock(&lanes->spare_lock);
+    if (!kept)
+        spn__free(c);
 }
-bool spn__lanes_take(struct spn__lanes *l, struct spn__worker *w, struct spn__entry *e)
+
+/* That many slots of the chunk are done: nobody will look at them again. */
+static void done(struct spn__lanes *lanes, struct chunk *c, uint32_t slots)
 {
-    (void)l;
-    (void)w;
-    (void)e;
-    return false;
+    if (slots != 0 && spn__fetch_sub(&c->left, slots, acq_rel) == slots) /* [left] */
+        put_chunk(lanes, c);
 }
-bool spn__lanes_any(struct spn__lanes *l)
+
+/* ---- a lane, from its producer's side ------------------------------------------------ */
+
+/* Twice the directory; the lane is locked. */
+static bool grow_directory(struct lane *l)
 {
-    (void)l;
-    return false;
+    const uint64_t size = l->directory_size;
+    struct chunk **bigger = spn__alloc((size_t)(2 * size) * sizeof *bigger);
+    /* relaxed: ours, by the lock.  The oldest chunk with an entry. */
+    const uint64_t oldest = spn__load(&l->head, relaxed) / CHUNK;
+
+    if (bigger == NULL)
+        return false;
+    for (uint64_t i = oldest; i < oldest + size; i++)
+        bigger[i & (2 * size - 1)] = l->directory[i & (size - 1)];
+    if (l->directory != l->few)
+        spn__free(l->directory);
+    l->directory = bigger;
+    l->directory_size = 2 * size;
+    return true;
 }
-void spn__lanes_close(struct spn__lanes *l)
+
+/* The chunk in which a position that is not claimed lies; the lane is locked. */
+static struct chunk *chunk_at(struct lane *l, uint64_t position)
 {
-    (void)l;
+    return l->directory[(position / CHUNK) & (l->directory_size - 1)];
 }
-int64_t spn__lanes_size(struct spn__lanes *l)
+
+/* A chunk for the next entry. */
+static bool extend(struct lane *l)
 {
-    (void)l;
-    return 0;
+    struct chunk *c = get_chunk(l->lanes);
+    const uint64_t number = l->pushed / CHUNK;
+    bool ok = true;
+
+    if (c == NULL)
+        return false;
+    spn__lock(&l->lock);
+    /* relaxed: ours, by the lock. */
+    if (number - spn__load(&l->head, relaxed) / CHUNK >= l->directory_size)
+        ok = grow_directory(l);
+    if (ok)
+        l->directory[number & (l->directory_size - 1)] = c;
+    spn__unlock(&l->lock);
+    if (!ok) {
+        put_chunk(l->lanes, c);
+        return false;
+    }
+    l->tail_chunk = c;
+    l->fill = 0;
+    return true;
 }
-int64_t spn__lanes_pushed(struct spn__lanes *l)
+
+static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
 {
-    (void)l;
-    return 0;
+    struct lane *l = spn__alloc_aligned(sizeof *l, SPN__CACHE_LINE);
+
+    if (l == NULL)
+        return NULL;
+    l->tail_chunk = NULL;
+    l->pushed = 0;
+    l->fill = CHUNK;
+    spn__seat_init(&l->seat, lanes);
+    spn__init(&l->next, NULL);
+    l->lanes = lanes;
+    spn__init(&l->tail, 0);
+    spn__lock_init(&l->lock);
+    l->head_index = CHUNK;
+    l->head_chunk = NULL;
+    spn__init(&l->head, 0);
+    l->directory = l->few;
+    l->directory_size = DIRECTORY;
+    l->claimed = NULL;
+    (void)spn__seat_take(&l->seat, self); /* nobody else knows it */
+
+    spn__lock(&lanes->lock);
+    if (lanes->last_lane == NULL)
+        spn__store(&lanes->lanes, l, release); /* [list] */
+    else
+        spn__store(&lanes->last_lane->next, l, release); /* [list] */
+    lanes->last_lane = l;
+    spn__unlock(&lanes->lock);
+    return l;
 }
-bool spn__lanes_remove(struct spn__lanes *l, spn_task *t)
+
+static struct lane *first_lane(struct spn__lanes *lanes)
 {
-    (void)l;
-    (void)t;
-    return false;
+    return spn__load(&lanes->lanes, acquire); /* [list] */
 }
-int64_t spn__lanes_collect(struct spn__lanes *l, bool (*w)(spn_task *, const void *),
-                           const void *c, struct spn__list *o)
+
+static struct lane *next_lane(struct lane *l)
 {
-    (void)l;
-    (void)w;
-    (void)c;
-    (void)o;
-    return 0;
+    return spn__load(&l->next, acquire); /* [list] */
 }
-int64_t spn__lanes_snapshot(struct spn__lanes *l, spn_task **t, size_t c)
+
+static struct lane *lane_of_seat(struct spn__seat *seat)
 {
-    (void)l;
-    (void)t;
-    (void)c;
-    return 0;
+    return spn__list_entry(seat, struct lane, seat);
 }
-int spn__lanes_worker_init(struct spn__lanes *l, struct spn__worker *w)
+
+/* The calling thread's lane, when it has not used it of late or has none. */
+static __attribute__((noinline)) struct lane *find_lane(struct spn__lanes *lanes)
 {
-    (void)l;
-    (void)w;
+    struct spn_thread *self = spn__thread_self();
+    struct spn__seat *seat;
+
+    if (self == NULL)
+        return NULL;
+    seat = spn__seat_find(self, lanes);
+    if (seat != NULL)
+        return lane_of_seat(seat);
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        if (spn__seat_take(&l->seat, self))
+            return l;
+    return make_lane(lanes, self);
+}
+
+static struct lane *my_lane(struct spn__lanes *lanes)
+{
+    struct spn_thread *self = spn__self_get();
+    struct spn__seat *seat = self != NULL ? spn__seat_recall(self, lanes) : NULL;
+
+    return seat != NULL ? lane_of_seat(seat) : find_lane(lanes);
+}
+
+/* A task's links: its lane and its position.  Relaxed, as `queued`: they come with
+ * the slot, and without it are only compared. */
+typedef SPN__ATOMIC(void *) link_word;
+_Static_assert(sizeof(link_word) == sizeof(void *), "the same word");
+
+static link_word *link_of(spn_task *task, int i)
+{
+    return (link_word *)(void *)&task->link[i];
+}
+
+typedef SPN__ATOMIC(uint32_t) queued_word;
+_Static_assert(sizeof(queued_word) == sizeof(uint32_t), "the same word");
+
+static queued_word *queued_of(spn_task *task)
+{
+    return (queued_word *)(void *)&task->queued;
+}
+
+#define TAKEN 1u /* `queued` of a task that is neither waiting nor released */
+
+static void mark_taken(spn_task *task)
+{
+    spn__store(queued_of(task), TAKEN, relaxed); /* see link_of */
+}
+
+/* Takes the last entry of the calling thread's lane back. */
+static bool take_back(struct lane *l, struct spn__entry entry)
+{
+    bool mine = false;
+
+    spn__lock(&l->lock);
+    /* relaxed: ours, by the lock. */
+    if (spn__load(&l->head, relaxed) < l->pushed) {
+        struct spn__entry *slot = &l->tail_chunk->slots[l->fill - 1];
+
+        /* Another one in its place: a tombstone. */
+        mine = slot->fn == entry.fn && slot->arg == entry.arg;
+    }
+    if (mine) {
+        l->pushed--;
+        l->fill--;
+        spn__store(&l->tail, l->pushed, relaxed); /* who acts on it has the lock */
+        if (entry.fn == spn__entry_task)
+            mark_taken(entry.arg);
+    }
+    spn__unlock(&l->lock);
+    return mine;
+}
+
+int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
+{
+    struct lane *l = my_lane(lanes);
+
+    if (__builtin_expect(l == NULL, 0))
+        return SPN_ENOMEM;
+    if (__builtin_expect(l->fill == CHUNK, 0) && !extend(l))
+        return SPN_ENOMEM;
+    l->tail_chunk->slots[l->fill++] = entry;
+    if (entry.fn == spn__entry_task) {
+        spn_task *task = entry.arg;
+
+        spn__store(link_of(task, 0), l, relaxed); /* see link_of */
+        spn__store(link_of(task, 1), (void *)(uintptr_t)l->pushed, relaxed);
+        spn__store(queued_of(task), lanes->mark, relaxed);
+    }
+    l->pushed++;
+    spn__store(&l->tail, l->pushed, release); /* [tail] */
+    spn__fence_light();                       /* [door] */
+    /* relaxed: after the fence [door]. */
+    if (__builtin_expect(spn__load(&lanes->closed, relaxed) != 0, 0) &&
+        take_back(l, entry))
+        return SPN_ESHUTDOWN;
     return SPN_OK;
 }
-void spn__lanes_worker_fini(struct spn__lanes *l, struct spn__worker *w)
+
+bool spn__lanes_take_back(struct spn__lanes *lanes, struct spn__entry entry)
 {
-    (void)l;
-    (void)w;
+    return take_back(my_lane(lanes), entry);
+}
+
+void spn__lanes_close(struct spn__lanes *lanes)
+{
+    spn__store(&lanes->closed, 1, relaxed); /* before the fence [door] */
+    spn__fence_heavy();                     /* [door] */
+}
+
+/* ---- batches --------------------------------------------------------------------------- */
+
+static struct spn__batch *first_batch(struct spn__lanes *lanes)
+{
+    return spn__load(&lanes->batches, acquire); /* [list] */
+}
+
+static struct spn__batch *next_batch(struct spn__batch *b)
+{
+    return spn__load(&b->following, acquire); /* [list] */
+}
+
+/* How many entries of a batch nobody has started, as far as can be seen. */
+static uint32_t waiting(struct spn__batch *b)
+{
+    /* relaxed, both: a hint, or made sure of by [head] and the caller's fence. */
+    const uint32_t next = spn__load(&b->next, relaxed);
+    const uint32_t end = spn__load(&b->end, relaxed);
+
+    return next < end ? end - next : 0;
+}
+
+/*
+ * Gives a batch that has nothing the slots [from, to) of a chunk.  The first is the
+ * owner's to start at once, so a single one needs no range.
+ */
+static void fill(struct spn__batch *b, struct lane *l, struct chunk *c, uint64_t base,
+                 uint32_t from, uint32_t to)
+{
+    b->first = from;
+    b->open = to - from > 1;
+    if (b->open)
+        spn__lock(&b->lock);
+    b->chunk = c;
+    b->held = to - from;
+    if (b->open) {
+        b->lane = l;
+        b->base = base;
+        /* relaxed, all: under the lock, or followed by [head]. */
+        spn__store(&b->next, from + 1, relaxed);
+        spn__store(&b->end, to, relaxed);
+        spn__store(&b->gate, to, relaxed);
+        spn__unlock(&b->lock);
+    }
+}
+
+/* The owner is done with its range, which is empty: nobody else touches it. */
+static void finish(struct spn__lanes *lanes, struct spn__batch *b)
+{
+    const uint32_t held = b->held;
+
+    b->held = 0;
+    if (held != 0)
+        done(lanes, b->chunk, held);
+}
+
+/* The owner found the gate shut before entry n: whether it is its own after all. */
+static __attribute__((noinline)) bool ask(struct spn__batch *b, uint32_t n)
+{
+    bool mine;
+
+    spn__store(&b->next, n, relaxed); /* a step back; see STARTING AN ENTRY */
+    spn__lock(&b->lock);
+    mine = n < spn__load(&b->end, relaxed); /* ours, by the lock */
+    if (mine)
+        spn__store(&b->next, n + 1, relaxed); /* no thief is about */
+    else
+        b->open = false;
+    spn__unlock(&b->lock);
+    return mine;
+}
+
+static void count_taken(struct spn__batch *b)
+{
+    /* relaxed, both: only the owner writes it. */
+    spn__store(&b->taken, spn__load(&b->taken, relaxed) + 1, relaxed);
+}
+
+/* Starts the next entry of the owner's batch. */
+static inline bool pop(struct spn__batch *b, struct spn__entry *entry)
+{
+    while (b->open) {
+        const uint32_t n = spn__load(&b->next, relaxed); /* the owner's */
+
+        spn__store(&b->next, n + 1, relaxed); /* before the fence [gate] */
+        spn__fence_light();                   /* [gate] */
+        if (n >= spn__load(&b->gate, acquire) && !ask(b, n)) /* [gate] */
+            break;
+        *entry = b->chunk->slots[n];
+        if (entry->fn != NULL) {
+            count_taken(b);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Starts the entry that came with a claim, or the one behind it. */
+static bool pop_first(struct spn__batch *b, struct spn__entry *entry)
+{
+    *entry = b->chunk->slots[b->first];
+    if (entry->fn == NULL)
+        return pop(b, entry);
+    count_taken(b);
+    return true;
+}
+
+/*
+ * Shuts the gate of a batch at an index: from the returned one on, and up to end, the
+ * entries are the caller's.  The batch is locked.
+ */
+static uint32_t shut(struct spn__batch *b, uint32_t at)
+{
+    const uint32_t end = spn__load(&b->end, relaxed); /* ours, by the lock */
+    uint32_t next;
+
+    spn__store(&b->gate, at, relaxed); /* before the fence [gate] */
+    spn__fence_heavy();                /* [gate] */
+    next = spn__load(&b->next, relaxed);
+    if (next < at)
+        next = at;
+    return next < end ? next : end;
+}
+
+/* Opens it again, as far as the range goes now. */
+static void reopen(struct spn__batch *b)
+{
+    /* relaxed: ours, by the lock.  [gate] release: the tombstones. */
+    spn__store(&b->gate, spn__load(&b->end, relaxed), release);
+}
+
+/* ---- taking ------------------------------------------------------------------------------- */
+
+static bool lane_waits(struct lane *l)
+{
+    /* [head] acquire: what was claimed is in a batch by now.  relaxed: who acts on it
+     * reads the tail again. */
+    return spn__load(&l->head, acquire) != spn__load(&l->tail, relaxed);
+}
+
+/* How much of a backlog one worker claims, if so much is in one chunk. */
+static uint32_t share(struct spn__lanes *lanes, uint64_t backlog, uint32_t limit)
+{
+    const uint32_t parts = SHARES * spn__load(&lanes->workers, relaxed); /* a hint */
+    uint32_t n = BATCH;
+
+    if (backlog < (uint64_t)BATCH * parts)
+        n = (uint32_t)backlog / parts;
+    if (n > limit)
+        n = limit;
+    return n > 0 ? n : 1;
+}
+
+/* Claims entries of a lane, which is locked and then no more. */
+static bool claim(struct spn__lanes *lanes, struct spn__batch *b, struct lane *l,
+                  bool *more)
+{
+    const uint64_t tail = spn__load(&l->tail, acquire); /* [tail] */
+    const uint64_t head = spn__load(&l->head, relaxed); /* ours, by the lock */
+    uint32_t n;
+
+    if (head == tail) {
+        spn__unlock(&l->lock);
+        return false;
+    }
+    if (l->head_index == CHUNK) {
+        l->head_chunk = chunk_at(l, head);
+        l->head_index = 0;
+    }
+    n = share(lanes, tail - head, CHUNK - l->head_index);
+    fill(b, l, l->head_chunk, head - l->head_index, l->head_index, l->head_index + n);
+    l->head_index += n;
+    spn__store(&l->head, head + n, release); /* [head] */
+    spn__unlock(&l->lock);
+    *more = tail - head > 1;
+    return true;
+}
+
+/* Claims entries of any lane, the one behind the last claim first. */
+static bool claim_any(struct spn__lanes *lanes, struct spn__batch *b, bool *more)
+{
+    struct lane *const first = first_lane(lanes);
+    struct lane *const start = b->cursor != NULL ? b->cursor : first;
+    bool wait = false, busy = false;
+
+    if (first == NULL)
+        return false;
+    for (;;) {
+        struct lane *l = start;
+
+        do {
+            struct lane *const following = next_lane(l);
+
+            if (lane_waits(l)) {
+                const bool locked = spn__lock_try(&l->lock);
+
+                if (!locked && wait)
+                    spn__lock(&l->lock);
+                if (!locked && !wait) {
+                    busy = true;
+                } else if (claim(lanes, b, l, more)) {
+                    b->cursor = following;
+                    return true;
+                }
+            }
+            l = following != NULL ? following : first;
+        } while (l != start);
+        /* Where another was at it and nothing else was found, stand in line: it may
+         * be preempted, and spinning would not help it. */
+        if (!busy || wait)
+            return false;
+        wait = true;
+    }
+}
+
+/* Takes the later half of what waits in a batch. */
+static bool steal(struct spn__lanes *lanes, struct spn__batch *b, struct spn__batch *v,
+                  bool *more)
+{
+    struct chunk *chunk;
+    struct lane *lane;
+    uint64_t base;
+    uint32_t next, end, from;
+
+    spn__lock(&lanes->lock);
+    spn__lock(&v->lock);
+    next = spn__load(&v->next, relaxed); /* of the owner: shut decides */
+    end = spn__load(&v->end, relaxed);   /* ours, by the lock */
+    from = end;
+    if (next < end) {
+        from = shut(v, end - (end - next + 1) / 2);
+        v->held -= end - from;
+        spn__store(&v->end, from, relaxed); /* seen by waiting, which only hints */
+        reopen(v);
+    }
+    chunk = v->chunk;
+    lane = v->lane;
+    base = v->base;
+    spn__unlock(&v->lock);
+    /* Still with lanes->lock, so that remove finds them here or there. */
+    if (from < end)
+        fill(b, lane, chunk, base, from, end);
+    spn__unlock(&lanes->lock);
+    *more = end - from > 1;
+    return from < end;
+}
+
+enum found { NOTHING, SOMETHING, LOOK_AGAIN };
+
+static bool any_lane_waits(struct spn__lanes *lanes)
+{
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        if (lane_waits(l))
+            return true;
+    return false;
+}
+
+/*
+ * The lanes are empty: takes from another worker's batch, if that gets on too slowly.
+ * A theft costs both some microseconds; a batch that is at its end by then is better
+ * left alone.  Waits for an end that is near, or new work, so that its caller does not
+ * go to sleep and wake up for nothing.
+ */
+static enum found steal_any(struct spn__lanes *lanes, struct spn__batch *b, bool *more)
+{
+    for (struct spn__batch *v = first_batch(lanes); v != NULL; v = next_batch(v)) {
+        const int64_t before =
+            spn__load(&v->taken, relaxed); /* a hint, here and below */
+        uint32_t left = waiting(v);
+
+        if (left == 0 || v == b)
+            continue;
+        for (int i = 0; i < SPN__SPIN_LIMIT && left != 0; i++) {
+            spn__cpu_relax();
+            if (any_lane_waits(lanes))
+                return LOOK_AGAIN;
+            left = waiting(v);
+        }
+        if (left == 0)
+            return LOOK_AGAIN;
+        if (left / SLOW < (uint64_t)(spn__load(&v->taken, relaxed) - before))
+            return LOOK_AGAIN;
+        return steal(lanes, b, v, more) ? SOMETHING : LOOK_AGAIN;
+    }
+    return NOTHING;
+}
+
+/* Takes from a batch that has not moved since this worker looked last; looks at one
+ * after another. */
+static bool rescue(struct spn__lanes *lanes, struct spn__batch *b, bool *more)
+{
+    struct spn__batch *v = b->watched;
+
+    /* relaxed: a hint. */
+    if (v != NULL && v != b && spn__load(&v->taken, relaxed) == b->watched_taken &&
+        waiting(v) != 0)
+        return steal(lanes, b, v, more);
+    v = v != NULL ? next_batch(v) : NULL;
+    b->watched = v != NULL ? v : first_batch(lanes);
+    b->watched_taken = spn__load(&b->watched->taken, relaxed); /* a hint */
+    return false;
+}
+
+static __attribute__((noinline)) bool refill(struct spn__lanes *lanes,
+                                             struct spn__batch *b,
+                                             struct spn__entry *entry, bool *more)
+{
+    for (;;) {
+        enum found found;
+
+        finish(lanes, b);
+        if (++b->claims % RESCUE == 0 && rescue(lanes, b, more))
+            found = SOMETHING;
+        else if (claim_any(lanes, b, more))
+            found = SOMETHING;
+        else
+            found = steal_any(lanes, b, more);
+        if (found == NOTHING)
+            return false;
+        if (found == SOMETHING && pop_first(b, entry))
+            return true;
+    }
+}
+
+bool spn__lanes_take(struct spn__lanes *lanes, struct spn__worker *worker,
+                     struct spn__entry *entry, bool *more)
+{
+    *more = false;
+    return pop(worker->batch, entry) || refill(lanes, worker->batch, entry, more);
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+bool spn__lanes_any(struct spn__lanes *lanes)
+{
+    /* In this order [head].  An entry that goes from one batch to another may be
+     * missed; the thief is told of `more`, and wakes. */
+    if (any_lane_waits(lanes))
+        return true;
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
+        if (waiting(b) != 0)
+            return true;
+    return false;
+}
+
+int64_t spn__lanes_pushed(struct spn__lanes *lanes)
+{
+    int64_t pushed = 0;
+
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        pushed += (int64_t)spn__load(&l->tail, relaxed); /* only a count */
+    return pushed;
+}
+
+int64_t spn__lanes_size(struct spn__lanes *lanes)
+{
+    int64_t size = -spn__load(&lanes->removed, relaxed); /* only counts, all */
+
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
+        size -= spn__load(&b->taken, relaxed);
+    size += spn__lanes_pushed(lanes);
+    return size > 0 ? size : 0;
+}
+
+/* ---- taking out ------------------------------------------------------------------------------- */
+
+static void count_removed(struct spn__lanes *lanes, int64_t by)
+{
+    /* relaxed, both: written under the lock, and only a count. */
+    spn__store(&lanes->removed, spn__load(&lanes->removed, relaxed) + by, relaxed);
+}
+
+/* Lets a lane begin with an entry; it is locked. */
+static void trim_lane(struct spn__lanes *lanes, struct lane *l)
+{
+    const uint64_t tail = spn__load(&l->tail, acquire); /* [tail] */
+    uint64_t head = spn__load(&l->head, relaxed);       /* ours, by the lock */
+
+    while (head != tail) {
+        struct chunk *c = chunk_at(l, head);
+        const uint32_t index = (uint32_t)(head % CHUNK);
+
+        if (c->slots[index].fn != NULL)
+            break;
+        l->head_chunk = c;
+        l->head_index = index + 1;
+        head++;
+        /* relaxed: nothing went to a batch. */
+        spn__store(&l->head, head, relaxed);
+        done(lanes, c, 1);
+    }
+}
+
+/* Lets a batch end with an entry; it is locked, and shut from `from` on. */
+static void trim_batch(struct spn__lanes *lanes, struct spn__batch *b, uint32_t from)
+{
+    const uint32_t end = spn__load(&b->end, relaxed); /* ours, by the lock */
+    uint32_t to = end;
+
+    while (to > from && b->chunk->slots[to - 1].fn == NULL)
+        to--;
+    b->held -= end - to;
+    spn__store(&b->end, to, relaxed); /* seen by waiting, which only hints */
+    done(lanes, b->chunk, end - to);
+}
+
+/* The entry is not to be started; its slot is the caller's by some lock. */
+static bool bury(struct spn__entry *slot, const spn_task *task)
+{
+    if (slot->fn != spn__entry_task || slot->arg != task)
+        return false;
+    slot->fn = NULL;
+    return true;
+}
+
+static bool remove_from_batch(struct spn__lanes *lanes, struct spn__batch *b,
+                              struct lane *l, uint64_t position, const spn_task *task)
+{
+    bool removed = false;
+
+    spn__lock(&b->lock);
+    if (waiting(b) != 0 && b->lane == l && position >= b->base &&
+        position - b->base < spn__load(&b->end, relaxed)) { /* ours, by the lock */
+        const uint32_t index = (uint32_t)(position - b->base);
+        const uint32_t from = shut(b, index);
+
+        if (from == index) {
+            removed = bury(&b->chunk->slots[index], task);
+            trim_batch(lanes, b, from);
+        }
+        reopen(b);
+    }
+    spn__unlock(&b->lock);
+    return removed;
+}
+
+/* lanes->lock is held. */
+static bool remove_from(struct spn__lanes *lanes, struct lane *l, uintptr_t link,
+                        const spn_task *task)
+{
+    bool removed = false, claimed;
+    uint64_t tail, position;
+
+    spn__lock(&l->lock);
+    tail = spn__load(&l->tail, acquire);                   /* [tail] */
+    position = tail - (uintptr_t)((uintptr_t)tail - link); /* all of it, where a pointer
+                                                              holds only a part */
+    claimed = position < spn__load(&l->head, relaxed);     /* ours, by the lock */
+    if (!claimed && position < tail) {
+        removed = bury(&chunk_at(l, position)->slots[position % CHUNK], task);
+        trim_lane(lanes, l);
+    }
+    spn__unlock(&l->lock);
+    /* What is claimed stays in the batch it is in. */
+    if (claimed)
+        for (struct spn__batch *b = first_batch(lanes); b != NULL && !removed;
+             b = next_batch(b))
+            if (waiting(b) != 0)
+                removed = remove_from_batch(lanes, b, l, position, task);
+    return removed;
+}
+
+bool spn__lanes_remove(struct spn__lanes *lanes, spn_task *task)
+{
+    bool removed = false;
+    void *lane, *position;
+
+    /* relaxed, all: see link_of. */
+    if (spn__load(queued_of(task), relaxed) != lanes->mark)
+        return false;
+    spn__lock(&lanes->lock);
+    lane = spn__load(link_of(task, 0), relaxed);
+    position = spn__load(link_of(task, 1), relaxed);
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        if (l == lane)
+            removed = remove_from(lanes, l, (uintptr_t)position, task);
+    if (removed) {
+        mark_taken(task);
+        count_removed(lanes, 1);
+    }
+    spn__unlock(&lanes->lock);
+    return removed;
+}
+
+/* ---- looking at all of them ------------------------------------------------------------------ */
+
+/* Locks everything, so that no entry moves; with `shut_all` none starts either. */
+static void lock_all(struct spn__lanes *lanes, bool shut_all)
+{
+    spn__lock(&lanes->lock);
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        spn__lock(&l->lock);
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
+        spn__lock(&b->lock);
+        if (shut_all)
+            spn__store(&b->gate, 0, relaxed); /* before the fence [gate] */
+    }
+    if (shut_all)
+        spn__fence_heavy(); /* [gate] */
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
+        /* relaxed: after the fence [gate], or only a look; end is ours. */
+        const uint32_t next = spn__load(&b->next, relaxed);
+        const uint32_t end = spn__load(&b->end, relaxed);
+
+        b->from = next < end ? next : end;
+    }
+}
+
+static void unlock_all(struct spn__lanes *lanes, bool shut_all)
+{
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
+        if (shut_all)
+            reopen(b);
+        spn__unlock(&b->lock);
+    }
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        spn__unlock(&l->lock);
+    spn__unlock(&lanes->lock);
+}
+
+/* Sorts the batches that have something to the lanes they come from. */
+static void sort_batches(struct spn__lanes *lanes)
+{
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        l->claimed = NULL;
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
+        struct spn__batch **at;
+
+        if (b->from == spn__load(&b->end, relaxed)) /* ours, by the lock */
+            continue;
+        at = &b->lane->claimed;
+        while (*at != NULL && (*at)->base + (*at)->from < b->base + b->from)
+            at = &(*at)->next_claimed;
+        b->next_claimed = *at;
+        *at = b;
+    }
+}
+
+/* Calls look(slot, ctx) for all that wait, lane by lane, in order; all is locked. */
+static void visit(struct spn__lanes *lanes, void (*look)(struct spn__entry *, void *),
+                  void *ctx)
+{
+    sort_batches(lanes);
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l)) {
+        /* relaxed: ours, by the lock.  [tail] */
+        const uint64_t head = spn__load(&l->head, relaxed);
+        const uint64_t tail = spn__load(&l->tail, acquire);
+
+        for (struct spn__batch *b = l->claimed; b != NULL; b = b->next_claimed)
+            /* relaxed: ours, by the lock. */
+            for (uint32_t i = b->from; i < spn__load(&b->end, relaxed); i++)
+                look(&b->chunk->slots[i], ctx);
+        for (uint64_t p = head; p < tail; p++)
+            look(&chunk_at(l, p)->slots[p % CHUNK], ctx);
+    }
+}
+
+struct collecting {
+    bool (*wanted)(spn_task *, const void *);
+    const void *ctx;
+    struct spn__list *out;
+    int64_t count, dropped;
+};
+
+static void collect_slot(struct spn__entry *slot, void *p)
+{
+    struct collecting *k = p;
+    spn_task *task = NULL;
+
+    if (slot->fn == NULL)
+        return;
+    if (slot->fn == spn__entry_task) {
+        task = slot->arg;
+        if (k->wanted != NULL && !k->wanted(task, k->ctx))
+            return;
+    } else if (k->wanted != NULL) {
+        return;
+    } else {
+        task = spn__call_task_create(slot->fn, slot->arg);
+    }
+    slot->fn = NULL;
+    if (task == NULL) {
+        k->dropped++;
+        return;
+    }
+    mark_taken(task);
+    spn__list_push_back(k->out, spn__task_node(task));
+    k->count++;
+}
+
+int64_t spn__lanes_collect(struct spn__lanes *lanes,
+                           bool (*wanted)(spn_task *, const void *), const void *ctx,
+                           struct spn__list *out, int64_t *dropped)
+{
+    struct collecting k = { wanted, ctx, out, 0, 0 };
+
+    lock_all(lanes, true);
+    visit(lanes, collect_slot, &k);
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        trim_lane(lanes, l);
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
+        if (b->from != spn__load(&b->end, relaxed)) /* ours, by the lock */
+            trim_batch(lanes, b, b->from);
+    count_removed(lanes, k.count + k.dropped);
+    unlock_all(lanes, true);
+    if (dropped != NULL)
+        *dropped = k.dropped;
+    return k.count;
+}
+
+struct picture {
+    spn_task **tasks;
+    size_t capacity, count;
+};
+
+static void picture_slot(struct spn__entry *slot, void *p)
+{
+    struct picture *picture = p;
+
+    if (slot->fn != spn__entry_task)
+        return;
+    if (picture->count < picture->capacity)
+        picture->tasks[picture->count] = slot->arg;
+    picture->count++;
+}
+
+int64_t spn__lanes_snapshot(struct spn__lanes *lanes, spn_task **tasks, size_t capacity)
+{
+    struct picture picture = { tasks, capacity, 0 };
+
+    lock_all(lanes, false);
+    visit(lanes, picture_slot, &picture);
+    unlock_all(lanes, false);
+    return (int64_t)picture.count;
+}
+
+/* ---- workers come and go ------------------------------------------------------------------------ */
+
+/* A batch that a worker has given up, or NULL. */
+static struct spn__batch *adopt_batch(struct spn__lanes *lanes)
+{
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
+        uint32_t unused = 0;
+
+        /* relaxed: a hint.  [owner] */
+        if (spn__load(&b->in_use, relaxed) == 0 &&
+            spn__cas(&b->in_use, &unused, 1, acquire, relaxed)) {
+            spn__lock(&b->lock);
+            b->open = waiting(b) != 0; /* thieves may be about, and it is theirs then */
+            spn__unlock(&b->lock);
+            return b;
+        }
+    }
+    return NULL;
+}
+
+static struct spn__batch *make_batch(struct spn__lanes *lanes)
+{
+    struct spn__batch *b = spn__alloc_aligned(sizeof *b, SPN__CACHE_LINE);
+
+    if (b == NULL)
+        return NULL;
+    *b = (struct spn__batch){ .open = false };
+    spn__init(&b->next, 0);
+    spn__init(&b->taken, 0);
+    spn__init(&b->gate, 0);
+    spn__init(&b->end, 0);
+    spn__lock_init(&b->lock);
+    spn__init(&b->in_use, 1);
+    spn__init(&b->following, NULL);
+    spn__lock(&lanes->lock);
+    if (lanes->last_batch == NULL)
+        spn__store(&lanes->batches, b, release); /* [list] */
+    else
+        spn__store(&lanes->last_batch->following, b, release); /* [list] */
+    lanes->last_batch = b;
+    spn__unlock(&lanes->lock);
+    return b;
+}
+
+int spn__lanes_worker_init(struct spn__lanes *lanes, struct spn__worker *worker)
+{
+    struct spn__batch *b = adopt_batch(lanes);
+
+    if (b == NULL)
+        b = make_batch(lanes);
+    if (b == NULL)
+        return SPN_ENOMEM;
+    worker->batch = b;
+    (void)spn__fetch_add(&lanes->workers, 1, relaxed); /* a hint */
+    return SPN_OK;
+}
+
+void spn__lanes_worker_fini(struct spn__lanes *lanes, struct spn__worker *worker)
+{
+    struct spn__batch *b = worker->batch;
+    struct chunk *c;
+    uint32_t over;
+
+    spn__lock(&b->lock);
+    c = b->chunk;
+    over = b->held - waiting(b);
+    b->held -= over;
+    spn__unlock(&b->lock);
+    if (over != 0)
+        done(lanes, c, over);
+    worker->batch = NULL;
+    (void)spn__fetch_sub(&lanes->workers, 1, relaxed); /* a hint */
+    spn__store(&b->in_use, 0, release);                /* [owner] */
+}
+
+int spn__lanes_create(struct spn__lanes **out, uint32_t mark)
+{
+    struct spn__lanes *lanes = spn__alloc_aligned(sizeof *lanes, SPN__CACHE_LINE);
+
+    *out = lanes;
+    if (lanes == NULL)
+        return SPN_ENOMEM;
+    lanes->mark = mark;
+    spn__init(&lanes->closed, 0);
+    spn__init(&lanes->workers, 0);
+    spn__init(&lanes->lanes, NULL);
+    spn__init(&lanes->batches, NULL);
+    spn__lock_init(&lanes->lock);
+    spn__init(&lanes->removed, 0);
+    lanes->last_lane = NULL;
+    lanes->last_batch = NULL;
+    spn__lock_init(&lanes->spare_lock);
+    lanes->spare = NULL;
+    lanes->spares = 0;
+    return SPN_OK;
+}
+
+static void free_lane(struct lane *l)
+{
+    /* relaxed, both: nobody else is left. */
+    const uint64_t head = spn__load(&l->head, relaxed);
+    const uint64_t tail = spn__load(&l->tail, relaxed);
+
+    spn__seat_clear(&l->seat);
+    spn__assert(head == tail);
+    /* The last chunk, unless all its slots are done. */
+    if (l->tail_chunk != NULL && l->fill < CHUNK)
+        spn__free(l->tail_chunk);
+    if (l->directory != l->few)
+        spn__free(l->directory);
+    spn__free(l);
+}
+
+void spn__lanes_destroy(struct spn__lanes *lanes)
+{
+    struct lane *l = first_lane(lanes);
+    struct spn__batch *b = first_batch(lanes);
+
+    while (l != NULL) {
+        struct lane *const following = next_lane(l);
+
+        free_lane(l);
+        l = following;
+    }
+    while (b != NULL) {
+        struct spn__batch *const following = next_batch(b);
+
+        spn__free(b);
+        b = following;
+    }
+    while (lanes->spare != NULL) {
+        struct chunk *c = lanes->spare;
+
+        lanes->spare = c->next_spare;
+        spn__free(c);
+    }
+    spn__free(lanes);
 }

@@ -74,6 +74,7 @@ struct spn__worker {
 
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
+    bool spun;             /* its last spin ended because there was something */
     bool needed;           /* one too many, but the only one that does not wait */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */

@@ -331,15 +331,17 @@ static const char *state_name(char state)
     }
 }
 
-static void put_thread(struct out *out, int32_t tid)
+/* What the kernel knows of a thread, or that it knows nothing. */
+static void look_at(int32_t tid, struct spn__os_task *task)
 {
-    struct spn__os_task task;
+    if (!spn__os_task_look(tid, task))
+        *task = (struct spn__os_task){ .name = "?", .state = '?' };
+}
 
-    if (spn__os_task_look(tid, &task))
-        put(out, "\"%s\" tid=%d %c (%s)%s%s\n", task.name, (int)tid, task.state,
-            state_name(task.state), task.wchan[0] != '\0' ? " in " : "", task.wchan);
-    else
-        put(out, "\"?\" tid=%d\n", (int)tid);
+static void put_thread(struct out *out, int32_t tid, const struct spn__os_task *task)
+{
+    put(out, "\"%s\" tid=%d %c (%s)%s%s\n", task->name, (int)tid, task->state,
+        state_name(task->state), task->wchan[0] != '\0' ? " in " : "", task->wchan);
 }
 
 static void put_stack(struct out *out, const struct spn__os_capture *c)
@@ -366,9 +368,11 @@ static const char *const no_stack[] = {
     [LATE] = "(no stack: it did not answer)",
 };
 
-/* Asks up to BATCH threads, and waits for them all. */
+/* Asks up to BATCH threads, and waits for them all.  Before it looks what they do: the
+ * question itself makes a sleeping thread run. */
 static void ask(struct spn_reject_report *report, const struct target *targets,
-                size_t count, enum answer *answers, int64_t deadline_ns)
+                size_t count, enum answer *answers, struct spn__os_task *tasks,
+                int64_t deadline_ns)
 {
     struct spn__os_capture *each = report->captures->each;
     bool asked[BATCH] = { false };
@@ -376,6 +380,7 @@ static void ask(struct spn_reject_report *report, const struct target *targets,
     for (size_t i = 0; i < count; i++) {
         int rc;
 
+        look_at(targets[i].tid, &tasks[i]);
         answers[i] = targets[i].allowed ? LATE : NOT_ALLOWED;
         if (!targets[i].allowed || !spn__os_capture_idle(&each[i]))
             continue; /* the place still waits for a late answer */
@@ -394,6 +399,7 @@ static void put_workers(struct spn_reject_report *report, struct out *out)
 {
     const struct job *job = &report->job;
     const int64_t limit_ns = spn__time_add(spn__now(), ANSWERS_NS);
+    struct spn__os_task tasks[BATCH];
     enum answer answers[BATCH];
 
     put(out, "Threads of the pool: %zu\n\n", job->workers);
@@ -402,10 +408,10 @@ static void put_workers(struct spn_reject_report *report, struct out *out)
         const size_t count = rest < BATCH ? rest : BATCH;
         const int64_t batch_ns = spn__time_add(spn__now(), BATCH_NS);
 
-        ask(report, &job->targets[i], count, answers,
+        ask(report, &job->targets[i], count, answers, tasks,
             batch_ns < limit_ns ? batch_ns : limit_ns);
         for (size_t j = 0; j < count; j++) {
-            put_thread(out, job->targets[i + j].tid);
+            put_thread(out, job->targets[i + j].tid, &tasks[j]);
             if (answers[j] == ANSWERED)
                 put_stack(out, &report->captures->each[j]);
             else
@@ -428,13 +434,17 @@ static bool is_target(const struct job *job, int32_t tid)
 static void put_others(struct spn_reject_report *report, struct out *out)
 {
     const size_t all = spn__os_task_list(report->others, THREADS_MAX);
+    struct spn__os_task task;
 
     if (all == 0)
         return;
     put(out, "Other threads of the process\n\n");
-    for (size_t i = 0; i < all && i < THREADS_MAX; i++)
-        if (!is_target(&report->job, report->others[i]))
-            put_thread(out, report->others[i]);
+    for (size_t i = 0; i < all && i < THREADS_MAX; i++) {
+        if (is_target(&report->job, report->others[i]))
+            continue;
+        look_at(report->others[i], &task);
+        put_thread(out, report->others[i], &task);
+    }
     if (all > THREADS_MAX)
         put(out, "...\n");
 }

@@ -153,7 +153,7 @@ static void give_back(struct spn_pool *pool, struct spn__list *tasks,
 int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t *count)
 {
     struct spn__list tasks;
-    int64_t taken;
+    int64_t taken, lost = 0;
 
     if (count != NULL)
         *count = 0;
@@ -162,8 +162,9 @@ int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t
     spn__list_init(&tasks);
     begin_shutdown(pool, SPN_EXECUTOR_STOP);
     interrupt_running(pool);
-    taken = spn__work_collect(pool, NULL, NULL, &tasks);
+    taken = spn__work_collect(pool, NULL, NULL, &tasks, &lost);
     pool->returned += taken;
+    pool->discarded += lost;
     spn__pool_settle(pool, taken);
     finish_shutdown(pool);
     give_back(pool, &tasks, unrun, ctx, SPN_ESHUTDOWN); /* not the pool's any more */
@@ -296,10 +297,10 @@ static int64_t cancel_some(struct spn_pool *pool,
                            bool (*wanted)(spn_task *, const void *), const void *ctx)
 {
     struct spn__list tasks;
-    int64_t taken;
+    int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
-    taken = spn__work_collect(pool, wanted, ctx, &tasks);
+    taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
     if (taken > 0)
         spn__pool_left_queue(pool, &pool->cancelled, taken);
     if (pool->kind == SPN__WORK_USER && spn__work_any_urgent(pool)) {
@@ -340,7 +341,7 @@ int64_t spn_pool_cancel_owner(spn_pool *pool, const void *owner)
 void spn__pool_give_up(struct spn_pool *pool)
 {
     struct spn__list tasks;
-    int64_t taken;
+    int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
@@ -349,8 +350,8 @@ void spn__pool_give_up(struct spn_pool *pool)
         spn__unlock(&pool->lock);
         return;
     }
-    taken = spn__work_collect(pool, NULL, NULL, &tasks);
-    pool->discarded += taken;
+    taken = spn__work_collect(pool, NULL, NULL, &tasks, &lost);
+    pool->discarded += taken + lost;
     spn__pool_settle(pool, taken);
     spn__room_notify_all(&pool->room);
     finish_shutdown(pool); /* unlocks */

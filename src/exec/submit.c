@@ -54,33 +54,37 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
     return true;
 }
 
-/* There is no worker.  If none can be made either, a task in a user's queue is taken
- * out again; one in a lane is dropped with all that waits. */
-static int staff_or_withdraw(struct spn_pool *pool, spn_task *task)
+/* There is no worker.  If none can be made either, what was pushed is taken out
+ * again, and what else waits is dropped. */
+static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry)
 {
     const int rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_MAX, false);
     bool withdrawn;
 
     if (rc == SPN_OK || rc == SPN_EFULL || rc == SPN_ESHUTDOWN)
         return SPN_OK; /* another is there, or the end takes care of it */
-    withdrawn = pool->kind == SPN__WORK_USER && task != NULL && withdraw(pool, task);
+    if (pool->kind == SPN__WORK_LANES)
+        withdrawn = spn__lanes_take_back(pool->work.lanes, entry);
+    else
+        withdrawn = entry.fn == spn__entry_task && withdraw(pool, entry.arg);
     spn__pool_give_up(pool);
     return withdrawn ? SPN_EAGAIN : SPN_OK;
 }
 
 /* After a push without a door. */
-static int after_push(struct spn_pool *pool, spn_task *task)
+static int after_push(struct spn_pool *pool, struct spn__entry entry)
 {
     uint32_t ctl;
 
-    if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER) {
+    if (entry.fn != NULL &&
+        (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)) {
         spn__fence_light();                   /* [door] */
         ctl = spn__load(&pool->ctl, relaxed); /* after the fence */
-        if (pool->kind == SPN__WORK_USER && task != NULL &&
-            spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, task))
+        if (pool->kind == SPN__WORK_USER && entry.fn == spn__entry_task &&
+            spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, entry.arg))
             return SPN_ESHUTDOWN;
         if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0 &&
-            staff_or_withdraw(pool, task) != SPN_OK)
+            staff_or_withdraw(pool, entry) != SPN_OK)
             return SPN_EAGAIN;
     }
     spn__idle_notify(pool);
@@ -113,6 +117,8 @@ static int refusal(int pushed, int added)
 static int admit(struct spn_pool *pool, spn_task *task)
 {
     const bool urgent = is_urgent(task);
+    /* The urgent lane has a door: nothing to be seen to afterwards. */
+    const struct spn__entry entry = { urgent ? NULL : spn__entry_task, task };
     /* relaxed: knobs, and what add_worker and push decide again for themselves. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     const bool paused = spn__load(&pool->paused, relaxed) != 0;
@@ -128,7 +134,7 @@ static int admit(struct spn_pool *pool, spn_task *task)
     if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
-            return after_push(pool, urgent ? NULL : task);
+            return after_push(pool, entry);
     }
     if (paused)
         return refusal(pushed, added);
@@ -138,7 +144,7 @@ static int admit(struct spn_pool *pool, spn_task *task)
     if (pool->eager && added != SPN_ESHUTDOWN) {
         pushed = spn__work_push(pool, task); /* the last thread went to another */
         if (pushed == SPN_OK)
-            return after_push(pool, task);
+            return after_push(pool, entry);
     }
     return refusal(pushed, added);
 }
@@ -211,7 +217,7 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
             spn__load(&pool->core, relaxed)) {
         rc = spn__work_push_call(pool, fn, arg);
         if (rc == SPN_OK)
-            return after_push(pool, NULL);
+            return after_push(pool, (struct spn__entry){ fn, arg });
         if (rc == SPN_ENOMEM)
             return rc;
     }

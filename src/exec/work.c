@@ -492,7 +492,7 @@ int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t cap
     spn__init(&work->heap.popped, 0);
     work->lanes = NULL;
     if (pool->kind == SPN__WORK_LANES)
-        return spn__lanes_create(&work->lanes);
+        return spn__lanes_create(&work->lanes, pool->id);
     return SPN_OK;
 }
 
@@ -551,7 +551,8 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
                          work->urgent_capacity);
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return spn__lanes_push(work->lanes, entry_of(task));
+        return deserted(pool) ? SPN_EAGAIN
+                              : spn__lanes_push(work->lanes, entry_of(task));
     case SPN__WORK_PRIORITY:
         return heap_push(pool, &work->heap, task);
     case SPN__WORK_USER:
@@ -583,11 +584,16 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry)
 {
     struct spn__work_queue *work = &pool->work;
+    bool more = false;
     spn_task *task;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return spn__lanes_take(work->lanes, worker, entry);
+        if (!spn__lanes_take(work->lanes, worker, entry, &more))
+            return false;
+        if (more)
+            spn__idle_notify(pool);
+        return true;
     case SPN__WORK_PRIORITY:
         task = heap_take(&work->heap);
         break;
@@ -753,7 +759,7 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
     switch (pool->kind) {
     case SPN__WORK_LANES:
         spn__list_init(&one);
-        (void)spn__lanes_collect(work->lanes, first_seen, &at, &one);
+        (void)spn__lanes_collect(work->lanes, first_seen, &at, &one, NULL);
         node = spn__list_pop_front(&one);
         return node != NULL ? spn__node_task(node) : NULL;
     case SPN__WORK_PRIORITY:
@@ -829,14 +835,14 @@ static int64_t user_collect(struct spn_pool *pool,
 
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                          struct spn__list *out)
+                          struct spn__list *out, int64_t *dropped)
 {
     struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_collect(&work->urgent, wanted, ctx, out);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return count + spn__lanes_collect(work->lanes, wanted, ctx, out);
+        return count + spn__lanes_collect(work->lanes, wanted, ctx, out, dropped);
     case SPN__WORK_PRIORITY:
         return count + heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:

@@ -121,11 +121,12 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 /*
  * Moves every task that is wanted to `out`, in order, linked by its `link`; all of
  * them if wanted is NULL.  wanted is called with locks held and only looks.
- * Returns how many.
+ * Returns how many.  Calls that could not be handed out, for lack of memory, are
+ * dropped and counted in *dropped.
  */
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                          struct spn__list *out);
+                          struct spn__list *out, int64_t *dropped);
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /* A task's links, as the list node they are while it waits. */
@@ -140,26 +141,41 @@ static inline spn_task *spn__node_task(struct spn__list_node *node)
 
 /* ---- lanes.c: the same calls for SPN__WORK_LANES ------------------------------- */
 
-int spn__lanes_create(struct spn__lanes **out);
-void spn__lanes_destroy(
-    struct spn__lanes *lanes); /* empty, and no worker has a batch */
+/* mark: what spn_task.queued is while a task waits there. */
+int spn__lanes_create(struct spn__lanes **out, uint32_t mark);
+/* Nothing waits, no worker is left, and nobody pushes any more. */
+void spn__lanes_destroy(struct spn__lanes *lanes);
+
+/* SPN_OK; SPN_ENOMEM; SPN_ESHUTDOWN.  On error nothing was pushed. */
 int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry);
-/* From the lanes, or from another worker's batch when they are empty. */
-bool spn__lanes_take(struct spn__lanes *lanes, struct spn__worker *worker,
-                     struct spn__entry *entry);
-bool spn__lanes_any(struct spn__lanes *lanes);
+/* Takes back what the calling thread pushed last; false: somebody took it. */
+bool spn__lanes_take_back(struct spn__lanes *lanes, struct spn__entry entry);
 /* From now on push refuses with SPN_ESHUTDOWN; when it returns, all that was taken
  * in is seen by take and collect. */
 void spn__lanes_close(struct spn__lanes *lanes);
+
+/*
+ * The next entry, from the worker's batch, the lanes, or another worker's batch.
+ * *more: the worker has just made room for others to help (its batch is new, or the
+ * lane it came from has more), and one that sleeps is to be woken.
+ */
+bool spn__lanes_take(struct spn__lanes *lanes, struct spn__worker *worker,
+                     struct spn__entry *entry, bool *more);
+bool spn__lanes_any(struct spn__lanes *lanes);
 int64_t spn__lanes_size(struct spn__lanes *lanes);
 int64_t spn__lanes_pushed(struct spn__lanes *lanes);
 bool spn__lanes_remove(struct spn__lanes *lanes, spn_task *task);
+/* A call without a node gets one here, if it is to be handed out: where there is no
+ * memory for it the call is dropped, and counted in *dropped (may be NULL). */
 int64_t spn__lanes_collect(struct spn__lanes *lanes,
                            bool (*wanted)(spn_task *, const void *), const void *ctx,
-                           struct spn__list *out);
+                           struct spn__list *out, int64_t *dropped);
+/* Tasks only: how many wait, and the first of them. */
 int64_t spn__lanes_snapshot(struct spn__lanes *lanes, spn_task **tasks,
                             size_t capacity);
-/* A worker comes and goes; its batch is empty when it goes, or is given back. */
+
+/* A worker comes (SPN_OK, SPN_ENOMEM) and goes: what is left in its batch is there
+ * for the others, and for the next that comes. */
 int spn__lanes_worker_init(struct spn__lanes *lanes, struct spn__worker *worker);
 void spn__lanes_worker_fini(struct spn__lanes *lanes, struct spn__worker *worker);
 

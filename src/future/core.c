@@ -252,7 +252,7 @@ void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *
     if (f->done != NULL)
         f->done(f, f->done_arg);
     if (f->kind == SPN__TASK)
-        spn__task_done(f);
+        spn__task_finished(f);
 }
 
 static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)

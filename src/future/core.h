@@ -176,8 +176,28 @@ struct spn_future *spn__stage_take_input(struct spn_future *f);
 
 /* ---- task futures --------------------------------------------------------- */
 
-/* The task future is done, by somebody who may not be its runner. */
-void spn__task_done(struct spn_future *f);
+/* The task future is done, by somebody who may not be its runner: follows the done
+ * hook, once. */
+void spn__task_finished(struct spn_future *f);
+/* Makes the future of a submission: by the executor, if it likes to.  As
+ * spn_future_create_task. */
+int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
+                     void *arg, const spn_future_opts *opts);
+/* The same for run(arg) and a value. */
+int spn__task_create_run(spn_executor *executor, struct spn_future **out,
+                         spn_run_fn run, void *arg, void *value);
+/* As spn_future_submit for a future made for this: takes the caller's reference, which
+ * goes to *out, or the future has never been. */
+int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **out);
+/* Has `told` called with the future and the owner once it has an outcome, after
+ * the done hook, also when it is abandoned.  Before it is submitted. */
+void spn__task_tell(struct spn_future *f,
+                    void (*told)(struct spn_future *f, void *owner), void *owner);
+/* A list node for whoever is told, free until then; and back. */
+struct spn__list_node *spn__task_told_link(struct spn_future *f);
+struct spn_future *spn__task_told_future(struct spn__list_node *link);
+/* Somebody waits for it: see SPN_TASK_AWAITED.  Before it is submitted. */
+void spn__task_mark_awaited(struct spn_future *f);
 /* Interrupts the runner, if there is one. */
 void spn__task_interrupt(struct spn_future *f);
 /* The task future that a task is part of, borrowed; NULL if it is none's. */
@@ -187,9 +207,9 @@ void spn__task_given_back(spn_task *task);
 /*
  * Before a thread waits for it: tells the executor, which may run it now or refuse the
  * wait.  SPN_OK, or the refusal.  If *entered is not NULL, spn__task_wait_end
- * must follow the wait.
+ * must follow the wait.  may_help: also where only help is asked for.
  */
-int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
                          spn_executor **entered);
 void spn__task_wait_end(spn_executor *entered);
 

@@ -19,10 +19,12 @@
 #include "base/assert.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "future/core.h"
 #include "future/ambient.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
+#include "sync/waitq.h"
 
 _Static_assert(sizeof(spn_task) <= 40, "embedded in users' structs: part of the ABI");
 _Static_assert(sizeof(spn_task) == 4 * sizeof(void *) + 8, "no padding");
@@ -326,7 +328,9 @@ struct spn_manual_executor {
     struct spn__lock lock;        /* guards the rest */
     struct spn__list tasks;       /* each by its `link` */
     size_t pending;
-    bool closed;
+    size_t running;             /* inside fn or drop */
+    uint32_t state;             /* spn_executor_state */
+    struct spn__waitq awaiting; /* its end */
 };
 
 _Static_assert(sizeof(struct spn__list_node) == sizeof(((spn_task *)0)->link),
@@ -343,13 +347,18 @@ static spn_task *task_of(struct spn__list_node *node)
     return (spn_task *)(void *)((char *)node - offsetof(spn_task, link));
 }
 
+static struct spn_manual_executor *manual_of(spn_executor *executor)
+{
+    return (struct spn_manual_executor *)(void *)executor;
+}
+
 static int manual_execute(spn_executor *executor, spn_task *task)
 {
-    struct spn_manual_executor *m = (struct spn_manual_executor *)(void *)executor;
+    struct spn_manual_executor *m = manual_of(executor);
     int rc = SPN_EREJECTED;
 
     spn__lock(&m->lock);
-    if (!m->closed)
+    if (m->state == SPN_EXECUTOR_RUNNING)
         rc = spn_task_claim(task);
     if (rc == SPN_OK) {
         spn__job_capture(task);
@@ -360,24 +369,143 @@ static int manual_execute(spn_executor *executor, spn_task *task)
     return rc;
 }
 
-/* Looks at every task: it is an executor for tests. */
+/* With the lock held: the end, if it was asked for and nothing is left. */
+static void try_end(struct spn_manual_executor *m, struct spn__chosen *chosen)
+{
+    if (m->state == SPN_EXECUTOR_RUNNING || m->pending != 0 || m->running != 0)
+        return;
+    m->state = SPN_EXECUTOR_TERMINATED;
+    spn__waitq_choose_all(&m->awaiting, chosen);
+}
+
+static void close_manual(struct spn_manual_executor *m, uint32_t state)
+{
+    struct spn__chosen chosen = { NULL, NULL };
+
+    spn__lock(&m->lock);
+    if (m->state < state)
+        m->state = state;
+    try_end(m, &chosen);
+    spn__unlock(&m->lock);
+    spn__chosen_grant(&chosen);
+}
+
+static int manual_shutdown(spn_executor *executor)
+{
+    close_manual(manual_of(executor), SPN_EXECUTOR_SHUTDOWN);
+    return SPN_OK;
+}
+
+/* The next task, off the list and counted as running; NULL: none waits. */
+static spn_task *take(struct spn_manual_executor *m)
+{
+    struct spn__list_node *node;
+
+    spn__lock(&m->lock);
+    node = spn__list_pop_front(&m->tasks);
+    if (node != NULL) {
+        m->pending--;
+        m->running++;
+    }
+    spn__unlock(&m->lock);
+    if (node == NULL)
+        return NULL;
+    spn_task_release(task_of(node));
+    return task_of(node);
+}
+
+static void let_end(void *manual)
+{
+    struct spn_manual_executor *m = manual;
+    struct spn__chosen chosen = { NULL, NULL };
+
+    spn__lock(&m->lock);
+    m->running--;
+    try_end(m, &chosen);
+    spn__unlock(&m->lock);
+    spn__chosen_grant(&chosen);
+}
+
+static int manual_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
+                               int64_t *count)
+{
+    struct spn_manual_executor *m = manual_of(executor);
+    int64_t returned = 0;
+    spn_task *task;
+
+    /* First the state: what a callback submits is refused. */
+    close_manual(m, SPN_EXECUTOR_STOP);
+    for (; (task = take(m)) != NULL; returned++) {
+        spn__job_forget(task);
+        SPN__CLEANUP_PUSH(let_end, m);
+        if (unrun != NULL)
+            unrun(ctx, task);
+        else if (task->drop != NULL)
+            task->drop(task, SPN_ESHUTDOWN);
+        SPN__CLEANUP_POP();
+    }
+    if (count != NULL)
+        *count = returned;
+    return SPN_OK;
+}
+
+static int manual_await(spn_executor *executor, int64_t timeout_ns)
+{
+    struct spn_manual_executor *m = manual_of(executor);
+    struct spn_thread *self;
+    struct spn__waiter w;
+    int rc = SPN_OK;
+
+    if (spn_executor_is_inside(executor) == 1)
+        return SPN_EDEADLK;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    spn__lock(&m->lock);
+    if (m->state != SPN_EXECUTOR_TERMINATED && timeout_ns <= 0)
+        rc = SPN_ETIMEDOUT;
+    else if (m->state != SPN_EXECUTOR_TERMINATED) {
+        spn__waitq_add(&m->awaiting, &w, self);
+        spn__unlock(&m->lock);
+        rc = spn__waitq_wait(&w, &m->lock, spn__deadline(spn__now(), timeout_ns));
+        if (rc == SPN_OK)
+            return SPN_OK; /* it may be gone */
+    }
+    spn__unlock(&m->lock);
+    return rc;
+}
+
+static int manual_state(spn_executor *executor)
+{
+    struct spn_manual_executor *m = manual_of(executor);
+    uint32_t state;
+
+    spn__lock(&m->lock);
+    state = m->state;
+    spn__unlock(&m->lock);
+    return (int)state;
+}
+
 static int manual_remove(spn_executor *executor, spn_task *task)
 {
-    struct spn_manual_executor *m = (struct spn_manual_executor *)(void *)executor;
+    struct spn_manual_executor *m = manual_of(executor);
+    struct spn__chosen chosen = { NULL, NULL };
     struct spn__list_node *node;
     bool found = false;
 
     spn__lock(&m->lock);
-    spn__list_each (node, &m->tasks) {
-        found = node == node_of(task);
-        if (found)
+    spn__list_each (node, &m->tasks)
+        if (task_of(node) == task) {
+            found = true;
             break;
-    }
+        }
     if (found) {
         spn__list_remove(node);
         m->pending--;
+        try_end(m, &chosen);
     }
     spn__unlock(&m->lock);
+    spn__chosen_grant(&chosen);
     if (found) {
         spn__job_forget(task);
         spn_task_release(task);
@@ -389,6 +517,10 @@ int spn_manual_executor_create(spn_manual_executor **out)
 {
     static const spn_executor_ops ops = { .size = sizeof ops,
                                           .execute = manual_execute,
+                                          .shutdown = manual_shutdown,
+                                          .shutdown_now = manual_shutdown_now,
+                                          .await = manual_await,
+                                          .state = manual_state,
                                           .remove = manual_remove };
     struct spn_manual_executor *m;
 
@@ -401,17 +533,23 @@ int spn_manual_executor_create(spn_manual_executor **out)
     m->executor.ops = &ops;
     spn__lock_init(&m->lock);
     spn__list_init(&m->tasks);
-    m->pending = 0;
-    m->closed = false;
+    m->pending = m->running = 0;
+    m->state = SPN_EXECUTOR_RUNNING;
+    spn__waitq_init(&m->awaiting);
     *out = m;
     return SPN_OK;
 }
 
 int spn_manual_executor_destroy(spn_manual_executor *m)
 {
+    bool busy;
+
     if (m == NULL)
         return SPN_OK;
-    if (spn_manual_executor_pending(m) != 0)
+    spn__lock(&m->lock);
+    busy = m->pending != 0 || m->running != 0 || !spn__waitq_empty(&m->awaiting);
+    spn__unlock(&m->lock);
+    if (busy)
         return SPN_EBUSY;
     spn__free(m);
     return SPN_OK;
@@ -422,19 +560,32 @@ spn_executor *spn_manual_executor_executor(spn_manual_executor *m)
     return m != NULL ? &m->executor : NULL;
 }
 
-static spn_task *take(struct spn_manual_executor *m)
-{
-    struct spn__list_node *node;
+struct manual_run {
+    struct spn_manual_executor *m;
+    spn_executor_frame frame;
+    bool entered;
+};
 
-    spn__lock(&m->lock);
-    node = spn__list_pop_front(&m->tasks);
-    if (node != NULL)
-        m->pending--;
-    spn__unlock(&m->lock);
-    if (node == NULL)
-        return NULL;
-    spn_task_release(task_of(node));
-    return task_of(node);
+static void end_run(void *run)
+{
+    struct manual_run *r = run;
+
+    if (r->entered)
+        (void)spn_executor_leave(&r->frame);
+    let_end(r->m);
+}
+
+static int run_task(struct spn_manual_executor *m, spn_task *task)
+{
+    struct manual_run r = { .m = m };
+    int rc;
+
+    /* Without memory for the thread's record only SPN_EDEADLK is lost. */
+    r.entered = spn_executor_enter(&m->executor, &r.frame) == SPN_OK;
+    SPN__CLEANUP_PUSH(end_run, &r);
+    rc = spn__task_run_here(task);
+    SPN__CLEANUP_POP();
+    return rc;
 }
 
 int spn_manual_executor_run_one(spn_manual_executor *m, int *status)
@@ -447,7 +598,7 @@ int spn_manual_executor_run_one(spn_manual_executor *m, int *status)
     task = take(m);
     if (task == NULL)
         return SPN_EEMPTY;
-    rc = spn__task_run_here(task);
+    rc = run_task(m, task);
     if (status != NULL)
         *status = rc;
     return SPN_OK;
@@ -461,7 +612,7 @@ int spn_manual_executor_run_all(spn_manual_executor *m, size_t *count)
     if (m == NULL)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; ran++)
-        (void)spn__task_run_here(task);
+        (void)run_task(m, task);
     if (count != NULL)
         *count = ran;
     return SPN_OK;
@@ -476,8 +627,10 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; dropped++) {
         spn__job_forget(task);
+        SPN__CLEANUP_PUSH(let_end, m);
         if (task->drop != NULL)
             task->drop(task, reason);
+        SPN__CLEANUP_POP();
     }
     if (count != NULL)
         *count = dropped;
@@ -498,10 +651,5 @@ size_t spn_manual_executor_pending(spn_manual_executor *m)
 
 int spn_manual_executor_close(spn_manual_executor *m)
 {
-    if (m == NULL)
-        return SPN_EINVAL;
-    spn__lock(&m->lock);
-    m->closed = true;
-    spn__unlock(&m->lock);
-    return SPN_OK;
+    return m != NULL ? manual_shutdown(&m->executor) : SPN_EINVAL;
 }

@@ -70,6 +70,12 @@
 /* Beside the address of an executor: it has `help`. */
 #define HELPS ((uintptr_t)1)
 
+/* One that was made of a function without a result. */
+struct run_future {
+    struct spn__task_future task; /* first: they are the same object */
+    spn_run_call call;
+};
+
 static bool is_pinned(uintptr_t runner)
 {
     return runner > CLOSED && (runner & PINNED) != 0;
@@ -96,8 +102,14 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     spn__init(&t->context, NULL);
     spn__init(&t->executor, 0);
     spn__init(&t->unpins, 0);
+<<<<<<< HEAD
     t->keeper = keeper;
     t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+=======
+    t->told = NULL;
+    spn__init(&t->told_owner, NULL);
+    spn__list_node_init(&t->told_link);
+>>>>>>> exec
 }
 
 int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
@@ -119,6 +131,101 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
     spn__task_future_init(t, fn, arg, &o, NULL);
     *out = &t->future;
     return SPN_OK;
+}
+
+int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
+                     void *arg, const spn_future_opts *opts)
+{
+    int rc;
+
+    if (executor->ops == NULL || !spn__executor_has(executor, new_task))
+        return spn_future_create_task(out, fn, arg, opts);
+    *out = NULL;
+    if (fn == NULL)
+        return SPN_EINVAL;
+    rc = executor->ops->new_task(executor, out, fn, arg, opts);
+    if (rc != SPN_OK) {
+        *out = NULL;
+        return rc;
+    }
+    if (*out != NULL && (*out)->kind == SPN__TASK)
+        return SPN_OK;
+    spn_future_unref(*out); /* not what was asked for */
+    *out = NULL;
+    return SPN_EINVAL;
+}
+
+static void free_call(void *call)
+{
+    spn__free(call);
+}
+
+int spn__task_create_run(spn_executor *executor, struct spn_future **out,
+                         spn_run_fn run, void *arg, void *value)
+{
+    spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
+    struct run_future *r;
+    spn_run_call *call;
+    int rc;
+
+    *out = NULL;
+    if (run == NULL)
+        return SPN_EINVAL;
+    if (executor->ops == NULL || !spn__executor_has(executor, new_task)) {
+        r = spn__alloc(sizeof *r);
+        if (r == NULL)
+            return SPN_ENOMEM;
+        r->call = (spn_run_call){ run, arg, value };
+        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts);
+        r->task.task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+        *out = &r->task.future;
+        return SPN_OK;
+    }
+    call = spn__alloc(sizeof *call);
+    if (call == NULL)
+        return SPN_ENOMEM;
+    *call = (spn_run_call){ run, arg, value };
+    opts.release_arg = free_call;
+    rc = spn__task_create(executor, out, spn_call_run, call, &opts);
+    if (rc != SPN_OK)
+        spn__free(call);
+    return rc;
+}
+
+int spn_call_run(void *arg, void **result)
+{
+    const spn_run_call call =
+        arg != NULL ? *(const spn_run_call *)arg : (spn_run_call){ NULL, NULL, NULL };
+    int rc;
+
+    if (call.run == NULL)
+        return SPN_EINVAL;
+    rc = call.run(call.arg);
+    if (rc == 0 && result != NULL)
+        *result = call.value;
+    return rc;
+}
+
+void spn__task_tell(struct spn_future *f,
+                    void (*told)(struct spn_future *f, void *owner), void *owner)
+{
+    task_of(f)->told = told;
+    spn__store(&task_of(f)->told_owner, owner, relaxed); /* published by submit */
+}
+
+struct spn__list_node *spn__task_told_link(struct spn_future *f)
+{
+    return &task_of(f)->told_link;
+}
+
+struct spn_future *spn__task_told_future(struct spn__list_node *link)
+{
+    return &spn__list_entry(link, struct spn__task_future, told_link)->future;
+}
+
+void spn__task_mark_awaited(struct spn_future *f)
+{
+    task_of(f)->task.flags |= SPN_TASK_AWAITED;
 }
 
 /* ---- the context ------------------------------------------------------------ */
@@ -171,9 +278,8 @@ void spn__task_interrupt(struct spn_future *f)
 }
 
 /* The future is done: gives arg back, unless somebody runs it and will. */
-void spn__task_done(struct spn_future *f)
+static void give_arg_back(struct spn__task_future *t)
 {
-    struct spn__task_future *t = task_of(f);
     uintptr_t found = FREE;
 
     spn__task_future_forget(t);
@@ -182,6 +288,20 @@ void spn__task_done(struct spn_future *f)
     /* [runner] after the change of the state.  mutant: half of a pair */
     if (spn__cas(&t->runner, &found, CLOSED, seq_cst, relaxed))
         t->release_arg(t->arg);
+}
+
+void spn__task_finished(struct spn_future *f)
+{
+    struct spn__task_future *t = task_of(f);
+    void *owner;
+
+    if (t->told != NULL) {
+        /* relaxed: decides who has it; what the owner is came with the future. */
+        owner = spn__exchange(&t->told_owner, NULL, relaxed);
+        if (owner != NULL)
+            t->told(f, owner);
+    }
+    give_arg_back(t);
 }
 
 /* ---- pins ------------------------------------------------------------------- */
@@ -246,11 +366,11 @@ static void help(struct spn__task_future *t, struct spn_thread *self)
         let_go(t, FREE);
         /* [runner] who completed it has left arg to us. */
         if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
-            spn__task_done(&t->future);
+            give_arg_back(t);
     }
 }
 
-int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
                          spn_executor **entered)
 {
     struct spn__task_future *t = task_of(f);
@@ -261,7 +381,7 @@ int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self,
     if (word == 0)
         return SPN_OK;
     if (!spn__thread_is_inside(self, executor)) {
-        if ((word & HELPS) != 0)
+        if (may_help && (word & HELPS) != 0)
             help(t, self);
         return SPN_OK;
     }
@@ -328,7 +448,7 @@ static bool leave(struct spn__task_future *t, struct spn_thread *self)
     if (spn__phase(state) == SPN__INTERRUPTING && self != NULL)
         spn__future_await_phase(&t->future, SPN__INTERRUPTED, self);
     if (spn__phase(state) != SPN__COMPLETING)
-        spn__task_done(&t->future);
+        give_arg_back(t);
     return false;
 }
 
@@ -509,23 +629,41 @@ int spn_future_submit(spn_future *f, spn_executor *executor)
     return rc;
 }
 
-/* The same for a future that nobody else knows yet. */
-static int submit_new(spn_future *f, spn_executor *executor)
+int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **out)
 {
+    struct spn__task_future *t = task_of(f);
     struct spn_context *context;
+    bool made_elsewhere = false;
     int rc;
 
-    if (executor->ops == NULL)
-        return SPN_EINVAL;
-    /* relaxed, both: published with the future. */
-    spn__store(&task_of(f)->executor, word_of(executor), relaxed);
-    spn__store(&f->refs, 2, relaxed); /* ours and the executor's */
-    context = spn__task_future_capture(task_of(f));
-    rc = spn_executor_execute(executor, &task_of(f)->task);
-    if (rc != SPN_OK) {
-        spn__task_future_uncapture(task_of(f), context);
-        spn_future_unref(f);
+    if (executor->ops == NULL) {
+        rc = SPN_EINVAL;
+    } else if (spn__executor_has(executor, new_task)) {
+        made_elsewhere = true;
+        rc = spn_future_submit(f, executor); /* others may know it */
+    } else {
+        /* relaxed, all: nobody else knows it, and they are published with it. */
+        spn__store(&t->executor, word_of(executor), relaxed);
+        spn__store(&f->refs, spn__load(&f->refs, relaxed) + 1, relaxed);
+        context = spn__task_future_capture(t);
+        rc = spn_executor_execute(executor, &t->task);
+        if (rc != SPN_OK) {
+            spn__task_future_uncapture(t, context);
+            spn_future_unref(f);
+        }
     }
+    /* One that the executor made may have been cancelled meanwhile, by those who know
+     * it: then its owner is told, and it has been. */
+    if (rc == SPN_OK ||
+        (t->told != NULL && spn__exchange(&t->told_owner, NULL, relaxed) == NULL)) {
+        *out = f;
+        return SPN_OK;
+    }
+    if (t->release_arg != free_call)
+        t->release_arg = NULL; /* the caller has it still */
+    if (!made_elsewhere)
+        f->done = NULL; /* nobody has heard of it */
+    spn_future_unref(f);
     return rc;
 }
 
@@ -540,13 +678,40 @@ int spn_executor_submit(spn_executor *executor, spn_call_fn fn, void *arg,
     *out = NULL;
     if (executor == NULL)
         return SPN_EINVAL;
-    rc = spn_future_create_task(&f, fn, arg, NULL);
-    if (rc != SPN_OK)
-        return rc;
-    rc = submit_new(f, executor);
-    if (rc == SPN_OK)
-        *out = f;
-    else
-        spn_future_unref(f);
-    return rc;
+    rc = spn__task_create(executor, &f, fn, arg, NULL);
+    return rc == SPN_OK ? spn__task_submit(f, executor, out) : rc;
+}
+
+int spn_executor_submit_with(spn_executor *executor, spn_call_fn fn, void *arg,
+                             const spn_future_opts *opts, spn_future **out)
+{
+    spn_future_opts o = SPN_FUTURE_OPTS_INIT;
+    spn_future *f;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (executor == NULL)
+        return SPN_EINVAL;
+    if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
+        return SPN_EINVAL;
+    o.size = sizeof o;
+    rc = spn__task_create(executor, &f, fn, arg, &o);
+    return rc == SPN_OK ? spn__task_submit(f, executor, out) : rc;
+}
+
+int spn_executor_submit_run(spn_executor *executor, spn_run_fn fn, void *arg,
+                            void *value, spn_future **out)
+{
+    spn_future *f;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (executor == NULL)
+        return SPN_EINVAL;
+    rc = spn__task_create_run(executor, &f, fn, arg, value);
+    return rc == SPN_OK ? spn__task_submit(f, executor, out) : rc;
 }

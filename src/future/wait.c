@@ -98,7 +98,7 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     if (timeout_ns <= 0 || (interruptible && spn__interrupt_pending(self)))
         return sleep_on(f, self, deadline_ns, interruptible);
     if (f->kind == SPN__TASK) {
-        rc = spn__task_wait_begin(f, self, &entered);
+        rc = spn__task_wait_begin(f, self, true, &entered);
         if (rc != SPN_OK)
             return spn__future_done(f) ? SPN_OK : rc;
     }
@@ -110,6 +110,11 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     if (entered != NULL)
         spn__task_wait_end(entered);
     return rc;
+}
+
+int spn__future_await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+{
+    return spn__future_done(f) ? SPN_OK : await(f, timeout_ns, interruptible);
 }
 
 static int get(struct spn_future *f, void **value, int64_t timeout_ns,

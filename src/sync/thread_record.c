@@ -74,6 +74,8 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
         if (record == NULL)
             return NULL;
         spn__parker_init(&record->parker);
+        spn__lock_init(&record->seat_lock);
+        spn__list_init(&record->seats);
     } else {
         spn__parker_reset(&record->parker);
     }
@@ -103,6 +105,9 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->spin_budget = SPN__SPIN_LIMIT_LONG;
     record->spin_waits = 0;
     record->worker = NULL;
+    for (unsigned i = 0; i < SPN__SEAT_MEMOS; i++)
+        spn__init(&record->seat_memos[i].of, NULL);
+    record->seat_memo_next = 0;
     record->next_free = NULL;
     return record;
 }
@@ -120,6 +125,8 @@ void spn__thread_record_leave(void *p)
 {
     struct spn_thread *record = p;
 
+    if (record->seat_memo_next != 0) /* it took one once */
+        spn__seats_leave(record);
     /* [life] */
     if (spn__fetch_and(&record->life, ~SPN__LIFE_ALIVE, acq_rel) == SPN__LIFE_ALIVE)
         spn__thread_record_recycle(record);

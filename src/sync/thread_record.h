@@ -5,6 +5,7 @@
 
 #include <spindle/thread.h>
 
+#include "base/list.h"
 #include "sync/lock.h"
 #include "sync/parker.h"
 #include "sync/seam.h"
@@ -34,6 +35,8 @@ struct spn__ambient {
     uint32_t depth;                  /* of tasks in tasks; 0: it runs none */
     bool used;                       /* one of the first three may be other than NULL */
 };
+/* How many seats a thread finds without looking through its list. */
+#define SPN__SEAT_MEMOS 4
 
 struct spn_thread {
     struct spn__parker parker;         /* every interruptible wait sleeps here */
@@ -79,6 +82,15 @@ struct spn_thread {
     uint32_t spin_waits;  /* and how often it had to wait */
     struct spn__worker *worker; /* the same, for src/exec: the worker it is */
 
+    /* Its places in objects; see seat.c. */
+    struct spn__lock seat_lock; /* guards seats; a leaf, made once */
+    struct spn__list seats;
+    struct {
+        SPN__ATOMIC(const void *) of; /* see spn__seat_recall */
+        struct spn__seat *seat;       /* the thread's own */
+    } seat_memos[SPN__SEAT_MEMOS];
+    unsigned seat_memo_next; /* the thread's own */
+
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
 
@@ -108,6 +120,9 @@ struct spn_thread *spn__thread_self(void);
 
 /* The thread of this record is gone; its handles may live on. */
 void spn__thread_record_leave(void *record);
+
+/* A thread that ends gives up its seats; see seat.c. */
+void spn__seats_leave(struct spn_thread *record);
 
 /* Gives the free records back to the allocator: for tests that look for leaks,
  * at a time when no thread can be about to wake one that has ended. */

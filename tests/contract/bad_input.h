@@ -11,6 +11,8 @@
 #define BAD_INPUT_H
 
 #include <dirent.h>
+#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +22,7 @@
 #include <spindle/future.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
+#include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/poll_set.h>
 #include <spindle/semaphore.h>
@@ -58,6 +61,10 @@ struct fixture {
     spn_executor bare;            /* without operations */
     spn_task node, hollow;        /* one to run, one without a function */
     spn_poll_set *set;
+    spn_pool *pool;            /* core 1, max 2, room for 4, no thread yet */
+    spn_pool *ended_pool;      /* one that has terminated */
+    spn_pool *single;          /* one that cannot be changed */
+    spn_executor *idle, *over; /* the first two as executors */
     struct peer waiter;
 };
 
@@ -78,6 +85,9 @@ struct results {
     spn_future *future;
     spn_manual_executor *manual;
     spn_poll_set *set;
+    spn_pool *pool;
+    spn_pool_stats stats;
+    spn_task *tasks[2];
     void *value;
     int64_t now;
     int result;
@@ -96,6 +106,9 @@ struct state {
     int64_t deque, empty, ring, waiting, closed;
     const void *first, *last; /* of the deque */
     int64_t future, dependents, task, queued, in_set;
+    spn_pool_stats pool; /* knobs and counters */
+    const void *reject, *factory;
+    int64_t core_timeout;
 };
 
 static inline int return_seven(void *arg)
@@ -186,6 +199,19 @@ static inline void start_task(void)
                                     &fixture.node));
 }
 
+static inline int good_run(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static inline void keep_unrun(void *ctx, spn_task *task)
+{
+    (void)ctx;
+    (void)task;
+    CHECK(!"nothing was queued");
+}
+
 static inline int64_t tasks_of_process(void)
 {
     DIR *dir = opendir("/proc/self/task");
@@ -196,6 +222,15 @@ static inline int64_t tasks_of_process(void)
         count += e->d_name[0] != '.';
     closedir(dir);
     return count;
+}
+
+static inline spn_pool_stats pool_now(void)
+{
+    spn_pool_stats stats = SPN_POOL_STATS_INIT;
+
+    CHECK_OK(spn_pool_stats_get(fixture.pool, &stats));
+    stats.threads_failed = 0; /* what was tried in vain is counted */
+    return stats;
 }
 
 static inline struct state state_now(void)
@@ -224,6 +259,10 @@ static inline struct state state_now(void)
         .queued =
             (int64_t)spn_manual_executor_pending(fixture.manual) + fixture.node.queued,
         .in_set = (int64_t)spn_poll_set_count(fixture.set),
+        .pool = pool_now(),
+        .reject = spn_pool_reject(fixture.pool),
+        .factory = spn_pool_factory(fixture.pool),
+        .core_timeout = spn_pool_core_timeout(fixture.pool),
     };
 }
 
@@ -287,6 +326,37 @@ static inline void close_queues(void)
     CHECK_OK(spn_queue_destroy(fixture.empty));
 }
 
+static inline void open_pools(void)
+{
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+
+    opts.name = "bad";
+    opts.core_threads = 1;
+    opts.max_threads = 2;
+    opts.queue_capacity = 4;
+    REQUIRE_OK(spn_pool_create(&fixture.pool, &opts));
+    REQUIRE_OK(spn_pool_create(&fixture.ended_pool, &opts));
+    CHECK_OK(spn_pool_shutdown(fixture.ended_pool));
+    opts = spn_pool_opts_single();
+    REQUIRE_OK(spn_pool_create(&fixture.single, &opts));
+    fixture.idle = spn_pool_executor(fixture.pool);
+    fixture.over = spn_pool_executor(fixture.ended_pool);
+}
+
+/* A pool without threads ends in shutdown. */
+static inline void shut_pool(spn_pool *pool)
+{
+    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+}
+
+static inline void close_pools(void)
+{
+    shut_pool(fixture.pool);
+    shut_pool(fixture.ended_pool);
+    shut_pool(fixture.single);
+}
+
 static inline void open_fixture(void)
 {
     spn_semaphore_opts opts = SPN_SEMAPHORE_OPTS_INIT;
@@ -314,6 +384,7 @@ static inline void open_fixture(void)
     REQUIRE_OK(spn_thread_create(&fixture.target, NULL, await_gate, &fixture));
     fixture.self = spn_thread_current();
     open_queues();
+    open_pools();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -340,6 +411,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_manual_executor_destroy(fixture.manual));
     CHECK_OK(spn_manual_executor_destroy(fixture.refuses));
     CHECK_OK(spn_poll_set_destroy(fixture.set));
+    close_pools();
 }
 
 /* ---- options with room behind them ------------------------------------------- */
@@ -358,6 +430,9 @@ static inline void close_fixture(void)
 
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
+GROWN(spn_pool_change, SPN_POOL_CHANGE_INIT)
+GROWN(spn_pool_opts, SPN_POOL_OPTS_INIT)
+GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
@@ -365,6 +440,38 @@ GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 
 /* Field values that want a name. */
 static const uint32_t no_cpu[] = { UINT32_MAX };
+static const spn_reject_policy no_policy = { sizeof no_policy, "none", NULL };
+static const spn_thread_factory no_factory = { sizeof no_factory, NULL };
+static inline int refuse_badly(const spn_reject_policy *policy, spn_pool *pool,
+                               spn_task *task, const spn_refusal *why)
+{
+    (void)policy;
+    (void)pool;
+    (void)task;
+    (void)why;
+    return SPN_EREJECTED;
+}
+static inline int make_badly(const spn_thread_factory *factory, spn_thread **out,
+                             spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    return spn_thread_create(out, opts, fn, arg);
+}
+static const spn_reject_policy small_policy = { sizeof(size_t), "small", refuse_badly };
+static const spn_thread_factory small_factory = { sizeof(size_t), make_badly };
+static const spn_thread_opts small_thread = { .size = 1 };
+static const spn_pool_change change = SPN_POOL_CHANGE_INIT;
+static const spn_pool_change half_change = { .size = sizeof half_change,
+                                             .core_threads = 2,
+                                             .max_threads = 2,
+                                             .keep_alive_ns = -1,
+                                             .queue_capacity = 5,
+                                             .core_timeout = 1 };
+static const spn_reject_block block = SPN_REJECT_BLOCK_INIT(1);
+static const spn_refusal refusal = { .reason = SPN_REFUSED_FULL };
+static const spn_reject_policy *const chained[] = { &small_policy };
+static const spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(chained, 1);
+static const spn_reject_chain no_chain = SPN_REJECT_CHAIN_INIT(NULL, 0);
 #define NAME_64       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define NAME_TOO_LONG NAME_64 NAME_64 NAME_64 NAME_64 /* 256 bytes */
 
@@ -441,6 +548,24 @@ static inline void stop_waiter(void)
     CHECK_EQ(atomic_load(&fixture.waiter.done), 0);
     CHECK_OK(spn_thread_interrupt(fixture.waiter.thread));
     CHECK_STATUS(peer_finish(&fixture.waiter), SPN_EINTR);
+}
+
+/* Ends what a legal spn_pool_create made. */
+static inline void end_pool(void)
+{
+    shut_pool(o.pool);
+}
+
+/* What create says to options, which it leaves nothing of. */
+static inline int tries(const spn_pool_opts *opts)
+{
+    spn_pool *pool;
+    const int rc = spn_pool_create(&pool, opts);
+
+    CHECK((rc == SPN_OK) == (pool != NULL));
+    if (rc == SPN_OK)
+        shut_pool(pool);
+    return rc;
 }
 
 /* Joins and drops what a legal spn_thread_create made. */

@@ -18,6 +18,7 @@
 #include <spindle/future.h>
 #include <spindle/latch.h>
 #include <spindle/park.h>
+#include <spindle/pool.h>
 #include <spindle/semaphore.h>
 #include <spindle/thread.h>
 
@@ -34,6 +35,8 @@ struct subject {
     int32_t permits;     /* one acquire takes */
     struct peer sleeper; /* await_sleepers: the one it waits for */
     int sleeper_started;
+    spn_pool *pool;
+    atomic_int room; /* of its queue, as a release has set it */
 };
 
 enum { WAIT_HAS_RELEASE = 1, WAIT_REAL_TIME = 2 };
@@ -289,6 +292,96 @@ static inline int manual_wait(struct subject *s, int64_t timeout_ns)
                                  deadline == INT64_MAX ? INT64_MAX - 1 : deadline);
 }
 
+/* ---- pools ---------------------------------------------------------------- */
+
+/* Without threads: it ends in shutdown. */
+static inline void pool_open(struct subject *s)
+{
+    REQUIRE_OK(spn_pool_create(&s->pool, NULL));
+}
+
+static inline int pool_wait(struct subject *s, int64_t timeout_ns)
+{
+    return spn_pool_await(s->pool, timeout_ns);
+}
+
+static inline int executor_wait(struct subject *s, int64_t timeout_ns)
+{
+    return spn_executor_await(spn_pool_executor(s->pool), timeout_ns);
+}
+
+static inline void pool_release(struct subject *s)
+{
+    CHECK_OK(spn_pool_shutdown(s->pool));
+}
+
+static inline bool pool_intact(struct subject *s)
+{
+    return spn_pool_is_shutdown(s->pool) == 0 && spn_pool_threads(s->pool) == 0;
+}
+
+static inline void pool_close(struct subject *s)
+{
+    CHECK_OK(spn_pool_shutdown(s->pool));
+    CHECK_OK(spn_pool_await(s->pool, SPN_FOREVER));
+    CHECK_OK(spn_pool_destroy(s->pool));
+}
+
+/* The block policy: execute on a paused pool whose queue is full.  Each waiter
+ * brings its own timeout; 0 is the policy's default, so "do not wait" is negative. */
+static _Thread_local int64_t block_timeout_ns;
+
+static inline int block_here(const spn_reject_policy *policy, spn_pool *pool,
+                             spn_task *task, const spn_refusal *why)
+{
+    const spn_reject_block block =
+        SPN_REJECT_BLOCK_INIT(block_timeout_ns == 0 ? -1 : block_timeout_ns);
+
+    (void)policy;
+    return block.policy.refused(&block.policy, pool, task, why);
+}
+
+static inline int run_nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static inline void block_open(struct subject *s)
+{
+    static const spn_reject_policy policy = { sizeof policy, "here", block_here };
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+
+    opts.core_threads = opts.max_threads = 1;
+    opts.queue_capacity = 2;
+    opts.reject = &policy;
+    REQUIRE_OK(spn_pool_create(&s->pool, &opts));
+    REQUIRE_OK(spn_pool_pause(s->pool));
+    atomic_store(&s->room, 2);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(spn_executor_call(spn_pool_executor(s->pool), run_nothing, NULL));
+}
+
+static inline int block_wait(struct subject *s, int64_t timeout_ns)
+{
+    block_timeout_ns = timeout_ns;
+    return spn_executor_call(spn_pool_executor(s->pool), run_nothing, NULL);
+}
+
+/* Room for one more. */
+static inline void block_release(struct subject *s)
+{
+    const int32_t room = atomic_fetch_add(&s->room, 1) + 1;
+
+    CHECK_OK(spn_pool_set_queue_capacity(s->pool, room));
+}
+
+static inline bool block_intact(struct subject *s)
+{
+    return spn_pool_queued(s->pool) == 2 && spn_pool_task_count(s->pool) == 2 &&
+           spn_pool_completed_count(s->pool) == 0;
+}
+
 static const struct wait_kind wait_kinds[] = {
     { "latch await", latch_open, latch_wait, latch_release, latch_intact, latch_close,
       SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
@@ -311,6 +404,12 @@ static const struct wait_kind wait_kinds[] = {
       manual_intact, manual_close, SPN_OK, WAIT_HAS_RELEASE },
     { "await sleepers", manual_open, await_sleepers_wait, sleepers_release,
       manual_intact, sleepers_close, SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
+    { "pool await", pool_open, pool_wait, pool_release, pool_intact, pool_close,
+      SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
+    { "executor await", pool_open, executor_wait, pool_release, pool_intact, pool_close,
+      SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
+    { "a pool's block policy", block_open, block_wait, block_release, block_intact,
+      pool_close, SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
 };
 enum { WAIT_KINDS = (int)(sizeof wait_kinds / sizeof wait_kinds[0]) };
 

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* test_pool_process.c - pools and the process they live in: exit, fork, signals, and
+ * other pools. */
+#include "pools.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define INSTRUMENTED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define INSTRUMENTED 1
+#endif
+#endif
+#ifndef INSTRUMENTED
+#define INSTRUMENTED 0
+#endif
+
+/* ---- exit --------------------------------------------------------------------------- */
+
+static void call_exit(struct piece *p)
+{
+    (void)p;
+    exit(3);
+}
+
+static spn_pool *kept; /* so that a leak checker finds it */
+
+static void exit_from_a_worker(void *arg)
+{
+    struct piece p;
+
+    (void)arg;
+    kept = pool_of(2, 2, 4);
+    piece_init(&p, NULL);
+    p.act = call_exit;
+    CHECK_OK(execute(kept, &p));
+    (void)!spn_pool_await(kept, SPN_FOREVER);
+    _exit(99); /* not reached */
+}
+
+/* exit from a task ends the process, and waits for nobody. */
+TEST(process__exit_from_a_task__ends_with_its_status, "S-9")
+{
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(t_child(exit_from_a_worker, NULL, NULL, 0), 3 << 8);
+}
+
+static spn_latch *kept_gate;
+static struct piece kept_pieces[4];
+
+static void exit_with_a_live_pool(void *arg)
+{
+    (void)arg;
+    kept = pool_of(2, 2, 4);
+    kept_gate = gate_new();
+    pieces_init(kept_pieces, 4, kept_gate);
+    start(kept, &kept_pieces[0]);
+    for (int i = 1; i < 4; i++)
+        CHECK_OK(execute(kept, &kept_pieces[i]));
+    exit(5);
+}
+
+/* A pool's threads never keep the process: it exits with tasks running and queued. */
+TEST(process__exits_with_a_live_pool__not_held_up, "S-9")
+{
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(t_child(exit_with_a_live_pool, NULL, NULL, 0), 5 << 8);
+}
+
+/* ---- fork ------------------------------------------------------------------------------ */
+
+static void in_child(bool (*fn)(spn_pool *pool), spn_pool *pool)
+{
+    int status = -1;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0)
+        _exit(fn(pool) ? 0 : 1);
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK_EQ(status, 0);
+}
+
+/* In the child the parent's pool has no threads: asking and submitting return. */
+static bool use_parents_pool(spn_pool *pool)
+{
+    static struct piece p;
+    spn_pool_stats s;
+    int rc;
+
+    piece_init(&p, NULL);
+    rc = execute(pool, &p); /* queued or refused, but it returns */
+    s = stats_of(pool);
+    return (rc <= SPN_OK) && CHECK(s.threads >= 0) &&
+           CHECK_STATUS(spn_pool_await(pool, 0), SPN_ETIMEDOUT) &&
+           CHECK_STATUS(spn_pool_destroy(pool), SPN_EBUSY);
+}
+
+/* A pool of its own works in the child. */
+static bool use_a_pool_of_its_own(spn_pool *pool)
+{
+    static struct piece p;
+    spn_pool *own = pool_of(1, 1, 4);
+    bool ok;
+
+    (void)pool;
+    piece_init(&p, NULL);
+    ok = CHECK_OK(execute(own, &p));
+    pool_close(own);
+    return ok && CHECK(ran(&p));
+}
+
+TEST(process__forked_with_a_live_pool__child_not_stuck)
+{
+    spn_pool *pool = pool_of(2, 2, 8);
+    struct piece p[2];
+
+    pieces_init(p, 2, NULL);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(execute(pool, &p[i]));
+    pool_rest(pool);
+    for (int i = 0; i < 10; i++) {
+        in_child(use_parents_pool, pool);
+        if (!INSTRUMENTED) /* their run time forbids new threads after such a fork */
+            in_child(use_a_pool_of_its_own, pool);
+    }
+    pool_close(pool); /* the parent's is as it was */
+}
+
+/* ---- signals ----------------------------------------------------------------------------- */
+
+static atomic_int handled_here, handled_elsewhere;
+static pthread_t main_thread;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(pthread_equal(pthread_self(), main_thread) ? &handled_here
+                                                                : &handled_elsewhere,
+                     1);
+}
+
+static void child_of_worker(struct piece *p)
+{
+    sigset_t mask;
+
+    sigemptyset(&mask);
+    CHECK_OK(spn_thread_exec_sigmask(&mask));
+    *(int *)p->arg = sigismember(&mask, SIGTERM);
+}
+
+/* Signals to the process reach the program's own threads, never a worker; and what a
+ * worker starts has the mask the program had. */
+TEST(process__signals__never_on_a_worker)
+{
+    struct sigaction action = { .sa_handler = on_signal }, before;
+    spn_pool *pool = pool_of(4, 4, 8);
+    const int rounds = t_rounds(500);
+    struct piece p;
+    int blocked = -1;
+
+    main_thread = pthread_self();
+    REQUIRE(sigaction(SIGTERM, &action, &before) == 0);
+    CHECK_EQ(spn_pool_prestart_all(pool), 4);
+    for (int i = 0; i < rounds; i++) {
+        REQUIRE(kill(getpid(), SIGTERM) == 0);
+        T_AWAIT(atomic_load(&handled_here) + atomic_load(&handled_elsewhere) == i + 1);
+    }
+    CHECK_EQ(atomic_load(&handled_elsewhere), 0);
+    piece_init(&p, NULL);
+    p.act = child_of_worker;
+    p.arg = &blocked;
+    CHECK_OK(execute(pool, &p));
+    pool_close(pool);
+    CHECK_EQ(blocked, 0);
+    REQUIRE(sigaction(SIGTERM, &before, NULL) == 0);
+}
+
+/* ---- idle ---------------------------------------------------------------------------------- */
+
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+
+    REQUIRE(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0);
+    return SPN_SEC(t.tv_sec) + t.tv_nsec;
+}
+
+static int sleep_on_clock(void *arg)
+{
+    return spn_clock_sleep_until(spn_clock_monotonic(), *(int64_t *)arg);
+}
+
+/* An idle pool uses no CPU to speak of, whatever its shape. */
+TEST_EACH(process__idle_pool__burns_nothing)
+{
+    struct bed b = bed_with(k, opts_of(3, 4, 0), SPN_UNBOUNDED);
+    const int64_t length = SPN_MS(60);
+    int64_t until, used;
+    struct piece p;
+
+    piece_init(&p, NULL);
+    CHECK_EQ(spn_pool_prestart_all(b.pool), 3);
+    CHECK_OK(execute(b.pool, &p));
+    pool_rest(b.pool);
+    until = spn_now() + length / 3; /* whatever spinning there is is over */
+    CHECK_OK(sleep_on_clock(&until));
+    used = cpu_ns();
+    until = spn_now() + length;
+    CHECK_OK(sleep_on_clock(&until));
+    used = cpu_ns() - used;
+    if (!INSTRUMENTED)
+        CHECK(used < length / 20);
+    bed_close(&b);
+}
+
+/* ---- wakes --------------------------------------------------------------------------------- */
+
+static int do_nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+/* Tasks handed to a busy worker wake nobody: far fewer context switches than tasks. */
+TEST_EACH(process__tasks_for_a_busy_worker__no_wake_each)
+{
+    struct bed b = bed_open(k, 1, 1);
+    spn_latch *gate = gate_new();
+    const int count = t_rounds(3000);
+    struct rusage before, after;
+    struct piece hold;
+
+    piece_init(&hold, gate);
+    start(b.pool, &hold);
+    REQUIRE(getrusage(RUSAGE_SELF, &before) == 0);
+    for (int i = 0; i < count; i++)
+        CHECK_OK(spn_executor_call(spn_pool_executor(b.pool), do_nothing, NULL));
+    gate_open(gate);
+    pool_rest(b.pool);
+    REQUIRE(getrusage(RUSAGE_SELF, &after) == 0);
+    CHECK(after.ru_nvcsw - before.ru_nvcsw < count / 4 + 50);
+    bed_close(&b);
+    gate_free(gate);
+}
