@@ -102,14 +102,11 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     spn__init(&t->context, NULL);
     spn__init(&t->executor, 0);
     spn__init(&t->unpins, 0);
-<<<<<<< HEAD
     t->keeper = keeper;
     t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
-=======
     t->told = NULL;
     spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
->>>>>>> exec
 }
 
 int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
@@ -176,8 +173,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
         if (r == NULL)
             return SPN_ENOMEM;
         r->call = (spn_run_call){ run, arg, value };
-        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts);
-        r->task.task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts, NULL);
         *out = &r->task.future;
         return SPN_OK;
     }

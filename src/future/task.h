@@ -28,18 +28,13 @@ struct spn__task_future {
     SPN__ATOMIC(struct spn_context *) context;
     /* Where it was submitted, while that matters: its task was not given back. */
     SPN__ATOMIC(uintptr_t) executor;
-<<<<<<< HEAD
     spn__futex_word unpins;                /* how often somebody was told */
     const struct spn__task_keeper *keeper; /* fixed; NULL: nobody */
     spn_task task;                         /* the executor's while submitted */
-=======
-    spn__futex_word unpins; /* how often somebody was told */
-    spn_task task;          /* the executor's while submitted */
     /* See spn__task_tell; fixed from submit on, but whoever tells takes the owner. */
     void (*told)(struct spn_future *f, void *owner);
     SPN__ATOMIC(void *) told_owner;
     struct spn__list_node told_link; /* the owner's, once told */
->>>>>>> exec
 };
 
 /* For a future that is the first part of something larger, which must have come from
