@@ -48,7 +48,8 @@ typedef struct spn_group_opts {
 /*
  * create:  stores a group in *out; on failure *out is NULL.  opts may be NULL.
  * destroy: frees it; NULL is a no-op.
- * Returns  create: SPN_OK; SPN_EINVAL (parent and token both given); SPN_ENOMEM.
+ * Returns  create: SPN_OK; SPN_EINVAL (parent and token both given; a flag
+ *          that is neither 0 nor 1); SPN_ENOMEM.
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing: a task is live, a thread
  *          waits, a group in it exists, or it is called from inside its cancelling.
  * Since    0.1

@@ -520,7 +520,8 @@ int spn_group_create(spn_group **out, const spn_group_opts *opts)
     *out = NULL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
-    if (o.parent != NULL && o.token != NULL)
+    if ((o.parent != NULL && o.token != NULL) || o.cancel_on_error > 1 ||
+        o.interrupt > 1)
         return SPN_EINVAL;
     g = spn__alloc(sizeof *g);
     if (g == NULL)
@@ -608,7 +609,7 @@ int spn_group_stats_get(spn_group *g, spn_group_stats *stats)
 {
     spn_group_stats s = SPN_GROUP_STATS_INIT;
 
-    if (g == NULL || stats == NULL || stats->size < sizeof stats->size)
+    if (g == NULL || stats == NULL)
         return SPN_EINVAL;
     spn__lock(&g->root->lock);
     s.live = g->live;
@@ -617,9 +618,7 @@ int spn_group_stats_get(spn_group *g, spn_group_stats *stats)
     s.cancelled = g->cancelled;
     spn__unlock(&g->root->lock);
     s.submitted = s.live + s.succeeded + s.failed + s.cancelled;
-    s.size = stats->size;
-    memcpy(stats, &s, s.size < sizeof s ? s.size : sizeof s);
-    return SPN_OK;
+    return spn__output_copy(stats, &s, sizeof s);
 }
 
 int64_t spn_group_live(spn_group *g)

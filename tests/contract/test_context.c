@@ -621,26 +621,3 @@ TEST(context__scope_left_open__closed_with_the_task, "S-9")
     spn_context_unref(left_open);
     CHECK_EQ(atomic_load(&ended), 1);
 }
-
-/* Without memory for a record there is no scope; nothing is entered. */
-static void *without_memory(void *arg)
-{
-    spn_context_scope scope = SPN_CONTEXT_SCOPE_INIT;
-
-    atomic_store(&counting_refuse, 1);
-    CHECK_STATUS(spn_context_enter(&scope, arg), SPN_ENOMEM);
-    CHECK(spn_context_current() == NULL);
-    CHECK_STATUS(spn_context_leave(&scope), SPN_ESTATE);
-    atomic_store(&counting_refuse, 0);
-    return NULL;
-}
-
-TEST(context__no_memory_for_the_record__enter_fails, "G-22")
-{
-    spn_context *context = make("x");
-    pthread_t thread;
-
-    REQUIRE(pthread_create(&thread, NULL, without_memory, context) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    spn_context_unref(context);
-}
