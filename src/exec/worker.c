@@ -685,12 +685,12 @@ static int worker_main(void *arg)
     struct spn__worker *w = arg;
     struct spn_thread *self = spn__thread_self();
     spn_executor_frame frame;
+    int entered;
 
     self->worker = w;
     spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
-    const int entered = spn_executor_enter(&w->pool->executor, &frame);
-
+    entered = spn_executor_enter(&w->pool->executor, &frame);
     spn__assert(entered == SPN_OK); /* a thread of the library has a record */
     SPN__CLEANUP_PUSH(worker_ended, &frame);
     serve(w);
