@@ -248,7 +248,8 @@ static void put_message(struct spn_reject_report *report)
 {
     const struct job *job = &report->job;
     const spn_pool_stats *s = &job->refusal.stats;
-    const int64_t done = s->completed + s->failed;
+    const long long done = s->completed + s->failed;
+    const long long tasks = done + s->active + s->queued;
     const bool terminated = s->state == SPN_EXECUTOR_TERMINATED;
     const bool shut_down = s->state != SPN_EXECUTOR_RUNNING;
 
@@ -258,10 +259,8 @@ static void put_message(struct spn_reject_report *report)
                    "Executor status:(isShutdown:%s, isTerminated:%s, "
                    "isTerminating:%s)%s%s!",
                    job->pool, (int)s->threads, (int)s->active, (int)s->core_threads,
-                   (int)s->max_threads, (int)s->largest,
-                   (long long)(done + s->active + s->queued), (long long)done,
-                   yes_no(shut_down), yes_no(terminated),
-                   yes_no(shut_down && !terminated),
+                   (int)s->max_threads, (int)s->largest, tasks, done, yes_no(shut_down),
+                   yes_no(terminated), yes_no(shut_down && !terminated),
                    report->address != NULL ? ", in " : "",
                    report->address != NULL ? report->address : "");
 }
