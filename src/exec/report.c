@@ -19,8 +19,9 @@
  *   The job belongs to whoever made the last step, but for IDLE: nobody's.
  *
  * ORDERING
- *   [job] the release stores of IDLE and POSTED pair with the acquires that find them:
- *         the job, due_ns with it, passes from one owner to the next.
+ *   [job] the release stores of IDLE pair with the acquire of the submitter that finds it:
+ *         the job, and due_ns with it, passes from one owner to the next.  To the thread
+ *         it passes with the parker's permit.
  *
  * LOCKS   the pool's lock is held while its workers are listed, and nothing else.
  *         `spn__report_stranded.lock` guards a list of the process; a leaf.
@@ -184,7 +185,8 @@ static void notice(struct spn_reject_report *report, struct spn_pool *pool,
     (void)snprintf(job->pool, sizeof job->pool, "%s", pool->name);
     job->suppressed = spn__exchange(&report->swallowed, 0, relaxed);
     list_workers(job, pool, report->signal);
-    spn__store(&report->state, POSTED, release); /* [job] */
+    /* relaxed: the permit carries the job; the thread looks after it has taken one. */
+    spn__store(&report->state, POSTED, relaxed);
     spn__parker_unpark(&report->parker);
 }
 
@@ -564,7 +566,7 @@ static int serve(void *arg)
         (void)spn__parker_park(&report->parker, SPN_FOREVER);
         /* First: a report posted before the end is made. */
         stop = spn__load(&report->stop, relaxed) != 0;
-        if (spn__load(&report->state, acquire) == POSTED) { /* [job] */
+        if (spn__load(&report->state, relaxed) == POSTED) { /* with the permit */
             make_report(report);
             spn__store(&report->state, IDLE, release); /* [job] */
         }
