@@ -165,7 +165,8 @@ static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
         return false;
     now_ns = spn__now();
     if (now_ns < spn__load(&report->due_ns, relaxed)) { /* ordered by [job] */
-        spn__store(&report->state, IDLE, release);      /* [job] */
+        /* [job] mutant: only a third one at once could read an old due_ns then */
+        spn__store(&report->state, IDLE, release);
         return false;
     }
     spn__store(&report->due_ns, spn__time_add(now_ns, report->interval_ns), relaxed);
