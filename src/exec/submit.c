@@ -54,6 +54,19 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
     return true;
 }
 
+/* A push into a lane that was refused has been there for a moment, and may have kept
+ * the pool from its end. */
+static void refused_by_lane(struct spn_pool *pool)
+{
+    bool end;
+
+    spn__lock(&pool->lock);
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+}
+
 /* There is no worker.  If none can be made either, what was pushed is taken out
  * again, and what else waits is dropped. */
 static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry)
@@ -90,6 +103,19 @@ static int after_push(struct spn_pool *pool, struct spn__entry entry)
     spn__idle_notify(pool);
     if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
         spn__pool_compensate(pool);
+    return SPN_OK;
+}
+
+/* After an urgent job was queued: if everybody is busy, one more thread may see to
+ * it.  Without one it waits for the next that is through. */
+static int hurry(struct spn_pool *pool)
+{
+    spn__idle_notify(pool);
+    /* relaxed, both: a thread too many goes again. */
+    if (spn__load(&pool->idle_count, relaxed) == 0 &&
+        spn__load(&pool->searching, relaxed) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool))
+        (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
     return SPN_OK;
 }
 
@@ -134,9 +160,11 @@ static int admit(struct spn_pool *pool, spn_task *task)
     if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
-            return after_push(pool, entry);
+            return urgent ? hurry(pool) : after_push(pool, entry);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
     }
-    if (paused)
+    if (paused && pushed != SPN_EAGAIN) /* that says it is paused no longer */
         return refusal(pushed, added);
     added = spn__pool_add_worker(pool, task, urgent ? SPN__TO_URGENT : SPN__TO_MAX);
     if (added == SPN_OK)
@@ -145,6 +173,8 @@ static int admit(struct spn_pool *pool, spn_task *task)
         pushed = spn__work_push(pool, task); /* the last thread went to another */
         if (pushed == SPN_OK)
             return after_push(pool, entry);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
     }
     return refusal(pushed, added);
 }
@@ -220,6 +250,7 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
             return after_push(pool, (struct spn__entry){ fn, arg });
         if (rc == SPN_ENOMEM)
             return rc;
+        refused_by_lane(pool);
     }
     task = spn__call_task_create(fn, arg);
     if (task == NULL)
