@@ -232,7 +232,16 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
     if (pool->kind == SPN__WORK_LANES &&
         spn__ctl_count(spn__load(&pool->ctl, relaxed)) >=
             spn__load(&pool->core, relaxed)) {
-        rc = spn__work_push_call(pool, fn, arg);
+        rc = spn__lanes_push(pool->work.lanes, (struct spn__entry){ fn, arg });
+        /* relaxed, all: after the fence in push.  Mostly nobody needs to be told. */
+        if (__builtin_expect(rc == SPN_OK &&
+                                 spn__ctl_count(spn__load(&pool->ctl, relaxed)) !=
+                                     0 && /* [door] */
+                                 spn__load(&pool->idle_count, relaxed) ==
+                                     0 &&                                 /* [wake] */
+                                 spn__load(&pool->blocked, relaxed) <= 0, /* [block] */
+                             1))
+            return SPN_OK;
         if (rc == SPN_OK)
             return after_push(pool, (struct spn__entry){ fn, arg });
         if (rc == SPN_ENOMEM)
