@@ -179,6 +179,7 @@ static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
     l->directory = l->few;
     l->directory_size = DIRECTORY;
     l->claimed = NULL;
+    l->seen = 0;
     (void)spn__seat_take(&l->seat, self); /* nobody else knows it */
 
     spn__lock(&lanes->lock);

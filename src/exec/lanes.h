@@ -59,7 +59,8 @@ struct lane {
     SPN__ATOMIC(uint64_t) head; /* position of the first that is not claimed [head] */
     struct chunk **directory;   /* by number of the chunk, modulo its size */
     uint64_t directory_size;    /* a power of two */
-    struct spn__batch *claimed; /* scratch of visit */
+    struct spn__batch *claimed; /* scratch of visit, as is the next */
+    uint64_t seen;              /* tail */
     struct chunk *few[DIRECTORY];
 };
 
