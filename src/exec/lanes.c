@@ -31,8 +31,9 @@
  *   is `end` whenever the lock is free.  The thief's fence is the heavy one.
  *
  *   remove shuts the gate at one entry, makes the slot a tombstone (fn is NULL) and
- *   opens it again; a tombstone is skipped.  Those at the ends are trimmed at once, so
- *   that where nothing but tombstones is left, nothing is seen to wait.
+ *   opens it again; a tombstone is skipped when its turn comes.  Those at the ends are
+ *   trimmed at once, so that what is removed first and last leaves nothing to be looked
+ *   at; for the others a worker may look, and find nothing.
  *
  * FINDING A TASK
  *   A task's links are its lane and its position there.  A position below the lane's
@@ -705,14 +706,19 @@ int spn__lanes_create(struct spn__lanes **out, uint32_t mark)
     return SPN_OK;
 }
 
-static void free_lane(struct lane *l)
+/* Nothing but tombstones is left in a lane. */
+static void free_lane(struct spn__lanes *lanes, struct lane *l)
 {
     /* relaxed, both: nobody else is left. */
-    const uint64_t head = spn__load(&l->head, relaxed);
     const uint64_t tail = spn__load(&l->tail, relaxed);
 
     spn__seat_clear(&l->seat);
-    spn__assert(head == tail);
+    for (uint64_t p = spn__load(&l->head, relaxed); p < tail; p++) {
+        struct chunk *c = chunk_at(l, p);
+
+        spn__assert(c->slots[p % CHUNK].fn == NULL);
+        spn__lanes_done(lanes, c, 1);
+    }
     /* The last chunk, unless all its slots are done. */
     if (l->tail_chunk != NULL && l->fill < CHUNK)
         spn__free(l->tail_chunk);
@@ -726,10 +732,14 @@ void spn__lanes_destroy(struct spn__lanes *lanes)
     struct lane *l = first_lane(lanes);
     struct spn__batch *b = first_batch(lanes);
 
+    spn__assert(spn__lanes_size(lanes) == 0);
+    for (; b != NULL; b = next_batch(b))
+        spn__lanes_done(lanes, b->chunk, b->held); /* tombstones */
+    b = first_batch(lanes);
     while (l != NULL) {
         struct lane *const following = next_lane(l);
 
-        free_lane(l);
+        free_lane(lanes, l);
         l = following;
     }
     while (b != NULL) {
