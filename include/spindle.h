@@ -19,10 +19,12 @@
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
 #include <spindle/queue.h>
+#include <spindle/report.h>
 #include <spindle/semaphore.h>
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
+#include <spindle/threadless.h>
 #include <spindle/time.h>
 #include <spindle/version.h>
 

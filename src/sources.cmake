@@ -23,6 +23,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c

@@ -4,9 +4,9 @@
  *
  * OVERVIEW
  *   A task of a group is a task future (future/task.c) with a few fields behind it, in
- *   one allocation, and its own way to be run: the future knows how a function is
- *   called, cancelled and failed; the group counts.  A future may be done long before
- *   its function returns, so the group does not look at futures: a task is live until
+ *   one allocation: the future knows how a function is called, cancelled, helped and
+ *   failed; the group is its keeper and counts.  A future may be done long before its
+ *   function returns, so the group does not look at futures: a task is live until
  *   whoever has its node, the executor as a rule, is through with it.
  *
  *   Being cancelled is the token's business: the group has a callback on it that
@@ -52,6 +52,7 @@
 #include "base/list.h"
 #include "base/options.h"
 #include "base/time.h"
+#include "future/executor.h"
 #include "future/task.h"
 #include "sync/interrupt.h"
 
@@ -75,6 +76,12 @@ struct spn_group {
 
 enum { SUBMITTED = 1, REMOVER = 2, STARTED = 4, ENDED = 8 };
 
+/* A task of a group that a thread is running; the innermost is in its record. */
+struct spn__group_frame {
+    struct spn_group *group;
+    struct spn__group_frame *outer;
+};
+
 struct member {
     struct spn__task_future t; /* first: it is freed as a future */
     /* Fixed. */
@@ -84,6 +91,9 @@ struct member {
 
     SPN__ATOMIC(uint32_t) phase; /* see above */
     bool refused;                /* published by [phase] */
+    /* The runner's. */
+    struct spn_thread *self; /* NULL: a thread without a record */
+    struct spn__group_frame frame;
     /* Guarded by the lock. */
     struct spn__list_node link; /* in group->members while live */
     struct spn_thread *runner;
@@ -92,15 +102,9 @@ struct member {
     struct member *next_swept;
 };
 
-/* A task of a group that a thread is running; the innermost is in its record. */
-struct spn__group_frame {
-    struct spn_group *group;
-    struct spn__group_frame *outer;
-};
-
-static struct member *member_of(spn_task *task)
+static struct member *member_of(struct spn__task_future *t)
 {
-    return spn__list_entry(task, struct member, t.task);
+    return (struct member *)(void *)t;
 }
 
 /* ---- the end of a task ------------------------------------------------------------- */
@@ -154,7 +158,8 @@ static void finish(struct member *m)
     if (state == SPN_FUTURE_FAILED && !m->refused)
         keep_error(m);
     settle(m, state);
-    spn_future_unref(&m->t.future); /* the executor's */
+    if (!m->refused)
+        spn_future_unref(&m->t.future); /* the executor's */
 }
 
 /* Whoever has the node is through with it. */
@@ -185,13 +190,7 @@ static void on_done(spn_future *future, void *arg)
     take_back(arg);
 }
 
-/* ---- running -------------------------------------------------------------------------- */
-
-struct running {
-    struct member *m;
-    struct spn_thread *self;
-    struct spn__group_frame frame;
-};
+/* ---- as keeper of the future ----------------------------------------------------------- */
 
 static void set_runner(struct member *m, struct spn_thread *runner)
 {
@@ -200,48 +199,32 @@ static void set_runner(struct member *m, struct spn_thread *runner)
     spn__unlock(&m->group->root->lock);
 }
 
-/* Follows the function, also when it ended its thread. */
-static void after_run(void *p)
+static void member_begin(struct spn__task_future *t, bool runs)
 {
-    struct running *r = p;
-
-    if (r->self != NULL) {
-        set_runner(r->m, NULL);
-        r->self->groups = r->frame.outer;
-    }
-    end(r->m);
-}
-
-static int member_run(spn_task *task)
-{
-    struct running r = { .m = member_of(task), .self = spn__thread_self() };
-
-    (void)spn__fetch_or(&r.m->phase, STARTED, acq_rel); /* [phase] */
-    if (r.self != NULL) {
-        r.frame.group = r.m->group;
-        r.frame.outer = r.self->groups;
-        r.self->groups = &r.frame;
-        set_runner(r.m, r.self);
-    }
-    SPN__CLEANUP_PUSH(after_run, &r);
-    spn__task_future_run(&r.m->t);
-    SPN__CLEANUP_POP();
-    return 0; /* the future keeps a failure */
-}
-
-static void member_drop(spn_task *task, int reason)
-{
-    struct member *m = member_of(task);
+    struct member *m = member_of(t);
 
     (void)spn__fetch_or(&m->phase, STARTED, acq_rel); /* [phase] */
-    if (reason == SPN_ECANCELED || reason == 0)
-        (void)spn_future_cancel(&m->t.future, 0);
-    else
-        (void)spn_future_complete_error(&m->t.future, reason,
-                                        "dropped by the executor");
-    spn__task_future_forget(&m->t);
+    m->self = runs ? spn__thread_self() : NULL;
+    if (m->self != NULL) {
+        m->frame.group = m->group;
+        m->frame.outer = m->self->groups;
+        m->self->groups = &m->frame;
+        set_runner(m, m->self);
+    }
+}
+
+static void member_end(struct spn__task_future *t)
+{
+    struct member *m = member_of(t);
+
+    if (m->self != NULL) {
+        set_runner(m, NULL);
+        m->self->groups = m->frame.outer;
+    }
     end(m);
 }
+
+static const struct spn__task_keeper keeper = { member_begin, member_end };
 
 /* ---- submitting ------------------------------------------------------------------------ */
 
@@ -255,13 +238,13 @@ static struct member *make(struct spn_group *g, spn_executor *executor, spn_call
         return NULL;
     opts.done = on_done;
     opts.done_arg = m;
-    spn__task_future_init(&m->t, fn, arg, &opts);
-    m->t.task = (spn_task)SPN_TASK_INIT(member_run, member_drop);
+    spn__task_future_init(&m->t, fn, arg, &opts, &keeper);
     m->group = g;
     m->executor = executor;
     m->owner = owner;
     spn__init(&m->phase, 0);
     m->refused = false;
+    m->self = NULL;
     spn__list_node_init(&m->link);
     m->runner = NULL;
     m->swept = false;
@@ -289,7 +272,6 @@ static bool join(struct spn_group *group, struct member *m)
 int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
                            void *arg, const void *owner, spn_future **out)
 {
-    struct spn_context *context;
     struct member *m;
     int rc;
 
@@ -304,11 +286,8 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
         spn__free(m); /* nobody has seen it: its hook is not wanted */
         return SPN_ECANCELED;
     }
-    (void)spn__future_ref(&m->t.future); /* the executor's */
-    context = spn__task_future_capture(&m->t);
-    rc = spn_executor_execute(executor, &m->t.task);
+    rc = spn_future_submit(&m->t.future, executor);
     if (rc != SPN_OK) {
-        spn__task_future_uncapture(&m->t, context);
         m->refused = true;
         end(m);
     } else {
@@ -450,6 +429,47 @@ static bool waits_for_itself(const struct spn_group *group,
     return false;
 }
 
+/* A future, referenced, of a task in the group that has not come to its end and whose
+ * executor the thread is inside of; NULL: there is none. */
+static spn_future *find_own(struct spn_group *top, struct spn_thread *self)
+{
+    struct spn_future *found = NULL;
+    struct spn__list_node *node;
+
+    spn__lock(&top->root->lock);
+    for (struct spn_group *g = top; g != NULL && found == NULL; g = next_below(g, top))
+        spn__list_each (node, &g->members) {
+            struct member *m = spn__list_entry(node, struct member, link);
+
+            if (!spn__future_done(&m->t.future) &&
+                spn__thread_is_inside(self, m->executor)) {
+                found = spn__future_ref(&m->t.future);
+                break;
+            }
+        }
+    spn__unlock(&top->root->lock);
+    return found;
+}
+
+/* A thread of an executor waits for tasks of its own executor by their futures, one by
+ * one: that tells the executor, which may grow, have the task run here, or refuse. */
+static int wait_for_own(struct spn_group *g, struct spn_thread *self,
+                        int64_t deadline_ns)
+{
+    struct spn_future *f;
+
+    while ((f = find_own(g, self)) != NULL) {
+        const int64_t left_ns =
+            deadline_ns == SPN_FOREVER ? SPN_FOREVER : deadline_ns - spn__now();
+        const int rc = spn_future_get(f, NULL, left_ns);
+
+        spn_future_unref(f);
+        if (rc != SPN_OK && rc != SPN_EFAILED && rc != SPN_ECANCELED)
+            return rc;
+    }
+    return SPN_OK;
+}
+
 int spn_group_wait(spn_group *g, int64_t timeout_ns)
 {
     struct spn_thread *self;
@@ -466,6 +486,11 @@ int spn_group_wait(spn_group *g, int64_t timeout_ns)
     if (waits_for_itself(g, self))
         return SPN_EDEADLK;
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
+    if (self->executing != NULL && timeout_ns > 0) {
+        rc = wait_for_own(g, self, deadline_ns);
+        if (rc != SPN_OK)
+            return rc;
+    }
     lock = &g->root->lock;
     spn__lock(lock);
     if (g->live != 0) {

@@ -439,6 +439,7 @@ int64_t spn_pool_queued(spn_pool *pool)
 static void add_up(struct spn_pool *pool, spn_pool_stats *s)
 {
     struct spn__list_node *node;
+    int64_t ended;
 
     s->completed = pool->completed + pool->helped;
     s->failed = pool->failed + pool->help_failed;
@@ -454,9 +455,11 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
     s->returned = pool->returned;
     s->dropped = pool->discarded + s->expired;
     s->helped = pool->helped + pool->help_failed;
+    ended = s->completed + s->failed + s->cancelled + s->returned + s->dropped;
     s->accepted = pool->direct + spn__work_pushed(pool); /* [count] after the fates */
-    s->pending = s->accepted - s->completed - s->failed - s->cancelled - s->returned -
-                 s->dropped;
+    if (s->accepted < ended)
+        s->accepted = ended; /* a user's queue: its submitter is about to count it */
+    s->pending = s->accepted - ended;
 }
 
 static void fill(struct spn_pool *pool, spn_pool_stats *s)

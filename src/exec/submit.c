@@ -106,6 +106,19 @@ static int after_push(struct spn_pool *pool, struct spn__entry entry)
     return SPN_OK;
 }
 
+/* After an urgent job was queued: if everybody is busy, one more thread may see to
+ * it.  Without one it waits for the next that is through. */
+static int hurry(struct spn_pool *pool)
+{
+    spn__idle_notify(pool);
+    /* relaxed, both: a thread too many goes again. */
+    if (spn__load(&pool->idle_count, relaxed) == 0 &&
+        spn__load(&pool->searching, relaxed) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool))
+        (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
+    return SPN_OK;
+}
+
 /* Whether an eager pool would rather have another thread. */
 static bool rather_a_thread(struct spn_pool *pool)
 {
@@ -147,11 +160,11 @@ static int admit(struct spn_pool *pool, spn_task *task)
     if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
-            return after_push(pool, entry);
+            return urgent ? hurry(pool) : after_push(pool, entry);
         if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
             refused_by_lane(pool);
     }
-    if (paused)
+    if (paused && pushed != SPN_EAGAIN) /* that says it is paused no longer */
         return refusal(pushed, added);
     added = spn__pool_add_worker(pool, task, urgent ? SPN__TO_URGENT : SPN__TO_MAX);
     if (added == SPN_OK)

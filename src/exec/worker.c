@@ -390,6 +390,10 @@ static void begin_task(struct spn__worker *w)
 /* After the last hook, or when the task ended its thread. */
 static void end_task(struct spn__worker *w)
 {
+    if (w->block_depth > 0) { /* it never said that it goes on */
+        w->block_depth = 1;
+        spn__worker_unblock(w);
+    }
     spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
     w->in_task = false;
     w->label = NULL;
@@ -722,18 +726,12 @@ static void worker_ended(void *arg)
 {
     struct spn_thread *self = spn__self_get();
     struct spn__worker *w = self->worker;
-    struct spn_pool *pool;
 
     if (w == NULL) { /* it has left */
         (void)spn_executor_leave(arg);
         return;
     }
-    pool = w->pool;
     spn__assert(w->in_task);
-    while (w->block_depth > 0) {
-        w->block_depth--;
-        (void)spn__fetch_sub(&pool->blocked, 1, relaxed); /* a hint */
-    }
     if (w->asked != NULL) {
         spn_task *task = w->asked;
 
@@ -758,12 +756,13 @@ static int worker_main(void *arg)
     struct spn__worker *w = arg;
     struct spn_thread *self = spn__thread_self();
     spn_executor_frame frame;
+    int rc;
 
     self->worker = w;
     spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
-    if (spn_executor_enter(&w->pool->executor, &frame) != SPN_OK)
-        spn__assert(!"a thread of the library has a record");
+    rc = spn_executor_enter(&w->pool->executor, &frame);
+    spn__assert(rc == SPN_OK); /* a thread of the library has a record */
     SPN__CLEANUP_PUSH(worker_ended, &frame);
     serve(w);
     SPN__CLEANUP_POP();

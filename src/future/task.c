@@ -91,7 +91,8 @@ static int run_task(spn_task *task);
 static void drop_task(spn_task *task, int reason);
 
 void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg,
-                           const spn_future_opts *opts)
+                           const spn_future_opts *opts,
+                           const struct spn__task_keeper *keeper)
 {
     spn__future_init(&t->future, SPN__TASK, opts);
     t->fn = fn;
@@ -104,6 +105,8 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     t->told = NULL;
     spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
+    t->keeper = keeper;
+    t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
 }
 
 int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
@@ -122,8 +125,7 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
     t = spn__alloc(sizeof *t);
     if (t == NULL)
         return SPN_ENOMEM;
-    spn__task_future_init(t, fn, arg, &o);
-    t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+    spn__task_future_init(t, fn, arg, &o, NULL);
     *out = &t->future;
     return SPN_OK;
 }
@@ -171,8 +173,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
         if (r == NULL)
             return SPN_ENOMEM;
         r->call = (spn_run_call){ run, arg, value };
-        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts);
-        r->task.task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts, NULL);
         *out = &r->task.future;
         return SPN_OK;
     }
@@ -522,9 +523,15 @@ int spn_future_run_and_reset(spn_future *f)
 
 /* ---- by an executor --------------------------------------------------------- */
 
-static void drop_reference(void *f)
+/* The executor is through with it. */
+static void leave_executor(void *p)
 {
-    spn_future_unref(f);
+    struct spn__task_future *t = p;
+
+    if (t->keeper != NULL)
+        t->keeper->end(t);
+    else
+        spn_future_unref(&t->future);
 }
 
 bool spn__task_future_run(struct spn__task_future *t)
@@ -541,7 +548,9 @@ static int run_task(spn_task *task)
 {
     struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
 
-    SPN__CLEANUP_PUSH(drop_reference, &t->future);
+    if (t->keeper != NULL)
+        t->keeper->begin(t, true);
+    SPN__CLEANUP_PUSH(leave_executor, t);
     if (!spn__task_future_run(t))
         part(t);
     SPN__CLEANUP_POP();
@@ -552,13 +561,15 @@ static void drop_task(spn_task *task, int reason)
 {
     struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
 
+    if (t->keeper != NULL)
+        t->keeper->begin(t, false);
     if (reason == SPN_ECANCELED || reason == 0)
         (void)spn_future_cancel(&t->future, 0);
     else
         (void)spn_future_complete_error(&t->future, reason, "dropped by the executor");
     part(t);
     spn__task_future_forget(t);
-    spn_future_unref(&t->future);
+    leave_executor(t);
 }
 
 struct spn_future *spn__task_future(spn_task *task)

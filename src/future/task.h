@@ -6,6 +6,17 @@
 #include "future/ambient.h"
 #include "future/core.h"
 
+struct spn__task_future;
+
+/* Who else wants to know when an executor comes to a future's task: groups. */
+struct spn__task_keeper {
+    /* The executor has come to it, to run it on this thread or to drop it. */
+    void (*begin)(struct spn__task_future *t, bool runs);
+    /* And is through with it; also when the function ended its thread.  Drops the
+     * executor's reference. */
+    void (*end)(struct spn__task_future *t);
+};
+
 struct spn__task_future {
     struct spn_future future; /* first: they are the same object */
     spn_call_fn fn;           /* fixed */
@@ -17,8 +28,9 @@ struct spn__task_future {
     SPN__ATOMIC(struct spn_context *) context;
     /* Where it was submitted, while that matters: its task was not given back. */
     SPN__ATOMIC(uintptr_t) executor;
-    spn__futex_word unpins; /* how often somebody was told */
-    spn_task task;          /* the executor's while submitted */
+    spn__futex_word unpins;                /* how often somebody was told */
+    const struct spn__task_keeper *keeper; /* fixed; NULL: nobody */
+    spn_task task;                         /* the executor's while submitted */
     /* See spn__task_tell; fixed from submit on, but whoever tells takes the owner. */
     void (*told)(struct spn_future *f, void *owner);
     SPN__ATOMIC(void *) told_owner;
@@ -26,9 +38,10 @@ struct spn__task_future {
 };
 
 /* For a future that is the first part of something larger, which must have come from
- * spn__alloc: it is freed with the future.  `task` is left to the caller. */
+ * spn__alloc: it is freed with the future. */
 void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg,
-                           const spn_future_opts *opts);
+                           const spn_future_opts *opts,
+                           const struct spn__task_keeper *keeper);
 
 /* Captures the current context for the run to come; returns it if it is kept.  If the
  * executor refuses, uncapture takes it back. */

@@ -18,8 +18,10 @@
 #define EXECUTOR_KINDS_H
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include <spindle.h>
+#include <spindle/pool.h>
 
 #include "test.h"
 
@@ -77,31 +79,54 @@ static const spn_executor_ops threads_ops = { .size = sizeof threads_ops,
 
 /* ---- the kinds --------------------------------------------------------------------- */
 
+/* The pools have more threads than any test has tasks that wait for each other. */
+enum kind_name {
+    KIND_THREADS,
+    KIND_FIFO,
+    KIND_CACHED,
+    KIND_LANES,
+    KIND_COUNT = KIND_LANES
+};
+
 struct kind {
-    const char *name;
     spn_executor *executor;
+    spn_pool *pool; /* or NULL */
     struct threads_executor threads;
-    int at; /* which, from 0 */
+    int at; /* kind_name */
     bool open;
 };
 
-enum { KIND_COUNT = 1 };
-
 static inline void kind_open(struct kind *k)
 {
+    spn_pool_opts opts = spn_pool_opts_fixed(8, -1);
+
     k->open = true;
-    k->name = "threads";
-    k->threads.executor.ops = &threads_ops;
-    atomic_init(&k->threads.running, 0);
-    atomic_init(&k->threads.tasks, 0);
-    k->executor = &k->threads.executor;
+    if (k->at == KIND_THREADS) {
+        k->threads.executor.ops = &threads_ops;
+        atomic_init(&k->threads.running, 0);
+        atomic_init(&k->threads.tasks, 0);
+        k->executor = &k->threads.executor;
+        k->pool = NULL;
+        return;
+    }
+    if (k->at == KIND_LANES)
+        opts.queue_kind = SPN_POOL_LANES;
+    if (k->at == KIND_CACHED)
+        opts = spn_pool_opts_cached(0, 64, 0, SPN_SEC(60));
+    REQUIRE_OK(spn_pool_create(&k->pool, &opts));
+    k->executor = spn_pool_executor(k->pool);
 }
 
 /* Waits until all its tasks are through. */
 static inline void kind_close(struct kind *k)
 {
-    T_AWAIT(atomic_load(&k->threads.running) == 0);
     k->open = false;
+    if (k->pool == NULL) {
+        T_AWAIT(atomic_load(&k->threads.running) == 0);
+        return;
+    }
+    CHECK_OK(spn_pool_close(k->pool));
+    CHECK_OK(spn_pool_destroy(k->pool));
 }
 
 static inline bool kind_next(struct kind *k)
