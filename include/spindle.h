@@ -19,6 +19,7 @@
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
 #include <spindle/queue.h>
+#include <spindle/report.h>
 #include <spindle/semaphore.h>
 #include <spindle/status.h>
 #include <spindle/task_local.h>

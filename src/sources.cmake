@@ -13,6 +13,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/invoke.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/lanes_out.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/limiter.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/nested.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/pool.c

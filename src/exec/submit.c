@@ -54,6 +54,19 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
     return true;
 }
 
+/* A push into a lane that was refused has been there for a moment, and may have kept
+ * the pool from its end. */
+static void refused_by_lane(struct spn_pool *pool)
+{
+    bool end;
+
+    spn__lock(&pool->lock);
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+}
+
 /* There is no worker.  If none can be made either, what was pushed is taken out
  * again, and what else waits is dropped. */
 static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry)
@@ -148,6 +161,8 @@ static int admit(struct spn_pool *pool, spn_task *task)
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
             return urgent ? hurry(pool) : after_push(pool, entry);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
     }
     if (paused && pushed != SPN_EAGAIN) /* that says it is paused no longer */
         return refusal(pushed, added);
@@ -158,6 +173,8 @@ static int admit(struct spn_pool *pool, spn_task *task)
         pushed = spn__work_push(pool, task); /* the last thread went to another */
         if (pushed == SPN_OK)
             return after_push(pool, entry);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
     }
     return refusal(pushed, added);
 }
@@ -233,6 +250,7 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
             return after_push(pool, (struct spn__entry){ fn, arg });
         if (rc == SPN_ENOMEM)
             return rc;
+        refused_by_lane(pool);
     }
     task = spn__call_task_create(fn, arg);
     if (task == NULL)

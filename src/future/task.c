@@ -173,8 +173,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
         if (r == NULL)
             return SPN_ENOMEM;
         r->call = (spn_run_call){ run, arg, value };
-        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts);
-        r->task.task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts, NULL);
         *out = &r->task.future;
         return SPN_OK;
     }

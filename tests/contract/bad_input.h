@@ -11,6 +11,7 @@
 #define BAD_INPUT_H
 
 #include <dirent.h>
+#include <signal.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #include <spindle/park.h>
 #include <spindle/pool.h>
 #include <spindle/queue.h>
+#include <spindle/report.h>
 #include <spindle/poll_set.h>
 #include <spindle/semaphore.h>
 #include <spindle/thread.h>
@@ -64,6 +66,7 @@ struct fixture {
     spn_pool *pool;            /* core 1, max 2, room for 4, no thread yet */
     spn_pool *ended_pool;      /* one that has terminated */
     spn_pool *single;          /* one that cannot be changed */
+    spn_reject_report *report; /* of no pool */
     spn_executor *idle, *over; /* the first two as executors */
     struct peer waiter;
 };
@@ -87,6 +90,7 @@ struct results {
     spn_poll_set *set;
     spn_pool *pool;
     spn_pool_stats stats;
+    spn_reject_report *report;
     spn_task *tasks[2];
     void *value;
     int64_t now;
@@ -334,6 +338,7 @@ static inline void open_pools(void)
     opts.core_threads = 1;
     opts.max_threads = 2;
     opts.queue_capacity = 4;
+    REQUIRE_OK(spn_reject_report_create(&fixture.report, NULL));
     REQUIRE_OK(spn_pool_create(&fixture.pool, &opts));
     REQUIRE_OK(spn_pool_create(&fixture.ended_pool, &opts));
     CHECK_OK(spn_pool_shutdown(fixture.ended_pool));
@@ -355,6 +360,7 @@ static inline void close_pools(void)
     shut_pool(fixture.pool);
     shut_pool(fixture.ended_pool);
     shut_pool(fixture.single);
+    CHECK_OK(spn_reject_report_destroy(fixture.report));
 }
 
 static inline void open_fixture(void)
@@ -433,6 +439,7 @@ GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
 GROWN(spn_pool_change, SPN_POOL_CHANGE_INIT)
 GROWN(spn_pool_opts, SPN_POOL_OPTS_INIT)
 GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
+GROWN(spn_reject_report_opts, SPN_REJECT_REPORT_OPTS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
@@ -460,6 +467,25 @@ static inline int make_badly(const spn_thread_factory *factory, spn_thread **out
 static const spn_reject_policy small_policy = { sizeof(size_t), "small", refuse_badly };
 static const spn_thread_factory small_factory = { sizeof(size_t), make_badly };
 static const spn_thread_opts small_thread = { .size = 1 };
+/* A real-time signal that the program itself uses. */
+static spn_reject_report_opts taken_signal = SPN_REJECT_REPORT_OPTS_INIT;
+
+static inline void handle_signal(int number)
+{
+    (void)number;
+}
+
+static inline void take_signal(void)
+{
+    taken_signal.signal = (uint32_t)SIGRTMIN + 2;
+    REQUIRE(signal(SIGRTMIN + 2, handle_signal) != SIG_ERR);
+}
+
+static inline void give_signal(void)
+{
+    REQUIRE(signal(SIGRTMIN + 2, SIG_DFL) != SIG_ERR);
+}
+
 static const spn_pool_change change = SPN_POOL_CHANGE_INIT;
 static const spn_pool_change half_change = { .size = sizeof half_change,
                                              .core_threads = 2,
