@@ -47,6 +47,7 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
         return false;
     spn__work_uncount_user(pool);
     spn__lock(&pool->lock);
+    spn__idle_look_around(pool); /* somebody may have stayed for it */
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
     if (end)
@@ -238,19 +239,21 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task)
 /* A function and its argument, without a node. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 {
+    /* relaxed, both: as in admit. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
     spn_task *task;
     int rc;
 
-    /* relaxed: as in admit.  The first ones go the long way, and start threads. */
-    if (pool->kind == SPN__WORK_LANES &&
-        spn__ctl_count(spn__load(&pool->ctl, relaxed)) >=
-            spn__load(&pool->core, relaxed)) {
+    /* The first ones go the long way and start threads, and so does what is refused. */
+    if (pool->kind == SPN__WORK_LANES && count > 0 &&
+        count >= spn__load(&pool->core, relaxed)) {
         rc = spn__work_push_call(pool, fn, arg);
         if (rc == SPN_OK)
-            return after_push(pool, (struct spn__entry){ fn, arg });
-        if (rc == SPN_ENOMEM)
+            rc = after_push(pool, (struct spn__entry){ fn, arg });
+        else if (rc == SPN_ESHUTDOWN)
+            refused_by_lane(pool);
+        if (rc == SPN_OK || rc == SPN_ENOMEM)
             return rc;
-        refused_by_lane(pool);
     }
     task = spn__call_task_create(fn, arg);
     if (task == NULL)

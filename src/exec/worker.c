@@ -224,9 +224,14 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     spn__unlock(&pool->lock);
     if (w != NULL)
         free_worker(pool, w);
-    if (end)
+    if (end) {
         spn__pool_terminate(pool);
-    else if (stranded && give_up && rc != SPN_ESHUTDOWN)
+        return;
+    }
+    /* A task that came before the shutdown wants a worker without one of its own. */
+    if (stranded && rc == SPN_ESHUTDOWN)
+        stranded = spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK;
+    if (stranded && (give_up || rc == SPN_ESHUTDOWN))
         spn__pool_give_up(pool);
 }
 
@@ -665,7 +670,12 @@ static void worker_ended(void *arg)
         self->worker = NULL;
         spn__free(w); /* the pool may be gone */
     } else {
-        serve(w); /* to the end, or until another can do without it */
+        /* To the end, or until others can do without it; a task may end the thread
+         * again. */
+        SPN__CLEANUP_PUSH(worker_ended, arg);
+        serve(w);
+        SPN__CLEANUP_POP();
+        return;
     }
     (void)spn_executor_leave(arg);
 }
@@ -679,8 +689,9 @@ static int worker_main(void *arg)
     self->worker = w;
     spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
-    if (spn_executor_enter(&w->pool->executor, &frame) != SPN_OK)
-        spn__assert(!"a thread of the library has a record");
+    const int entered = spn_executor_enter(&w->pool->executor, &frame);
+
+    spn__assert(entered == SPN_OK); /* a thread of the library has a record */
     SPN__CLEANUP_PUSH(worker_ended, &frame);
     serve(w);
     SPN__CLEANUP_POP();
