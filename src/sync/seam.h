@@ -213,6 +213,10 @@ void spn__os_get_sigmask(spn__sigmask *mask);
 bool spn__os_on_fork_child(void (*restore)(void));
 void spn__os_set_sigmask(const spn__sigmask *mask);
 void spn__os_yield(void);
+/* The one CPU the calling thread may run on, or -1: it may run on several. */
+int32_t spn__os_only_cpu(void);
+/* The CPU the calling thread runs on at this moment; -1: nobody knows. */
+int32_t spn__os_cpu(void);
 
 /* Runs cleanup(arg) when the scope is left by POP or by pthread_exit. */
 #define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
