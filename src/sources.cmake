@@ -20,6 +20,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/blocks.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/latch.c

@@ -102,7 +102,7 @@ int spn_future_create(spn_future **out, const spn_future_opts *opts)
         return SPN_EINVAL;
     if (o.release_arg != NULL)
         return SPN_EINVAL; /* a promise has no argument */
-    f = spn__alloc(sizeof *f);
+    f = spn__block_get(sizeof *f);
     if (f == NULL)
         return SPN_ENOMEM;
     spn__future_init(f, SPN__PROMISE, &o);
@@ -342,7 +342,7 @@ void spn__future_release_hold(struct spn_future *f)
     /* [holds] 1 is ours, and nobody can add another: no exchange is needed. */
     if (spn__load(&f->holds, acquire) == 1 ||
         spn__fetch_sub(&f->holds, 1, acq_rel) == 1)
-        spn__free(f);
+        spn__block_put(f);
 }
 
 static void abandon(struct spn_future *f, struct spn__work *work)

@@ -481,7 +481,7 @@ struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
     struct spn__stage *s;
 
     spn__assert(edges <= SPN__STAGE_EDGES_MAX);
-    s = spn__alloc(sizeof *s + edges * sizeof s->edges[0]);
+    s = spn__block_get(sizeof *s + edges * sizeof s->edges[0]);
     if (s == NULL)
         return NULL;
     spn__future_init(&s->future, SPN__STAGE, NULL);

@@ -68,7 +68,7 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
         return SPN_EINVAL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
-    t = spn__alloc(sizeof *t);
+    t = spn__block_get(sizeof *t);
     if (t == NULL)
         return SPN_ENOMEM;
     spn__future_init(&t->future, SPN__TASK, &o);

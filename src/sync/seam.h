@@ -55,6 +55,18 @@
 #define SPN__TSAN 0
 #endif
 
+/* The same for AddressSanitizer. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SPN__ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SPN__ASAN 1
+#endif
+#endif
+#ifndef SPN__ASAN
+#define SPN__ASAN 0
+#endif
+
 #define SPN__CACHE_LINE 64
 
 /* How a futex wait ended.  WOKEN may be spurious: re-check, always. */
@@ -253,6 +265,9 @@ void spn__os_free(void *memory);
 #define spn__free(memory)                  spn__mem_free(memory)
 void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
 void spn__mem_free(void *memory);
+/* Whether somebody may watch every block come and go, so that none should be kept
+ * back: the program's own allocator, or a sanitizer. */
+bool spn__mem_watched(void);
 
 /* ---- a descriptor that others can poll ---------------------------------- */
 

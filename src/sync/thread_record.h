@@ -5,6 +5,7 @@
 
 #include <spindle/thread.h>
 
+#include "sync/blocks.h"
 #include "sync/lock.h"
 #include "sync/parker.h"
 #include "sync/seam.h"
@@ -56,6 +57,8 @@ struct spn_thread {
     struct spn__hand_over *hand_over;
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
+
+    struct spn__blocks blocks; /* small blocks it keeps for its next need */
 
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
