@@ -200,8 +200,7 @@ static void after_supplier(void *p)
 
     spn__call_leave(&s->call);
     if (!spn__future_claim(f)) {
-        if (f->drop_value != NULL && s->call.result != NULL)
-            f->drop_value(s->call.result);
+        spn__future_drop_late(f, s->call.result);
     } else if (s->call.code == 0) {
         f->value = s->call.result;
         spn__future_finish(f, SPN__NORMAL, &work);

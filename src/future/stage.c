@@ -289,8 +289,10 @@ static void complete_error(struct spn__stage *s, int code, const char *message,
 
 static void complete_value(struct spn__stage *s, void *value, struct spn__work *work)
 {
-    if (!spn__future_claim(&s->future))
+    if (!spn__future_claim(&s->future)) {
+        spn__future_drop_late(&s->future, value);
         return;
+    }
     s->future.value = value;
     spn__future_finish(&s->future, SPN__NORMAL, work);
 }

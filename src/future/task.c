@@ -115,13 +115,6 @@ struct running {
     bool kept;  /* it did */
 };
 
-static void *drop_result(struct spn_future *f, void *value)
-{
-    if (f->drop_value != NULL && value != NULL)
-        f->drop_value(value);
-    return NULL;
-}
-
 /* Completes the future with what the function returned, if nobody was faster. */
 static void keep_outcome(struct running *r, struct spn__work *work)
 {
@@ -129,9 +122,9 @@ static void keep_outcome(struct running *r, struct spn__work *work)
 
     if (r->call.code == 0 && r->reset) {
         r->kept = true;
-        r->call.result = drop_result(f, r->call.result);
+        spn__future_drop_late(f, r->call.result);
     } else if (!spn__future_claim(f)) {
-        r->call.result = drop_result(f, r->call.result);
+        spn__future_drop_late(f, r->call.result);
     } else if (r->call.code == 0) {
         f->value = r->call.result;
         spn__future_finish(f, SPN__NORMAL, work);
