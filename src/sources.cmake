@@ -33,4 +33,5 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c)
 set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
-  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c)
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_guard.c)

@@ -28,7 +28,8 @@ extern "C" {
  *             the cause SPN_ECANCELED and the message "abandoned".
  * Threads     every call is safe from any thread.
  * Callbacks   run with no lock held and may use any future, this one too.  Each
- *             comment says on which thread.
+ *             comment says on which thread.  A C++ exception that leaves one ends
+ *             the process.
  * Memory      completing and cancelling allocate nothing and cannot fail.
  */
 typedef struct spn_future spn_future;

@@ -213,6 +213,13 @@ static void after_supplier(void *p)
     spn__work_drain(&work);
 }
 
+static void call_supplier(void *p)
+{
+    struct supplier *s = p;
+
+    s->call.code = s->fn(s->arg, &s->call.result);
+}
+
 static int run_supplier(spn_task *task)
 {
     struct supplier *s = spn__list_entry(task, struct supplier, task);
@@ -224,7 +231,7 @@ static int run_supplier(spn_task *task)
     }
     spn__call_enter(&s->call);
     SPN__CLEANUP_PUSH(after_supplier, s);
-    s->call.code = s->fn(s->arg, &s->call.result);
+    spn__guarded(call_supplier, s);
     s->call.returned = true;
     SPN__CLEANUP_POP();
     return 0; /* the future keeps a failure */

@@ -253,6 +253,13 @@ static void look_after(struct spn_future *f, struct spn__work *work)
     }
 }
 
+static void call_done(void *p)
+{
+    struct spn_future *f = p;
+
+    f->done(f, f->done_arg);
+}
+
 void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *work)
 {
     if ((old & SPN__ATTENDED) != 0)
@@ -260,7 +267,7 @@ void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *
     if (f->kind == SPN__STAGE)
         spn__stage_detach(f, work);
     if (f->done != NULL)
-        f->done(f, f->done_arg);
+        spn__guarded(call_done, f);
     if (f->kind == SPN__TASK)
         spn__task_done(f);
 }
@@ -379,7 +386,7 @@ static struct spn_future *end(struct spn_future *f)
     if (f->origin == NULL && drop != NULL && f->value != NULL &&
         spn__phase(spn__load(&f->state, relaxed)) == SPN__NORMAL &&
         spn__load(&f->read, relaxed) == 0)
-        drop(f->value);
+        spn__call_pointer(drop, f->value);
     spn__future_release_hold(f);
     return next;
 }
@@ -415,7 +422,7 @@ void spn__future_drop_late(struct spn_future *f, void *value)
     const spn_drop_value_fn drop = spn__load(&f->drop_value, relaxed); /* as above */
 
     if (drop != NULL && value != NULL)
-        drop(value);
+        spn__call_pointer(drop, value);
 }
 
 spn_future *spn_future_ref(spn_future *f)
@@ -553,6 +560,25 @@ int spn_future_error(const spn_future *f, int *code, char *buf, size_t capacity)
 }
 
 /* ---- calls of users' functions -------------------------------------------- */
+
+struct pointer_call {
+    void (*fn)(void *);
+    void *pointer;
+};
+
+static void call_pointer(void *p)
+{
+    const struct pointer_call *c = p;
+
+    c->fn(c->pointer);
+}
+
+void spn__call_pointer(void (*fn)(void *), void *pointer)
+{
+    struct pointer_call c = { fn, pointer };
+
+    spn__guarded(call_pointer, &c);
+}
 
 void spn__call_enter(struct spn__call *call)
 {

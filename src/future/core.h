@@ -197,6 +197,9 @@ struct spn__call {
     char message[SPN_FUTURE_MESSAGE_MAX];
 };
 
+/* fn(pointer), of the program's: no exception comes out of it. */
+void spn__call_pointer(void (*fn)(void *), void *pointer);
+
 void spn__call_enter(struct spn__call *call);
 /* After the function, or while its thread unwinds; code and message then tell. */
 void spn__call_leave(struct spn__call *call);

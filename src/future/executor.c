@@ -59,6 +59,42 @@ int spn_executor_execute(spn_executor *executor, spn_task *task)
     return executor->ops->execute(executor, task);
 }
 
+/* A task's own functions, from which no exception comes. */
+struct task_call {
+    spn_task *task;
+    int status;
+};
+
+static void call_fn(void *p)
+{
+    struct task_call *c = p;
+
+    c->status = c->task->fn(c->task); /* the node may be gone now */
+}
+
+static void call_drop(void *p)
+{
+    struct task_call *c = p;
+
+    c->task->drop(c->task, c->status);
+}
+
+static int run_task(spn_task *task)
+{
+    struct task_call c = { task, 0 };
+
+    spn__guarded(call_fn, &c);
+    return c.status;
+}
+
+static void drop_task(spn_task *task, int reason)
+{
+    struct task_call c = { task, reason };
+
+    if (task->drop != NULL)
+        spn__guarded(call_drop, &c);
+}
+
 /* ---- in the caller ---------------------------------------------------------- */
 
 static int direct_execute(spn_executor *executor, spn_task *task)
@@ -69,7 +105,7 @@ static int direct_execute(spn_executor *executor, spn_task *task)
     if (rc != SPN_OK)
         return rc;
     spn_task_release(task);
-    rc = task->fn(task); /* the node may be gone now */
+    rc = run_task(task);
     if (rc != 0)
         spn__log(SPN_LOG_WARN, "direct executor: a task failed with %d (%s)", rc,
                  spn_status_name(rc));
@@ -184,7 +220,7 @@ int spn_manual_executor_run_one(spn_manual_executor *m, int *status)
     task = take(m);
     if (task == NULL)
         return SPN_EEMPTY;
-    rc = task->fn(task);
+    rc = run_task(task);
     if (status != NULL)
         *status = rc;
     return SPN_OK;
@@ -198,7 +234,7 @@ int spn_manual_executor_run_all(spn_manual_executor *m, size_t *count)
     if (m == NULL)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; ran++)
-        (void)task->fn(task);
+        (void)run_task(task);
     if (count != NULL)
         *count = ran;
     return SPN_OK;
@@ -212,8 +248,7 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
     if (m == NULL || reason >= 0)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; dropped++)
-        if (task->drop != NULL)
-            task->drop(task, reason);
+        drop_task(task, reason);
     if (count != NULL)
         *count = dropped;
     return SPN_OK;

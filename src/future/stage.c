@@ -249,7 +249,7 @@ struct running {
     bool follows;     /* it waits for that now: its inputs are not ours any more */
 };
 
-static int call_function(struct running *r)
+static int with_inputs(struct running *r)
 {
     struct spn__stage *s = r->s;
     struct spn_future *source = input(s, 0);
@@ -276,6 +276,13 @@ static int call_function(struct running *r)
         spn__future_outcome(source, &outcome);
         return s->fn.handle(s->arg, &outcome, &r->call.result);
     }
+}
+
+static void call_function(void *p)
+{
+    struct running *r = p;
+
+    r->call.code = with_inputs(r);
 }
 
 static void complete_error(struct spn__stage *s, int code, const char *message,
@@ -388,7 +395,7 @@ static bool call(struct spn__stage *s, struct spn__work *work)
 
     spn__call_enter(&r.call);
     SPN__CLEANUP_PUSH(after_call, &r);
-    r.call.code = call_function(&r);
+    spn__guarded(call_function, &r);
     r.call.returned = true;
     SPN__CLEANUP_POP();
     return !r.follows;

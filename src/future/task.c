@@ -102,7 +102,7 @@ void spn__task_done(struct spn_future *f)
         return;
     /* [runner] after the change of the state.  mutant: half of a pair */
     if (spn__cas(&t->runner, &found, CLOSED, seq_cst, relaxed))
-        t->release_arg(t->arg);
+        spn__call_pointer(t->release_arg, t->arg);
 }
 
 /* ---- the runner ----------------------------------------------------------- */
@@ -163,6 +163,13 @@ static void after_call(void *p)
     spn__work_drain(&work);
 }
 
+static void call_fn(void *p)
+{
+    struct running *r = p;
+
+    r->call.code = r->t->fn(r->t->arg, &r->call.result);
+}
+
 static int run(struct spn_future *f, bool reset)
 {
     struct running r = { .reset = reset };
@@ -185,7 +192,7 @@ static int run(struct spn_future *f, bool reset)
         called = true;
         spn__call_enter(&r.call);
         SPN__CLEANUP_PUSH(after_call, &r);
-        r.call.code = r.t->fn(r.t->arg, &r.call.result);
+        spn__guarded(call_fn, &r);
         r.call.returned = true;
         SPN__CLEANUP_POP();
     } else {

@@ -234,6 +234,10 @@ int32_t spn__os_cpu(void);
 #define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
 #define SPN__CLEANUP_POP()              pthread_cleanup_pop(1)
 
+/* Calls body(ctx), which calls a function of the program's.  An exception that would
+ * pass ends the process, with a message; the end of the thread passes. */
+void spn__guarded(void (*body)(void *ctx), void *ctx);
+
 /* ---- the thread-local self pointer ------------------------------------- */
 
 /*

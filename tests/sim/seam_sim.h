@@ -354,6 +354,8 @@ struct sim__cleanup {
 void sim__cleanup_push(struct sim__cleanup *cleanup);
 void sim__cleanup_pop(void);
 
+#define spn__guarded(body, ctx) ((body)(ctx))
+
 /* ---- the thread-local self pointer ------------------------------------------- */
 
 void *spn__self_get(void);
