@@ -158,11 +158,9 @@ static int nest(void *arg, void **result)
     spn_future *f;
     int rc;
 
-    (void)arg;
     (void)result;
     atomic_fetch_add(&called, 1);
-    rc = spn_executor_submit(spn_pool_executor(spn_pool_current()), count_call, NULL,
-                             &f);
+    rc = spn_executor_submit(arg, count_call, NULL, &f);
     if (rc != SPN_OK)
         return rc;
     rc = spn_future_get(f, NULL, SPN_FOREVER);
@@ -179,7 +177,7 @@ static void get_many(int index, void *arg)
         spn_future *f;
 
         CHECK_OK(spn_executor_submit(executor, (index + r) % 8 == 0 ? nest : count_call,
-                                     NULL, &f));
+                                     executor, &f));
         if (r % 16 == 3)
             (void)spn_future_cancel(f, 0);
         else
