@@ -61,6 +61,8 @@ static int workload_count;
 static struct {
     const char *filters[WORKLOADS_MAX];
     int filter_count;
+    const char *subjects[BENCH_SUBJECTS_MAX];
+    int subject_count;
     const char *json;
     int runs;
     int timeout_s;
@@ -442,6 +444,14 @@ static void progress(const char *format, ...)
     fflush(stderr);
 }
 
+static bool is_chosen(const struct bench_subject *s)
+{
+    for (int i = 0; i < options.subject_count; i++)
+        if (strcasestr(s->name, options.subjects[i]) != NULL)
+            return true;
+    return options.subject_count == 0;
+}
+
 static void run_workload(const struct bench_workload *w)
 {
     memset(cells, 0, sizeof(cells));
@@ -455,7 +465,7 @@ static void run_workload(const struct bench_workload *w)
                 struct cell *cell = &cells[v][s];
 
                 if (w->subjects[s].run == NULL || cell->failed[0] != '\0' ||
-                    cell->skipped[0] != '\0')
+                    cell->skipped[0] != '\0' || !is_chosen(&w->subjects[s]))
                     continue;
                 if (isatty(STDERR_FILENO))
                     progress("%s: round %d of %d: %s, %s", w->name, round, options.runs,
@@ -550,8 +560,8 @@ static void print_table(const struct bench_workload *w, int v, const char *metri
         char label[96];
 
         subject_label(&w->subjects[s], label, sizeof(label));
-        if (w->subjects[s].run == NULL)
-            continue; /* named below the tables */
+        if (w->subjects[s].run == NULL || !is_chosen(&w->subjects[s]))
+            continue; /* those that are not there are named below the tables */
         if (series == NULL || cell->failed[0] != '\0') {
             printf("    %-30s %s%s\n", label,
                    cell->failed[0] != '\0' ? "FAILED: " : "skipped: ",
@@ -578,7 +588,7 @@ static void print_workload(const struct bench_workload *w)
 {
     printf("\n%s  %s\n", w->name, w->question);
     for (int s = 0; s < BENCH_SUBJECTS_MAX && w->subjects[s].name != NULL; s++)
-        if (w->subjects[s].detail != NULL)
+        if (w->subjects[s].detail != NULL && is_chosen(&w->subjects[s]))
             printf("    %s is %s\n", w->subjects[s].name, w->subjects[s].detail);
     for (int v = 0; v < BENCH_VARIANTS_MAX && w->variants[v].name != NULL; v++) {
         const struct cell *widest = &cells[v][0];
@@ -600,7 +610,7 @@ static void print_workload(const struct bench_workload *w)
             failed_cells += cells[v][s].failed[0] != '\0';
     }
     for (int s = 0; s < BENCH_SUBJECTS_MAX && w->subjects[s].name != NULL; s++)
-        if (w->subjects[s].run == NULL)
+        if (w->subjects[s].run == NULL && is_chosen(&w->subjects[s]))
             printf("\n  skipped peer: %s (install %s)\n", w->subjects[s].name,
                    w->subjects[s].package);
 }
@@ -673,6 +683,7 @@ static const char usage[] =
     "Runs the workloads (all, unless some are named) and prints a table for each.\n"
     "\n"
     "  --workload NAME  the same as WORKLOAD; may be given several times\n"
+    "  --subject TEXT   only subjects with TEXT in their names; may be given again\n"
     "  --json FILE      also writes one line of JSON per result\n"
     "  --runs N         repeats that count, 1 to 101; 7 by default\n"
     "  --quick          little work and 3 repeats: shows that it runs\n"
@@ -708,6 +719,7 @@ static void parse(int argc, char **argv)
 {
     static const struct option known[] = {
         { "workload", required_argument, NULL, 'w' },
+        { "subject", required_argument, NULL, 's' },
         { "json", required_argument, NULL, 'j' },
         { "runs", required_argument, NULL, 'r' },
         { "quick", no_argument, NULL, 'q' },
@@ -722,6 +734,10 @@ static void parse(int argc, char **argv)
         switch (option) {
         case 'w':
             add_filter(optarg);
+            break;
+        case 's':
+            if (options.subject_count < BENCH_SUBJECTS_MAX)
+                options.subjects[options.subject_count++] = optarg;
             break;
         case 'j':
             options.json = optarg;

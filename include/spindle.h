@@ -19,7 +19,9 @@
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
 #include <spindle/queue.h>
+#include <spindle/report.h>
 #include <spindle/semaphore.h>
+#include <spindle/serial.h>
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>

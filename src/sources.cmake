@@ -13,6 +13,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/invoke.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/lanes_out.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/limiter.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/nested.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/pool.c
@@ -20,6 +21,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/reject.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/serial.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c

@@ -53,7 +53,11 @@ typedef enum spn_pool_queue_kind {
 
 /* For queue_capacity: any negative number but SPN_DEFAULT is the same. */
 #define SPN_UNBOUNDED (-1)
-/* For queue_capacity: no queue; a task is taken only if a thread is free. */
+/* For queue_capacity: no queue; a task is taken only if a thread is free.  A thread is
+ * free when its task has returned and the hooks have run, which is after the task may
+ * have told somebody that it is done: as many clients as threads, each submitting
+ * again as soon as it is answered, are refused now and then.  A block policy with a
+ * short timeout waits that moment out. */
 #define SPN_HANDOFF 0
 
 /* The greatest max_threads: the count shares a word with the state. */

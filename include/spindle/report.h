@@ -80,7 +80,7 @@ typedef struct spn_reject_report_opts {
  *         pool may have the policy any more.  NULL is a no-op.
  *
  * Returns  create: SPN_OK; SPN_EINVAL (interval_ns < 0, too many frames, a signal that
- *          is not a real-time one); SPN_EBUSY (the signal has a handler); SPN_ENOMEM;
+ *          is not a real-time one, a policy without a function); SPN_EBUSY (the signal has a handler); SPN_ENOMEM;
  *          SPN_EAGAIN (no thread).  destroy: SPN_OK; SPN_EDEADLK from the listener;
  *          SPN_ENOMEM (no memory for the caller's own record; nothing has changed).
  * Since    0.1

@@ -31,8 +31,9 @@
  *   is `end` whenever the lock is free.  The thief's fence is the heavy one.
  *
  *   remove shuts the gate at one entry, makes the slot a tombstone (fn is NULL) and
- *   opens it again; a tombstone is skipped.  Those at the ends are trimmed at once, so
- *   that where nothing but tombstones is left, nothing is seen to wait.
+ *   opens it again; a tombstone is skipped when its turn comes.  Those at the ends are
+ *   trimmed at once, so that what is removed first and last leaves nothing to be looked
+ *   at; for the others a worker may look, and find nothing.
  *
  * FINDING A TASK
  *   A task's links are its lane and its position there.  A position below the lane's
@@ -67,116 +68,9 @@
  * WHY NOT copy the batch out, as is usual?  A task that is removed would have to be
  * found in its copy, and every start would write to the task.
  */
-#include "exec/pool.h"
-#include "exec/work.h"
+#include "exec/lanes.h"
 
 #include "base/assert.h"
-#include "future/executor.h"
-#include "sync/seat.h"
-
-#ifdef SPN_SIM /* the explorer's scenarios are short, and shall see all of it */
-enum {
-    CHUNK = 3,
-    DIRECTORY = 2,
-    BATCH = 3,
-    SHARES = 1,
-    SPARES = 1,
-    RESCUE = 2,
-    SLOW = 4
-};
-#else
-enum {
-    CHUNK = 255,   /* slots: with its head 4096 bytes                               */
-    DIRECTORY = 8, /* chunks of a lane that need no directory from the heap         */
-    BATCH = 128,   /* slots claimed at once, at most                                */
-    SHARES = 2,    /* a worker claims 1/(SHARES * workers) of what waits in a lane  */
-    SPARES = 32,   /* chunks kept for later                                         */
-    RESCUE = 16,   /* claims after which a worker looks at another's batch          */
-    SLOW = 4       /* looks that a batch may take to the end, or it is slow         */
-};
-#endif
-
-struct chunk {
-    SPN__ATOMIC(uint32_t) left; /* slots that are not done [left] */
-    struct chunk *next_spare;   /* guarded by spare_lock */
-    struct spn__entry slots[CHUNK];
-};
-
-struct lane {
-    /* The producer's; read by nobody else. */
-    _Alignas(SPN__CACHE_LINE) struct chunk *tail_chunk;
-    uint64_t pushed; /* what `tail` is */
-    uint32_t fill;   /* slots written in tail_chunk */
-    struct spn__seat seat;
-
-    SPN__ATOMIC(struct lane *) next; /* [list] */
-    struct spn__lanes *lanes;        /* fixed */
-
-    /* Position behind the last entry.  Alone: its readers shall not slow down the
-     * rest.  Stored by the producer. */
-    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) tail; /* [tail] */
-
-    _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* guards the rest */
-    uint32_t head_index;        /* in head_chunk; CHUNK: at the start of the next */
-    struct chunk *head_chunk;   /* NULL: at the start of the first */
-    SPN__ATOMIC(uint64_t) head; /* position of the first that is not claimed [head] */
-    struct chunk **directory;   /* by number of the chunk, modulo its size */
-    uint64_t directory_size;    /* a power of two */
-    struct spn__batch *claimed; /* scratch of visit */
-    struct chunk *few[DIRECTORY];
-};
-
-struct spn__batch {
-    /* The owner's, read by others. */
-    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) next; /* index [gate] */
-    SPN__ATOMIC(int64_t) taken; /* entries ever started; relaxed: only a count */
-
-    /* The owner's alone. */
-    bool open;                  /* there may be something between next and end */
-    uint32_t first;             /* index of the entry that came with a claim */
-    uint32_t claims;            /* ever */
-    struct lane *cursor;        /* where to look next, or NULL */
-    struct spn__batch *watched; /* see rescue */
-    int64_t watched_taken;
-
-    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) gate; /* [gate] */
-    SPN__ATOMIC(uint32_t) end; /* index behind the last; written under lock */
-    struct spn__lock lock;     /* guards the range; see the owner's finish */
-    uint32_t held;             /* slots of chunk that are the batch's, done ones too */
-    struct chunk *chunk;
-    struct lane *lane; /* that the chunk belongs to */
-    uint64_t base;     /* position of the chunk's first slot */
-
-    SPN__ATOMIC(uint32_t) in_use;               /* 1: a worker has it [owner] */
-    SPN__ATOMIC(struct spn__batch *) following; /* [list] */
-    struct spn__batch *next_claimed;            /* scratch of visit */
-    uint32_t from;                              /* scratch of visit */
-};
-
-struct spn__lanes {
-    uint32_t mark;                            /* fixed */
-    SPN__ATOMIC(uint32_t) closed;             /* 0 or 1 [door] */
-    SPN__ATOMIC(uint32_t) workers;            /* relaxed: a hint for shares */
-    SPN__ATOMIC(struct lane *) lanes;         /* in the order they came [list] */
-    SPN__ATOMIC(struct spn__batch *) batches; /* [list] */
-
-    _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* see LOCKS */
-    SPN__ATOMIC(int64_t) removed; /* entries ever taken out; written under lock */
-    struct lane *last_lane;
-    struct spn__batch *last_batch;
-
-    _Alignas(SPN__CACHE_LINE) struct spn__lock spare_lock; /* guards the rest */
-    struct chunk *spare;
-    uint32_t spares;
-};
-
-#ifdef LANES_ALONE
-int spn__entry_task(void *task)
-{
-    (void)task;
-    return SPN_EINVAL;
-}
-#endif
 
 /* ---- chunks ----------------------------------------------------------------------- */
 
@@ -214,8 +108,7 @@ static void put_chunk(struct spn__lanes *lanes, struct chunk *c)
         spn__free(c);
 }
 
-/* That many slots of the chunk are done: nobody will look at them again. */
-static void done(struct spn__lanes *lanes, struct chunk *c, uint32_t slots)
+void spn__lanes_done(struct spn__lanes *lanes, struct chunk *c, uint32_t slots)
 {
     if (slots != 0 && spn__fetch_sub(&c->left, slots, acq_rel) == slots) /* [left] */
         put_chunk(lanes, c);
@@ -240,12 +133,6 @@ static bool grow_directory(struct lane *l)
     l->directory = bigger;
     l->directory_size = 2 * size;
     return true;
-}
-
-/* The chunk in which a position that is not claimed lies; the lane is locked. */
-static struct chunk *chunk_at(struct lane *l, uint64_t position)
-{
-    return l->directory[(position / CHUNK) & (l->directory_size - 1)];
 }
 
 /* A chunk for the next entry. */
@@ -275,7 +162,7 @@ static bool extend(struct lane *l)
 
 static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
 {
-    struct lane *l = spn__alloc_aligned(sizeof *l, SPN__CACHE_LINE);
+    struct lane *l = spn__alloc_aligned(sizeof *l, APART);
 
     if (l == NULL)
         return NULL;
@@ -293,6 +180,7 @@ static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
     l->directory = l->few;
     l->directory_size = DIRECTORY;
     l->claimed = NULL;
+    l->seen = 0;
     (void)spn__seat_take(&l->seat, self); /* nobody else knows it */
 
     spn__lock(&lanes->lock);
@@ -305,23 +193,13 @@ static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
     return l;
 }
 
-static struct lane *first_lane(struct spn__lanes *lanes)
-{
-    return spn__load(&lanes->lanes, acquire); /* [list] */
-}
-
-static struct lane *next_lane(struct lane *l)
-{
-    return spn__load(&l->next, acquire); /* [list] */
-}
-
 static struct lane *lane_of_seat(struct spn__seat *seat)
 {
     return spn__list_entry(seat, struct lane, seat);
 }
 
 /* The calling thread's lane, when it has not used it of late or has none. */
-static __attribute__((noinline)) struct lane *find_lane(struct spn__lanes *lanes)
+static struct lane *find_lane(struct spn__lanes *lanes)
 {
     struct spn_thread *self = spn__thread_self();
     struct spn__seat *seat;
@@ -337,37 +215,13 @@ static __attribute__((noinline)) struct lane *find_lane(struct spn__lanes *lanes
     return make_lane(lanes, self);
 }
 
-static struct lane *my_lane(struct spn__lanes *lanes)
+/* The calling thread's lane, if it has used it of late, or NULL. */
+static inline struct lane *recall_lane(struct spn__lanes *lanes)
 {
     struct spn_thread *self = spn__self_get();
     struct spn__seat *seat = self != NULL ? spn__seat_recall(self, lanes) : NULL;
 
-    return seat != NULL ? lane_of_seat(seat) : find_lane(lanes);
-}
-
-/* A task's links: its lane and its position.  Relaxed, as `queued`: they come with
- * the slot, and without it are only compared. */
-typedef SPN__ATOMIC(void *) link_word;
-_Static_assert(sizeof(link_word) == sizeof(void *), "the same word");
-
-static link_word *link_of(spn_task *task, int i)
-{
-    return (link_word *)(void *)&task->link[i];
-}
-
-typedef SPN__ATOMIC(uint32_t) queued_word;
-_Static_assert(sizeof(queued_word) == sizeof(uint32_t), "the same word");
-
-static queued_word *queued_of(spn_task *task)
-{
-    return (queued_word *)(void *)&task->queued;
-}
-
-#define TAKEN 1u /* `queued` of a task that is neither waiting nor released */
-
-static void mark_taken(spn_task *task)
-{
-    spn__store(queued_of(task), TAKEN, relaxed); /* see link_of */
+    return seat != NULL ? lane_of_seat(seat) : NULL;
 }
 
 /* Takes the last entry of the calling thread's lane back. */
@@ -394,35 +248,60 @@ static bool take_back(struct lane *l, struct spn__entry entry)
     return mine;
 }
 
-int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
+/* The pool is closed: takes back what came in too late, if it is still there. */
+static __attribute__((noinline)) int refuse(struct lane *l, struct spn__entry entry)
 {
-    struct lane *l = my_lane(lanes);
+    return take_back(l, entry) ? SPN_ESHUTDOWN : SPN_OK;
+}
 
-    if (__builtin_expect(l == NULL, 0))
-        return SPN_ENOMEM;
-    if (__builtin_expect(l->fill == CHUNK, 0) && !extend(l))
-        return SPN_ENOMEM;
+/* Writes the entry into the next slot, which is there. */
+static inline int append(struct spn__lanes *lanes, struct lane *l,
+                         struct spn__entry entry)
+{
     l->tail_chunk->slots[l->fill++] = entry;
     if (entry.fn == spn__entry_task) {
         spn_task *task = entry.arg;
 
         spn__store(link_of(task, 0), l, relaxed); /* see link_of */
         spn__store(link_of(task, 1), (void *)(uintptr_t)l->pushed, relaxed);
-        spn__store(queued_of(task), lanes->mark, relaxed);
+        spn__store(spn__task_queued(task), lanes->mark, relaxed);
     }
     l->pushed++;
     spn__store(&l->tail, l->pushed, release); /* [tail] */
     spn__fence_light();                       /* [door] */
     /* relaxed: after the fence [door]. */
-    if (__builtin_expect(spn__load(&lanes->closed, relaxed) != 0, 0) &&
-        take_back(l, entry))
-        return SPN_ESHUTDOWN;
+    if (__builtin_expect(spn__load(&lanes->closed, relaxed) != 0, 0))
+        return refuse(l, entry);
     return SPN_OK;
+}
+
+static __attribute__((noinline)) int push_slowly(struct spn__lanes *lanes,
+                                                 struct spn__entry entry)
+{
+    struct lane *l = recall_lane(lanes);
+
+    if (l == NULL)
+        l = find_lane(lanes);
+    if (l == NULL || (l->fill == CHUNK && !extend(l)))
+        return SPN_ENOMEM;
+    return append(lanes, l, entry);
+}
+
+int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
+{
+    struct lane *l = recall_lane(lanes);
+
+    /* No call but the last, so that nothing needs to be kept across one. */
+    if (__builtin_expect(l == NULL || l->fill == CHUNK, 0))
+        return push_slowly(lanes, entry);
+    return append(lanes, l, entry);
 }
 
 bool spn__lanes_take_back(struct spn__lanes *lanes, struct spn__entry entry)
 {
-    return take_back(my_lane(lanes), entry);
+    struct lane *l = recall_lane(lanes);
+
+    return take_back(l != NULL ? l : find_lane(lanes), entry);
 }
 
 void spn__lanes_close(struct spn__lanes *lanes)
@@ -433,26 +312,6 @@ void spn__lanes_close(struct spn__lanes *lanes)
 
 /* ---- batches --------------------------------------------------------------------------- */
 
-static struct spn__batch *first_batch(struct spn__lanes *lanes)
-{
-    return spn__load(&lanes->batches, acquire); /* [list] */
-}
-
-static struct spn__batch *next_batch(struct spn__batch *b)
-{
-    return spn__load(&b->following, acquire); /* [list] */
-}
-
-/* How many entries of a batch nobody has started, as far as can be seen. */
-static uint32_t waiting(struct spn__batch *b)
-{
-    /* relaxed, both: a hint, or made sure of by [head] and the caller's fence. */
-    const uint32_t next = spn__load(&b->next, relaxed);
-    const uint32_t end = spn__load(&b->end, relaxed);
-
-    return next < end ? end - next : 0;
-}
-
 /*
  * Gives a batch that has nothing the slots [from, to) of a chunk.  The first is the
  * owner's to start at once, so a single one needs no range.
@@ -460,6 +319,10 @@ static uint32_t waiting(struct spn__batch *b)
 static void fill(struct spn__batch *b, struct lane *l, struct chunk *c, uint64_t base,
                  uint32_t from, uint32_t to)
 {
+    /* The tasks may well be full of locked instructions, behind which no load goes
+     * ahead: fetch now what is read one by one later. */
+    for (uint32_t i = from; i < to; i += SPN__CACHE_LINE / sizeof(struct spn__entry))
+        __builtin_prefetch(&c->slots[i]);
     b->first = from;
     b->open = to - from > 1;
     if (b->open)
@@ -484,11 +347,10 @@ static void finish(struct spn__lanes *lanes, struct spn__batch *b)
 
     b->held = 0;
     if (held != 0)
-        done(lanes, b->chunk, held);
+        spn__lanes_done(lanes, b->chunk, held);
 }
 
-/* The owner found the gate shut before entry n: whether it is its own after all. */
-static __attribute__((noinline)) bool ask(struct spn__batch *b, uint32_t n)
+bool spn__batch_ask(struct spn__batch *b, uint32_t n)
 {
     bool mine;
 
@@ -503,63 +365,14 @@ static __attribute__((noinline)) bool ask(struct spn__batch *b, uint32_t n)
     return mine;
 }
 
-static void count_taken(struct spn__batch *b)
-{
-    /* relaxed, both: only the owner writes it. */
-    spn__store(&b->taken, spn__load(&b->taken, relaxed) + 1, relaxed);
-}
-
-/* Starts the next entry of the owner's batch. */
-static inline bool pop(struct spn__batch *b, struct spn__entry *entry)
-{
-    while (b->open) {
-        const uint32_t n = spn__load(&b->next, relaxed); /* the owner's */
-
-        spn__store(&b->next, n + 1, relaxed); /* before the fence [gate] */
-        spn__fence_light();                   /* [gate] */
-        if (n >= spn__load(&b->gate, acquire) && !ask(b, n)) /* [gate] */
-            break;
-        *entry = b->chunk->slots[n];
-        if (entry->fn != NULL) {
-            count_taken(b);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Starts the entry that came with a claim, or the one behind it. */
 static bool pop_first(struct spn__batch *b, struct spn__entry *entry)
 {
     *entry = b->chunk->slots[b->first];
     if (entry->fn == NULL)
-        return pop(b, entry);
-    count_taken(b);
+        return spn__batch_pop(b, entry);
+    spn__batch_count(b);
     return true;
-}
-
-/*
- * Shuts the gate of a batch at an index: from the returned one on, and up to end, the
- * entries are the caller's.  The batch is locked.
- */
-static uint32_t shut(struct spn__batch *b, uint32_t at)
-{
-    const uint32_t end = spn__load(&b->end, relaxed); /* ours, by the lock */
-    uint32_t next;
-
-    spn__store(&b->gate, at, relaxed); /* before the fence [gate] */
-    spn__fence_heavy();                /* [gate] */
-    next = spn__load(&b->next, relaxed);
-    if (next < at)
-        next = at;
-    return next < end ? next : end;
-}
-
-/* Opens it again, as far as the range goes now. */
-static void reopen(struct spn__batch *b)
-{
-    /* relaxed: ours, by the lock.  [gate] release: the tombstones. */
-    spn__store(&b->gate, spn__load(&b->end, relaxed), release);
 }
 
 /* ---- taking ------------------------------------------------------------------------------- */
@@ -759,7 +572,8 @@ bool spn__lanes_take(struct spn__lanes *lanes, struct spn__worker *worker,
                      struct spn__entry *entry, bool *more)
 {
     *more = false;
-    return pop(worker->batch, entry) || refill(lanes, worker->batch, entry, more);
+    return spn__batch_pop(worker->batch, entry) ||
+           refill(lanes, worker->batch, entry, more);
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */
@@ -793,278 +607,6 @@ int64_t spn__lanes_size(struct spn__lanes *lanes)
         size -= spn__load(&b->taken, relaxed);
     size += spn__lanes_pushed(lanes);
     return size > 0 ? size : 0;
-}
-
-/* ---- taking out ------------------------------------------------------------------------------- */
-
-static void count_removed(struct spn__lanes *lanes, int64_t by)
-{
-    /* relaxed, both: written under the lock, and only a count. */
-    spn__store(&lanes->removed, spn__load(&lanes->removed, relaxed) + by, relaxed);
-}
-
-/* Lets a lane begin with an entry; it is locked. */
-static void trim_lane(struct spn__lanes *lanes, struct lane *l)
-{
-    const uint64_t tail = spn__load(&l->tail, acquire); /* [tail] */
-    uint64_t head = spn__load(&l->head, relaxed);       /* ours, by the lock */
-
-    while (head != tail) {
-        struct chunk *c = chunk_at(l, head);
-        const uint32_t index = (uint32_t)(head % CHUNK);
-
-        if (c->slots[index].fn != NULL)
-            break;
-        l->head_chunk = c;
-        l->head_index = index + 1;
-        head++;
-        /* relaxed: nothing went to a batch. */
-        spn__store(&l->head, head, relaxed);
-        done(lanes, c, 1);
-    }
-}
-
-/* Lets a batch end with an entry; it is locked, and shut from `from` on. */
-static void trim_batch(struct spn__lanes *lanes, struct spn__batch *b, uint32_t from)
-{
-    const uint32_t end = spn__load(&b->end, relaxed); /* ours, by the lock */
-    uint32_t to = end;
-
-    while (to > from && b->chunk->slots[to - 1].fn == NULL)
-        to--;
-    b->held -= end - to;
-    spn__store(&b->end, to, relaxed); /* seen by waiting, which only hints */
-    done(lanes, b->chunk, end - to);
-}
-
-/* The entry is not to be started; its slot is the caller's by some lock. */
-static bool bury(struct spn__entry *slot, const spn_task *task)
-{
-    if (slot->fn != spn__entry_task || slot->arg != task)
-        return false;
-    slot->fn = NULL;
-    return true;
-}
-
-static bool remove_from_batch(struct spn__lanes *lanes, struct spn__batch *b,
-                              struct lane *l, uint64_t position, const spn_task *task)
-{
-    bool removed = false;
-
-    spn__lock(&b->lock);
-    if (waiting(b) != 0 && b->lane == l && position >= b->base &&
-        position - b->base < spn__load(&b->end, relaxed)) { /* ours, by the lock */
-        const uint32_t index = (uint32_t)(position - b->base);
-        const uint32_t from = shut(b, index);
-
-        if (from == index) {
-            removed = bury(&b->chunk->slots[index], task);
-            trim_batch(lanes, b, from);
-        }
-        reopen(b);
-    }
-    spn__unlock(&b->lock);
-    return removed;
-}
-
-/* lanes->lock is held. */
-static bool remove_from(struct spn__lanes *lanes, struct lane *l, uintptr_t link,
-                        const spn_task *task)
-{
-    bool removed = false, claimed;
-    uint64_t tail, position;
-
-    spn__lock(&l->lock);
-    tail = spn__load(&l->tail, acquire);                   /* [tail] */
-    position = tail - (uintptr_t)((uintptr_t)tail - link); /* all of it, where a pointer
-                                                              holds only a part */
-    claimed = position < spn__load(&l->head, relaxed);     /* ours, by the lock */
-    if (!claimed && position < tail) {
-        removed = bury(&chunk_at(l, position)->slots[position % CHUNK], task);
-        trim_lane(lanes, l);
-    }
-    spn__unlock(&l->lock);
-    /* What is claimed stays in the batch it is in. */
-    if (claimed)
-        for (struct spn__batch *b = first_batch(lanes); b != NULL && !removed;
-             b = next_batch(b))
-            if (waiting(b) != 0)
-                removed = remove_from_batch(lanes, b, l, position, task);
-    return removed;
-}
-
-bool spn__lanes_remove(struct spn__lanes *lanes, spn_task *task)
-{
-    bool removed = false;
-    void *lane, *position;
-
-    /* relaxed, all: see link_of. */
-    if (spn__load(queued_of(task), relaxed) != lanes->mark)
-        return false;
-    spn__lock(&lanes->lock);
-    lane = spn__load(link_of(task, 0), relaxed);
-    position = spn__load(link_of(task, 1), relaxed);
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
-        if (l == lane)
-            removed = remove_from(lanes, l, (uintptr_t)position, task);
-    if (removed) {
-        mark_taken(task);
-        count_removed(lanes, 1);
-    }
-    spn__unlock(&lanes->lock);
-    return removed;
-}
-
-/* ---- looking at all of them ------------------------------------------------------------------ */
-
-/* Locks everything, so that no entry moves; with `shut_all` none starts either. */
-static void lock_all(struct spn__lanes *lanes, bool shut_all)
-{
-    spn__lock(&lanes->lock);
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
-        spn__lock(&l->lock);
-    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
-        spn__lock(&b->lock);
-        if (shut_all)
-            spn__store(&b->gate, 0, relaxed); /* before the fence [gate] */
-    }
-    if (shut_all)
-        spn__fence_heavy(); /* [gate] */
-    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
-        /* relaxed: after the fence [gate], or only a look; end is ours. */
-        const uint32_t next = spn__load(&b->next, relaxed);
-        const uint32_t end = spn__load(&b->end, relaxed);
-
-        b->from = next < end ? next : end;
-    }
-}
-
-static void unlock_all(struct spn__lanes *lanes, bool shut_all)
-{
-    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
-        if (shut_all)
-            reopen(b);
-        spn__unlock(&b->lock);
-    }
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
-        spn__unlock(&l->lock);
-    spn__unlock(&lanes->lock);
-}
-
-/* Sorts the batches that have something to the lanes they come from. */
-static void sort_batches(struct spn__lanes *lanes)
-{
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
-        l->claimed = NULL;
-    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
-        struct spn__batch **at;
-
-        if (b->from == spn__load(&b->end, relaxed)) /* ours, by the lock */
-            continue;
-        at = &b->lane->claimed;
-        while (*at != NULL && (*at)->base + (*at)->from < b->base + b->from)
-            at = &(*at)->next_claimed;
-        b->next_claimed = *at;
-        *at = b;
-    }
-}
-
-/* Calls look(slot, ctx) for all that wait, lane by lane, in order; all is locked. */
-static void visit(struct spn__lanes *lanes, void (*look)(struct spn__entry *, void *),
-                  void *ctx)
-{
-    sort_batches(lanes);
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l)) {
-        /* relaxed: ours, by the lock.  [tail] */
-        const uint64_t head = spn__load(&l->head, relaxed);
-        const uint64_t tail = spn__load(&l->tail, acquire);
-
-        for (struct spn__batch *b = l->claimed; b != NULL; b = b->next_claimed)
-            /* relaxed: ours, by the lock. */
-            for (uint32_t i = b->from; i < spn__load(&b->end, relaxed); i++)
-                look(&b->chunk->slots[i], ctx);
-        for (uint64_t p = head; p < tail; p++)
-            look(&chunk_at(l, p)->slots[p % CHUNK], ctx);
-    }
-}
-
-struct collecting {
-    bool (*wanted)(spn_task *, const void *);
-    const void *ctx;
-    struct spn__list *out;
-    int64_t count, dropped;
-};
-
-static void collect_slot(struct spn__entry *slot, void *p)
-{
-    struct collecting *k = p;
-    spn_task *task = NULL;
-
-    if (slot->fn == NULL)
-        return;
-    if (slot->fn == spn__entry_task) {
-        task = slot->arg;
-        if (k->wanted != NULL && !k->wanted(task, k->ctx))
-            return;
-    } else if (k->wanted != NULL) {
-        return;
-    } else {
-        task = spn__call_task_create(slot->fn, slot->arg);
-    }
-    slot->fn = NULL;
-    if (task == NULL) {
-        k->dropped++;
-        return;
-    }
-    mark_taken(task);
-    spn__list_push_back(k->out, spn__task_node(task));
-    k->count++;
-}
-
-int64_t spn__lanes_collect(struct spn__lanes *lanes,
-                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                           struct spn__list *out, int64_t *dropped)
-{
-    struct collecting k = { wanted, ctx, out, 0, 0 };
-
-    lock_all(lanes, true);
-    visit(lanes, collect_slot, &k);
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
-        trim_lane(lanes, l);
-    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
-        if (b->from != spn__load(&b->end, relaxed)) /* ours, by the lock */
-            trim_batch(lanes, b, b->from);
-    count_removed(lanes, k.count + k.dropped);
-    unlock_all(lanes, true);
-    if (dropped != NULL)
-        *dropped = k.dropped;
-    return k.count;
-}
-
-struct picture {
-    spn_task **tasks;
-    size_t capacity, count;
-};
-
-static void picture_slot(struct spn__entry *slot, void *p)
-{
-    struct picture *picture = p;
-
-    if (slot->fn != spn__entry_task)
-        return;
-    if (picture->count < picture->capacity)
-        picture->tasks[picture->count] = slot->arg;
-    picture->count++;
-}
-
-int64_t spn__lanes_snapshot(struct spn__lanes *lanes, spn_task **tasks, size_t capacity)
-{
-    struct picture picture = { tasks, capacity, 0 };
-
-    lock_all(lanes, false);
-    visit(lanes, picture_slot, &picture);
-    unlock_all(lanes, false);
-    return (int64_t)picture.count;
 }
 
 /* ---- workers come and go ------------------------------------------------------------------------ */
@@ -1136,7 +678,7 @@ void spn__lanes_worker_fini(struct spn__lanes *lanes, struct spn__worker *worker
     b->held -= over;
     spn__unlock(&b->lock);
     if (over != 0)
-        done(lanes, c, over);
+        spn__lanes_done(lanes, c, over);
     worker->batch = NULL;
     (void)spn__fetch_sub(&lanes->workers, 1, relaxed); /* a hint */
     spn__store(&b->in_use, 0, release);                /* [owner] */
@@ -1164,14 +706,19 @@ int spn__lanes_create(struct spn__lanes **out, uint32_t mark)
     return SPN_OK;
 }
 
-static void free_lane(struct lane *l)
+/* Nothing but tombstones is left in a lane. */
+static void free_lane(struct spn__lanes *lanes, struct lane *l)
 {
     /* relaxed, both: nobody else is left. */
-    const uint64_t head = spn__load(&l->head, relaxed);
     const uint64_t tail = spn__load(&l->tail, relaxed);
 
     spn__seat_clear(&l->seat);
-    spn__assert(head == tail);
+    for (uint64_t p = spn__load(&l->head, relaxed); p < tail; p++) {
+        struct chunk *c = chunk_at(l, p);
+
+        spn__assert(c->slots[p % CHUNK].fn == NULL);
+        spn__lanes_done(lanes, c, 1);
+    }
     /* The last chunk, unless all its slots are done. */
     if (l->tail_chunk != NULL && l->fill < CHUNK)
         spn__free(l->tail_chunk);
@@ -1185,10 +732,14 @@ void spn__lanes_destroy(struct spn__lanes *lanes)
     struct lane *l = first_lane(lanes);
     struct spn__batch *b = first_batch(lanes);
 
+    spn__assert(spn__lanes_size(lanes) == 0);
+    for (; b != NULL; b = next_batch(b))
+        spn__lanes_done(lanes, b->chunk, b->held); /* tombstones */
+    b = first_batch(lanes);
     while (l != NULL) {
         struct lane *const following = next_lane(l);
 
-        free_lane(l);
+        free_lane(lanes, l);
         l = following;
     }
     while (b != NULL) {

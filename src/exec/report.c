@@ -19,10 +19,12 @@
  *   The job belongs to whoever made the last step, but for IDLE: nobody's.
  *
  * ORDERING
- *   [job] the release stores of IDLE and POSTED pair with the acquires that find them:
- *         the job, due_ns with it, passes from one owner to the next.
+ *   [job] the release stores of IDLE pair with the acquire of the submitter that finds it:
+ *         the job, and due_ns with it, passes from one owner to the next.  To the thread
+ *         it passes with the parker's permit.
  *
  * LOCKS   the pool's lock is held while its workers are listed, and nothing else.
+ *         `spn__report_stranded.lock` guards a list of the process; a leaf.
  *
  * STACKS  Threads are asked in batches, so that a slow one costs its time once and not
  *   once each; one that does not answer by the deadline is left out.  Names come
@@ -53,7 +55,7 @@ _Static_assert(sizeof(spn_reject_report_opts) == sizeof(size_t) + 5 * sizeof(voi
 
 enum {
     FRAMES_DEFAULT = 32,
-    BATCH = 64,         /* threads asked at a time */
+    BATCH = 32,         /* threads asked at a time */
     THREADS_MAX = 4096, /* listed of a pool, and of the process */
     NAME_SIZE = 256,
     MESSAGE_SIZE = 1024,
@@ -82,12 +84,17 @@ struct job {
     struct target targets[THREADS_MAX];
 };
 
-/* Apart from the report, because a signal on its way leads here: it is kept, for good,
- * if one still is when the report is destroyed. */
-struct captures {
+/* Apart from the report, because a signal on its way leads here: what a thread has not
+ * answered by then outlives the report. */
+struct spn__captures {
+    struct spn__captures *next; /* in spn__report_stranded */
+    uint32_t signal;            /* 0: no stacks can be had */
+    struct spn__os_code code;
     struct spn__os_capture each[BATCH];
-    uintptr_t pcs[]; /* max_frames for each */
+    struct spn__os_frame frames[]; /* max_frames and SPN__OS_GUESSES for each */
 };
+
+struct spn__stranded spn__report_stranded = { SPN__LOCK_INIT, NULL };
 
 struct spn_reject_report {
     spn_reject_policy policy; /* first: they are the same object */
@@ -102,7 +109,7 @@ struct spn_reject_report {
     void *ctx;
     char *dir, *address; /* NULL: none */
     spn_thread *thread;
-    struct captures *captures; /* the thread's; NULL: no stacks */
+    struct spn__captures *captures; /* the thread's; NULL: no stacks */
 
     struct spn__parker parker;      /* the thread sleeps here */
     SPN__ATOMIC(uint32_t) stop;     /* relaxed: the unpark that follows orders it */
@@ -158,7 +165,8 @@ static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
         return false;
     now_ns = spn__now();
     if (now_ns < spn__load(&report->due_ns, relaxed)) { /* ordered by [job] */
-        spn__store(&report->state, IDLE, release);      /* [job] */
+        /* [job] mutant: only a third one at once could read an old due_ns then */
+        spn__store(&report->state, IDLE, release);
         return false;
     }
     spn__store(&report->due_ns, spn__time_add(now_ns, report->interval_ns), relaxed);
@@ -178,7 +186,8 @@ static void notice(struct spn_reject_report *report, struct spn_pool *pool,
     (void)snprintf(job->pool, sizeof job->pool, "%s", pool->name);
     job->suppressed = spn__exchange(&report->swallowed, 0, relaxed);
     list_workers(job, pool, report->signal);
-    spn__store(&report->state, POSTED, release); /* [job] */
+    /* relaxed: the permit carries the job; the thread looks after it has taken one. */
+    spn__store(&report->state, POSTED, relaxed);
     spn__parker_unpark(&report->parker);
 }
 
@@ -242,7 +251,8 @@ static void put_message(struct spn_reject_report *report)
 {
     const struct job *job = &report->job;
     const spn_pool_stats *s = &job->refusal.stats;
-    const int64_t done = s->completed + s->failed;
+    const long long done = s->completed + s->failed;
+    const long long tasks = done + s->active + s->queued;
     const bool terminated = s->state == SPN_EXECUTOR_TERMINATED;
     const bool shut_down = s->state != SPN_EXECUTOR_RUNNING;
 
@@ -252,10 +262,8 @@ static void put_message(struct spn_reject_report *report)
                    "Executor status:(isShutdown:%s, isTerminated:%s, "
                    "isTerminating:%s)%s%s!",
                    job->pool, (int)s->threads, (int)s->active, (int)s->core_threads,
-                   (int)s->max_threads, (int)s->largest,
-                   (long long)(done + s->active + s->queued), (long long)done,
-                   yes_no(shut_down), yes_no(terminated),
-                   yes_no(shut_down && !terminated),
+                   (int)s->max_threads, (int)s->largest, tasks, done, yes_no(shut_down),
+                   yes_no(terminated), yes_no(shut_down && !terminated),
                    report->address != NULL ? ", in " : "",
                    report->address != NULL ? report->address : "");
 }
@@ -269,8 +277,8 @@ static void put_rest(const struct job *job, char *text, size_t capacity)
     if (s->capacity != INT64_MAX)
         (void)snprintf(limit, sizeof limit, "%lld", (long long)s->capacity);
     (void)snprintf(text, capacity,
-                   "Reason: %s, Queue: %lld (capacity: %s), Refused: %lld (%lld since "
-                   "the last report)",
+                   "Reason: %s, Queue: %lld (capacity: %s), Refused before: %lld, "
+                   "unreported: %lld",
                    reason_name(job->refusal.reason), (long long)s->queued, limit,
                    (long long)s->rejected, (long long)job->suppressed);
 }
@@ -344,17 +352,24 @@ static void put_thread(struct out *out, int32_t tid, const struct spn__os_task *
         state_name(task->state), task->wchan[0] != '\0' ? " in " : "", task->wchan);
 }
 
-static void put_stack(struct out *out, const struct spn__os_capture *c)
+static void put_stack(struct out *out, const struct spn__os_capture *c,
+                      uint32_t max_frames)
 {
+    uint32_t number = 0, i;
     char symbol[1024];
 
-    for (uint32_t i = 0; i < c->count; i++) {
+    for (i = 0; i < c->count && number < max_frames; i++) {
+        const struct spn__os_frame *frame = &c->frames[i];
+
+        if (frame->guessed && !spn__os_follows_call(frame->pc))
+            continue;
         /* A return address belongs to the call before it. */
-        spn__os_symbol(c->pcs[i] - (i == 0 ? 0 : 1), symbol, sizeof symbol);
-        put(out, "    #%-3u 0x%016llx %s\n", (unsigned)i, (unsigned long long)c->pcs[i],
-            symbol);
+        spn__os_symbol(frame->pc - (i == 0 ? 0 : 1), symbol, sizeof symbol);
+        put(out, "    #%-3u 0x%016llx %s%s\n", (unsigned)number,
+            (unsigned long long)frame->pc, frame->guessed ? "(guessed) " : "", symbol);
+        number++;
     }
-    if (c->cut)
+    if (c->cut || i < c->count)
         put(out, "    ...\n");
 }
 
@@ -403,6 +418,7 @@ static void put_workers(struct spn_reject_report *report, struct out *out)
     enum answer answers[BATCH];
 
     put(out, "Threads of the pool: %zu\n\n", job->workers);
+    spn__os_code_look(&report->captures->code); /* nobody is being asked now */
     for (size_t i = 0; i < job->target_count; i += BATCH) {
         const size_t rest = job->target_count - i;
         const size_t count = rest < BATCH ? rest : BATCH;
@@ -413,7 +429,7 @@ static void put_workers(struct spn_reject_report *report, struct out *out)
         for (size_t j = 0; j < count; j++) {
             put_thread(out, job->targets[i + j].tid, &tasks[j]);
             if (answers[j] == ANSWERED)
-                put_stack(out, &report->captures->each[j]);
+                put_stack(out, &report->captures->each[j], report->max_frames);
             else
                 put(out, "    %s\n", no_stack[answers[j]]);
             put(out, "\n");
@@ -551,7 +567,7 @@ static int serve(void *arg)
         (void)spn__parker_park(&report->parker, SPN_FOREVER);
         /* First: a report posted before the end is made. */
         stop = spn__load(&report->stop, relaxed) != 0;
-        if (spn__load(&report->state, acquire) == POSTED) { /* [job] */
+        if (spn__load(&report->state, relaxed) == POSTED) { /* with the permit */
             make_report(report);
             spn__store(&report->state, IDLE, release); /* [job] */
         }
@@ -577,16 +593,58 @@ static bool copy_text(char **out, const char *text)
     return true;
 }
 
-static struct captures *make_captures(uint32_t max_frames)
+static struct spn__captures *make_captures(uint32_t max_frames)
 {
-    struct captures *captures =
-        spn__alloc(sizeof *captures + sizeof(uintptr_t) * BATCH * max_frames);
+    const uint32_t capacity = max_frames + SPN__OS_GUESSES;
+    struct spn__captures *captures =
+        spn__alloc(sizeof *captures + sizeof(struct spn__os_frame) * BATCH * capacity);
 
-    if (captures != NULL)
-        for (size_t i = 0; i < BATCH; i++)
-            spn__os_capture_init(&captures->each[i], &captures->pcs[i * max_frames],
-                                 max_frames);
+    if (captures == NULL)
+        return NULL;
+    captures->signal = 0;
+    captures->code.count = 0;
+    for (size_t i = 0; i < BATCH; i++)
+        spn__os_capture_init(&captures->each[i], &captures->code,
+                             &captures->frames[i * capacity], capacity);
     return captures;
+}
+
+static bool all_idle(const struct spn__captures *captures)
+{
+    for (size_t i = 0; i < BATCH; i++)
+        if (!spn__os_capture_idle(&captures->each[i]))
+            return false;
+    return true;
+}
+
+/* Gives the signal back, and then the memory; all are idle. */
+static void free_captures(struct spn__captures *captures)
+{
+    if (captures->signal != 0)
+        spn__os_capture_close(captures->signal);
+    spn__free(captures);
+}
+
+/* Frees what was stranded and is idle now. */
+static void sweep_stranded(void)
+{
+    struct spn__captures *idle = NULL, *each, **at = &spn__report_stranded.first;
+
+    spn__lock(&spn__report_stranded.lock);
+    while ((each = *at) != NULL) {
+        if (all_idle(each)) {
+            *at = each->next;
+            each->next = idle;
+            idle = each;
+        } else {
+            at = &each->next;
+        }
+    }
+    spn__unlock(&spn__report_stranded.lock);
+    while ((each = idle) != NULL) {
+        idle = each->next;
+        free_captures(each);
+    }
 }
 
 /* Takes the signal, if stacks are wanted and can be had. */
@@ -600,31 +658,30 @@ static int open_stacks(struct spn_reject_report *report, uint32_t signal)
     if (report->captures == NULL)
         return SPN_ENOMEM;
     rc = spn__os_capture_open(signal, &report->signal);
-    if (rc == SPN_OK)
-        return SPN_OK;
-    report->signal = 0;
+    if (rc != SPN_OK)
+        report->signal = 0;
+    report->captures->signal = report->signal;
     /* Without signals, or if every one is taken, the file has names and states. */
     return rc == SPN_ENOTSUP || (rc == SPN_EBUSY && signal == 0) ? SPN_OK : rc;
 }
 
-static void close_stacks(struct spn_reject_report *report)
+static void close_stacks(struct spn__captures *captures)
 {
-    bool idle = true;
-
-    if (report->captures == NULL)
-        return;
-    for (size_t i = 0; i < BATCH; i++)
-        idle = idle && spn__os_capture_idle(&report->captures->each[i]);
-    if (!idle)
-        return; /* a signal is on its way: it needs the handler and the memory */
-    if (report->signal != 0)
-        spn__os_capture_close(report->signal);
-    spn__free(report->captures);
+    if (captures != NULL && all_idle(captures)) {
+        free_captures(captures);
+    } else if (captures != NULL) {
+        /* A signal is on its way: it needs the handler and the memory. */
+        spn__lock(&spn__report_stranded.lock);
+        captures->next = spn__report_stranded.first;
+        spn__report_stranded.first = captures;
+        spn__unlock(&spn__report_stranded.lock);
+    }
+    sweep_stranded();
 }
 
 static void free_report(struct spn_reject_report *report)
 {
-    close_stacks(report);
+    close_stacks(report->captures);
     spn__free(report->dir);
     spn__free(report->address);
     spn__free(report);
@@ -632,6 +689,9 @@ static void free_report(struct spn_reject_report *report)
 
 static bool valid_opts(const spn_reject_report_opts *o)
 {
+    if (o->next != NULL &&
+        (o->next->size < sizeof(spn_reject_policy) || o->next->refused == NULL))
+        return false;
     return o->interval_ns >= 0 && o->max_frames <= SPN_REPORT_FRAMES_MAX &&
            o->no_stacks <= 1 && o->reserved == 0 &&
            (o->signal == 0 || spn__os_is_realtime_signal(o->signal));
@@ -681,6 +741,7 @@ int spn_reject_report_create(spn_reject_report **out,
         return SPN_EINVAL;
     if (!valid_opts(&o))
         return SPN_EINVAL;
+    sweep_stranded();
     report = spn__alloc(sizeof *report);
     if (report == NULL)
         return SPN_ENOMEM;

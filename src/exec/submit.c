@@ -47,11 +47,25 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
         return false;
     spn__work_uncount_user(pool);
     spn__lock(&pool->lock);
+    spn__idle_look_around(pool); /* somebody may have stayed for it */
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
     return true;
+}
+
+/* A push into a lane that was refused has been there for a moment, and may have kept
+ * the pool from its end. */
+static void refused_by_lane(struct spn_pool *pool)
+{
+    bool end;
+
+    spn__lock(&pool->lock);
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
 }
 
 /* There is no worker.  If none can be made either, what was pushed is taken out
@@ -90,6 +104,19 @@ static int after_push(struct spn_pool *pool, struct spn__entry entry)
     spn__idle_notify(pool);
     if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
         spn__pool_compensate(pool);
+    return SPN_OK;
+}
+
+/* After an urgent job was queued: if everybody is busy, one more thread may see to
+ * it.  Without one it waits for the next that is through. */
+static int hurry(struct spn_pool *pool)
+{
+    spn__idle_notify(pool);
+    /* relaxed, both: a thread too many goes again. */
+    if (spn__load(&pool->idle_count, relaxed) == 0 &&
+        spn__load(&pool->searching, relaxed) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool))
+        (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
     return SPN_OK;
 }
 
@@ -134,9 +161,11 @@ static int admit(struct spn_pool *pool, spn_task *task)
     if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
-            return after_push(pool, entry);
+            return urgent ? hurry(pool) : after_push(pool, entry);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
     }
-    if (paused)
+    if (paused && pushed != SPN_EAGAIN) /* that says it is paused no longer */
         return refusal(pushed, added);
     added = spn__pool_add_worker(pool, task, urgent ? SPN__TO_URGENT : SPN__TO_MAX);
     if (added == SPN_OK)
@@ -145,6 +174,8 @@ static int admit(struct spn_pool *pool, spn_task *task)
         pushed = spn__work_push(pool, task); /* the last thread went to another */
         if (pushed == SPN_OK)
             return after_push(pool, entry);
+        if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
+            refused_by_lane(pool);
     }
     return refusal(pushed, added);
 }
@@ -205,20 +236,36 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task)
     return refuse(pool, task, rc);
 }
 
+/* After a push into a lane, which makes the fence: somebody is there, nobody sleeps,
+ * and nobody blocks. */
+static inline bool nobody_to_tell(struct spn_pool *pool)
+{
+    /* relaxed, all: after the fence [door] [wake] [block]. */
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 &&
+           spn__load(&pool->idle_count, relaxed) == 0 &&
+           spn__load(&pool->blocked, relaxed) <= 0;
+}
+
 /* A function and its argument, without a node. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 {
+    /* relaxed, both: as in admit. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
     spn_task *task;
     int rc;
 
-    /* relaxed: as in admit.  The first ones go the long way, and start threads. */
-    if (pool->kind == SPN__WORK_LANES &&
-        spn__ctl_count(spn__load(&pool->ctl, relaxed)) >=
-            spn__load(&pool->core, relaxed)) {
-        rc = spn__work_push_call(pool, fn, arg);
+    /* The first ones go the long way and start threads, and so does what is refused. */
+    if (pool->kind == SPN__WORK_LANES && count > 0 &&
+        count >= spn__load(&pool->core, relaxed)) {
+        rc = spn__lanes_push(pool->work.lanes, (struct spn__entry){ fn, arg });
+        /* Mostly nobody needs to be told. */
+        if (__builtin_expect(rc == SPN_OK && nobody_to_tell(pool), 1))
+            return SPN_OK;
         if (rc == SPN_OK)
-            return after_push(pool, (struct spn__entry){ fn, arg });
-        if (rc == SPN_ENOMEM)
+            rc = after_push(pool, (struct spn__entry){ fn, arg });
+        else if (rc == SPN_ESHUTDOWN)
+            refused_by_lane(pool);
+        if (rc == SPN_OK || rc == SPN_ENOMEM)
             return rc;
     }
     task = spn__call_task_create(fn, arg);

@@ -505,18 +505,18 @@ void spn__work_fini(struct spn_pool *pool)
 
 /* ---- a queue of the user's ---------------------------------------------------------- */
 
-/* Counted before it can be taken; relaxed: the queue orders it [size]. */
+/* Counted when it is in, or by its end if that comes first: see add_up in pool.c. */
 static int user_push(struct spn_pool *pool, spn_task *task)
 {
     int rc;
 
     mark(task, pool->id);
-    (void)spn__fetch_add(&pool->work.given, 1, relaxed);
     rc = spn_queue_offer(pool->work.queue, task);
-    if (rc == 1)
+    if (rc == 1) {
+        (void)spn__fetch_add(&pool->work.given, 1, relaxed); /* only counts */
         return SPN_OK;
+    }
     mark(task, TAKEN);
-    spn__work_uncount_user(pool);
     return rc == 0 ? SPN_EFULL : rc;
 }
 

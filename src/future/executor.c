@@ -33,11 +33,14 @@ _Static_assert(sizeof(spn__queued_word) == sizeof(uint32_t), "the same word");
 
 int spn_task_claim(spn_task *task)
 {
+    uint32_t none = 0;
+
     if (task == NULL || task->fn == NULL)
         return SPN_EINVAL;
     /* [queued] acquire: the links are ours.
      * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
-    return spn__exchange(spn__task_queued(task), 1, acquire) == 0 ? SPN_OK : SPN_EBUSY;
+    return spn__cas(spn__task_queued(task), &none, 1, acquire, relaxed) ? SPN_OK
+                                                                        : SPN_EBUSY;
 }
 
 void spn_task_release(spn_task *task)
@@ -63,7 +66,7 @@ int spn_task_run(spn_task *task)
 
 int spn_task_drop(spn_task *task, int reason)
 {
-    if (task == NULL || reason >= 0 || is_queued(task))
+    if (task == NULL || task->fn == NULL || reason >= 0 || is_queued(task))
         return SPN_EINVAL;
     if (task->drop != NULL)
         task->drop(task, reason);

@@ -102,11 +102,11 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     spn__init(&t->context, NULL);
     spn__init(&t->executor, 0);
     spn__init(&t->unpins, 0);
-    t->keeper = keeper;
-    t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
     t->told = NULL;
     spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
+    t->keeper = keeper;
+    t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
 }
 
 int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,

@@ -13,8 +13,16 @@
  *   the question and its own thread's stack between the stack pointer and the end
  *   which that thread noted at its start: a frame pointer that points elsewhere ends
  *   the walk.  A thread that noted nothing tells its program counter only.
- *   Code without frame pointers shows as a gap: its callers are missing up to the next
- *   function that keeps one, or to the end of the stack.
+ *
+ * GAPS
+ *   The C library and many programs keep no frame pointers.  A thread that sleeps in
+ *   recv(2) or in a condition variable has something else in that register, or the
+ *   frame of its caller's caller.  So the words between the stack pointer and the first
+ *   frame are looked at: one that points into code may be a return address, and one
+ *   that also lies above a saved frame pointer, which leads to another such word, is
+ *   where the frames go on.  What was only found lying there is marked as a guess; the
+ *   asker drops those that do not follow a call.  An old return address that was never
+ *   overwritten may stay among them.
  *
  * STATE of a question
  *   IDLE --ask--> ASKED --handler--> FILLING --handler--> DONE --await--> IDLE
@@ -48,6 +56,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -59,9 +68,12 @@
 
 enum { IDLE, ASKED, FILLING, DONE, FORGOTTEN };
 
-void spn__os_capture_init(struct spn__os_capture *c, uintptr_t *pcs, uint32_t capacity)
+void spn__os_capture_init(struct spn__os_capture *c, const struct spn__os_code *code,
+                          struct spn__os_frame *frames, uint32_t capacity)
 {
-    *c = (struct spn__os_capture){ .pcs = pcs, .capacity = capacity };
+    *c = (struct spn__os_capture){ .code = code,
+                                   .frames = frames,
+                                   .capacity = capacity };
     spn__init(&c->state, IDLE);
 }
 
@@ -91,6 +103,8 @@ bool spn__os_capture_idle(const struct spn__os_capture *c)
 /* Where the calling thread's stack is; 0 unless it noted it.  The handler reads it. */
 static _Thread_local uintptr_t stack_low __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t stack_high __attribute__((tls_model("initial-exec")));
+/* Where it was when it noted that: what lies above is how threads start. */
+static _Thread_local uintptr_t stack_first __attribute__((tls_model("initial-exec")));
 
 struct registers {
     uintptr_t pc, fp, sp;
@@ -126,35 +140,102 @@ static uintptr_t plain_address(uintptr_t address)
 #endif
 }
 
-/* A frame is two words on all three: the caller's frame, and where it returns to.
- * Frames lie ever higher, so the walk ends.  It reads other functions' frames, which
- * AddressSanitizer must not judge. */
-__attribute__((no_sanitize("address"))) static void walk(struct spn__os_capture *c,
-                                                         struct registers at)
+/* Whether a word may be a return address; yes if nothing is known. */
+static bool is_code(const struct spn__os_code *code, uintptr_t address)
 {
-    uintptr_t floor = at.sp, frame = at.fp;
+    size_t low = 0, high = code->count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (address < code->parts[middle].low)
+            high = middle;
+        else if (address >= code->parts[middle].high)
+            low = middle + 1;
+        else
+            return true;
+    }
+    return code->count == 0 && address != 0;
+}
+
+/* A frame is two words on all three processors: the caller's frame, and where it
+ * returns to.  These read frames of other functions, which AddressSanitizer must not
+ * judge. */
+#define UNJUDGED __attribute__((no_sanitize("address")))
+
+static bool on_stack(uintptr_t frame, uintptr_t floor)
+{
+    return frame != 0 && frame >= floor && frame % sizeof(uintptr_t) == 0 &&
+           frame <= stack_high - 2 * sizeof(uintptr_t);
+}
+
+UNJUDGED static bool is_frame(const struct spn__os_code *code, uintptr_t frame,
+                              uintptr_t floor)
+{
+    return on_stack(frame, floor) &&
+           is_code(code, plain_address(((const uintptr_t *)frame)[1]));
+}
+
+static void add(struct spn__os_capture *c, uintptr_t pc, bool guessed)
+{
+    if (c->count < c->capacity)
+        c->frames[c->count++] = (struct spn__os_frame){ pc, guessed };
+    else
+        c->cut = true;
+}
+
+/* Looks at the words from `at.sp` to the frame, or until it has found one, which it
+ * returns; 0: there is none. */
+UNJUDGED static uintptr_t bridge(struct spn__os_capture *c, struct registers at,
+                                 int *guesses)
+{
+    enum { WORDS = 2048 }; /* as much as a function of the C library has on the stack */
+    const bool known = is_frame(c->code, at.fp, at.sp);
+    const uintptr_t *word = (const uintptr_t *)(at.sp & ~(sizeof(uintptr_t) - 1));
+    const uintptr_t *end = (const uintptr_t *)(known ? at.fp : stack_high);
+    uintptr_t before = 0;
+
+    if (c->code->count == 0)
+        return known ? at.fp : 0; /* every word would do */
+    for (int i = 0; i < WORDS && word < end; i++, word++) {
+        const uintptr_t value = plain_address(*word);
+
+        if (is_code(c->code, value) && *guesses < SPN__OS_GUESSES) {
+            add(c, value, true);
+            *guesses += 1;
+            if (!known && is_frame(c->code, before, (uintptr_t)(word + 1)))
+                return before;
+        }
+        before = *word;
+    }
+    return known ? at.fp : 0;
+}
+
+/* Frames lie ever higher, so the walk ends: among the first functions of the thread, or
+ * when no bridge leads on. */
+UNJUDGED static void walk(struct spn__os_capture *c, struct registers at)
+{
+    uintptr_t frame;
+    int guesses = 0;
 
     c->count = 0;
     c->cut = false;
-    if (at.pc == 0 || c->capacity == 0)
+    if (at.pc == 0)
         return;
-    c->pcs[c->count++] = at.pc;
+    add(c, at.pc, false);
     if (at.sp < stack_low || at.sp >= stack_high)
         return; /* on another stack than the one it noted */
-    while (frame >= floor && frame % sizeof(uintptr_t) == 0 &&
-           frame <= stack_high - 2 * sizeof(uintptr_t)) {
-        const uintptr_t *words = (const uintptr_t *)frame;
-
-        if (words[1] == 0)
+    do {
+        frame = bridge(c, at, &guesses);
+        if (frame == 0)
             return;
-        if (c->count == c->capacity) {
-            c->cut = true;
-            return;
+        at.fp = 0;
+        while (!c->cut && is_frame(c->code, frame, at.sp)) {
+            add(c, plain_address(((const uintptr_t *)frame)[1]), false);
+            at.sp = frame + 2 * sizeof(uintptr_t);
+            frame = ((const uintptr_t *)frame)[0];
         }
-        c->pcs[c->count++] = plain_address(words[1]);
-        floor = frame + 2 * sizeof(uintptr_t);
-        frame = words[0];
-    }
+    } while (!c->cut && at.sp < stack_first && guesses < SPN__OS_GUESSES);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -320,6 +401,7 @@ void spn__os_capture_allow(uint32_t signal)
         if (pthread_attr_getstack(&attr, &low, &size) == 0) {
             stack_low = (uintptr_t)low;
             stack_high = (uintptr_t)low + size;
+            stack_first = (uintptr_t)__builtin_frame_address(0);
         }
         pthread_attr_destroy(&attr);
     }
@@ -363,7 +445,67 @@ void spn__os_capture_allow(uint32_t signal)
 
 #endif
 
-/* ---- symbols ---------------------------------------------------------------------------- */
+/* ---- code and symbols ---------------------------------------------------------------------------- */
+
+void spn__os_code_look(struct spn__os_code *code)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[PATH_MAX + 128], may[5];
+    unsigned long low, high;
+
+    code->count = 0;
+    if (maps == NULL)
+        return;
+    while (fgets(line, sizeof line, maps) != NULL &&
+           code->count < sizeof code->parts / sizeof code->parts[0])
+        if (sscanf(line, "%lx-%lx %4s", &low, &high, may) == 3 && may[2] == 'x') {
+            code->parts[code->count].low = low;
+            code->parts[code->count].high = high;
+            code->count++;
+        }
+    (void)fclose(maps);
+}
+
+/* Bytes of this process that may be gone: a library may be unloaded any time. */
+static bool copy_safely(void *to, uintptr_t from, size_t count)
+{
+#ifdef __linux__
+    const struct iovec local = { to, count };
+    const struct iovec remote = { (void *)from, count };
+
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)count;
+#else
+    (void)to;
+    (void)from;
+    (void)count;
+    return false;
+#endif
+}
+
+bool spn__os_follows_call(uintptr_t pc)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    unsigned char bytes[7]; /* the longest call, and the ends of shorter ones */
+
+    if (!copy_safely(bytes, pc - sizeof bytes, sizeof bytes))
+        return true;
+    if (bytes[2] == 0xe8)
+        return true; /* to an address */
+    for (size_t i = 0; i < 6; i++)
+        if (bytes[i] == 0xff && (bytes[i + 1] >> 3 & 7) == 2)
+            return true; /* through a register or memory */
+    return false;
+#elif defined(__aarch64__)
+    uint32_t word;
+
+    if (!copy_safely(&word, pc - sizeof word, sizeof word))
+        return true;
+    return (word & 0xfc000000u) == 0x94000000u || (word & 0xfffffc1fu) == 0xd63f0000u;
+#else
+    (void)pc;
+    return true;
+#endif
+}
 
 void spn__os_symbol(uintptr_t pc, char *text, size_t capacity)
 {

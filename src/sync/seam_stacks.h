@@ -11,20 +11,39 @@
 
 /* ---- program counters of another thread ---------------------------------------- */
 
-/*
- * One question to one thread.  Whoever asks owns it while it is idle, and may reuse
- * or free it only then: a signal that is on its way leads to it.
- */
-struct spn__os_capture {
-    SPN__ATOMIC(uint32_t) state; /* see seam_stacks.c [asked] */
-    int32_t tid;                 /* whom to ask */
-    uint32_t capacity;           /* of pcs */
-    uint32_t count;              /* answered: innermost first */
-    bool cut;                    /* answered: there were more */
-    uintptr_t *pcs; /* the first is where it is, the others where it returns */
+/* Where there is code in memory: what may be a return address and what not. */
+struct spn__os_code {
+    size_t count; /* 0: not known */
+    struct {
+        uintptr_t low, high;
+    } parts[512]; /* ascending */
+};
+void spn__os_code_look(struct spn__os_code *code);
+
+struct spn__os_frame {
+    uintptr_t pc; /* where it is; in callers, where it returns to */
+    bool guessed; /* found lying on the stack: see seam_stacks.c */
 };
 
-void spn__os_capture_init(struct spn__os_capture *c, uintptr_t *pcs, uint32_t capacity);
+/* How many guesses there are at most, beside the frames that are certain. */
+#define SPN__OS_GUESSES 16
+
+/*
+ * One question to one thread.  Whoever asks owns it while it is idle, and may reuse
+ * or free it, and what it points to, only then: a signal on its way leads to it.
+ */
+struct spn__os_capture {
+    SPN__ATOMIC(uint32_t) state;     /* see seam_stacks.c [asked] */
+    int32_t tid;                     /* whom to ask */
+    uint32_t capacity;               /* of frames */
+    uint32_t count;                  /* answered: innermost first */
+    bool cut;                        /* answered: there were more */
+    struct spn__os_frame *frames;    /* the first is where it is */
+    const struct spn__os_code *code; /* unchanged while it is not idle */
+};
+
+void spn__os_capture_init(struct spn__os_capture *c, const struct spn__os_code *code,
+                          struct spn__os_frame *frames, uint32_t capacity);
 
 /*
  * Takes a real-time signal for captures, for the process; 0: any that is free.
@@ -52,6 +71,9 @@ void spn__os_capture_allow(uint32_t signal);
 bool spn__os_is_realtime_signal(uint32_t signal);
 
 int32_t spn__os_tid(void);
+
+/* Whether the instruction before this address is a call, as far as can be told. */
+bool spn__os_follows_call(uintptr_t pc);
 
 /* Where a program counter lies, as "name+0x1c (/lib/libx.so.6+0x8f41c)", for people
  * and for addr2line; as far as it is known. */

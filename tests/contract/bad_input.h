@@ -11,6 +11,7 @@
 #define BAD_INPUT_H
 
 #include <dirent.h>
+#include <signal.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,18 +19,23 @@
 
 #include <spindle/cancel.h>
 #include <spindle/clock.h>
-#include <spindle/context.h>
+#include <spindle/completion.h>
 #include <spindle/cpu.h>
+#include <spindle/invoke.h>
+#include <spindle/latch.h>
+#include <spindle/context.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
-#include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
 #include <spindle/queue.h>
+#include <spindle/report.h>
 #include <spindle/semaphore.h>
+#include <spindle/serial.h>
+#include <spindle/threadless.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
 #include <spindle/version.h>
@@ -66,9 +72,19 @@ struct fixture {
     spn_executor bare;            /* without operations */
     spn_task node, hollow;        /* one to run, one without a function */
     spn_poll_set *set;
-    spn_pool *pool;                     /* core 1, max 2, room for 4, no thread yet */
-    spn_pool *ended_pool;               /* one that has terminated */
-    spn_pool *single;                   /* one that cannot be changed */
+    spn_pool *pool;             /* core 1, max 2, room for 4, no thread yet */
+    spn_pool *ended_pool;       /* one that has terminated */
+    spn_pool *single;           /* one that cannot be changed */
+    spn_reject_report *report;  /* of no pool */
+    spn_completion *completion; /* over the direct executor, nothing submitted */
+    spn_threadless
+        *threadless;         /* handing over to the direct executor, not waiting yet */
+    spn_threadless *drained; /* one whose wait is over */
+    spn_serial *serial;      /* over the direct executor */
+    spn_executor *lane;      /* key 9 of it */
+    spn_call calls[2];       /* good ones */
+    spn_call holed_calls[2]; /* one without a function */
+    spn_run_call run_call, no_run_call; /* a good one, and one without a function */
     spn_executor *idle, *over;          /* the first two as executors */
     spn_cancel_token *token;            /* not cancelled */
     spn_cancel_token *stopped;          /* cancelled with -5 */
@@ -99,7 +115,14 @@ struct results {
     spn_manual_executor *manual;
     spn_poll_set *set;
     spn_pool *pool;
+    spn_completion *completion;
+    spn_threadless *threadless;
+    spn_serial *serial;
+    spn_executor *executor;
+    spn_executor_frame frame, other_frame;
+    spn_future *futures[2];
     spn_pool_stats stats;
+    spn_reject_report *report;
     spn_task *tasks[2];
     spn_cancel_token *token;
     spn_context *context;
@@ -129,6 +152,7 @@ struct state {
     spn_pool_stats pool; /* knobs and counters */
     const void *reject, *factory;
     int64_t core_timeout;
+    int64_t ready, submitted, lanes, serial, waits;
     int64_t cancelled, group_live, limiter_has;
     const void *context;
 };
@@ -214,6 +238,22 @@ static inline void drop_stage(void)
     spn_future_unref(o.future);
 }
 
+/* Those are the results of invoke_all. */
+static inline void drop_futures(void)
+{
+    for (int i = 0; i < 2; i++)
+        spn_future_unref(o.futures[i]);
+}
+
+/* Takes what was submitted to the completion service. */
+static inline void take_completed(void)
+{
+    spn_future *taken;
+
+    CHECK_OK(spn_completion_poll(fixture.completion, &taken));
+    spn_future_unref(taken);
+}
+
 /* A task waits in the manual executor. */
 static inline void start_task(void)
 {
@@ -227,11 +267,33 @@ static inline int good_run(void *arg)
     return 0;
 }
 
+static inline void open_services(void)
+{
+    REQUIRE_OK(spn_completion_create(&fixture.completion, spn_executor_direct()));
+    REQUIRE_OK(spn_threadless_create(&fixture.threadless, spn_executor_direct()));
+    REQUIRE_OK(spn_threadless_create(&fixture.drained, NULL));
+    CHECK_STATUS(spn_threadless_wait_and_drain(fixture.drained, 0), SPN_ETIMEDOUT);
+    REQUIRE_OK(spn_serial_create(&fixture.serial, spn_executor_direct(), NULL));
+    REQUIRE_OK(spn_serial_open(fixture.serial, 9, &fixture.lane));
+    for (int i = 0; i < 2; i++)
+        fixture.calls[i] = (spn_call){ good_call, NULL };
+    fixture.holed_calls[0] = fixture.calls[0];
+    fixture.run_call = (spn_run_call){ good_run, NULL, NULL };
+}
+
+static inline void close_services(void)
+{
+    CHECK_OK(spn_completion_destroy(fixture.completion));
+    CHECK_OK(spn_threadless_destroy(fixture.threadless));
+    CHECK_OK(spn_threadless_destroy(fixture.drained));
+    CHECK_OK(spn_serial_close(fixture.serial, fixture.lane));
+    CHECK_OK(spn_serial_destroy(fixture.serial));
+}
+
 static inline void keep_unrun(void *ctx, spn_task *task)
 {
     (void)ctx;
-    (void)task;
-    CHECK(!"nothing was queued");
+    CHECK(task == NULL); /* nothing was queued: nobody calls this */
 }
 
 static inline void not_called(spn_cancel_callback *callback, int reason)
@@ -345,6 +407,11 @@ static inline struct state state_now(void)
         .reject = spn_pool_reject(fixture.pool),
         .factory = spn_pool_factory(fixture.pool),
         .core_timeout = spn_pool_core_timeout(fixture.pool),
+        .ready = spn_completion_ready(fixture.completion),
+        .submitted = spn_completion_pending(fixture.completion),
+        .lanes = spn_serial_keys(fixture.serial),
+        .serial = spn_serial_pending(fixture.serial),
+        .waits = spn_threadless_is_waiting(fixture.threadless),
         .cancelled = spn_cancel_token_reason(fixture.token) +
                      spn_cancel_token_reason(spn_group_token(fixture.group)),
         .group_live = spn_group_live(fixture.group),
@@ -421,6 +488,7 @@ static inline void open_pools(void)
     opts.core_threads = 1;
     opts.max_threads = 2;
     opts.queue_capacity = 4;
+    REQUIRE_OK(spn_reject_report_create(&fixture.report, NULL));
     REQUIRE_OK(spn_pool_create(&fixture.pool, &opts));
     REQUIRE_OK(spn_pool_create(&fixture.ended_pool, &opts));
     CHECK_OK(spn_pool_shutdown(fixture.ended_pool));
@@ -442,6 +510,7 @@ static inline void close_pools(void)
     shut_pool(fixture.pool);
     shut_pool(fixture.ended_pool);
     shut_pool(fixture.single);
+    CHECK_OK(spn_reject_report_destroy(fixture.report));
 }
 
 static inline void open_groups(void)
@@ -498,6 +567,7 @@ static inline void open_fixture(void)
     fixture.self = spn_thread_current();
     open_queues();
     open_pools();
+    open_services();
     open_groups();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
@@ -526,6 +596,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_manual_executor_destroy(fixture.manual));
     CHECK_OK(spn_manual_executor_destroy(fixture.refuses));
     CHECK_OK(spn_poll_set_destroy(fixture.set));
+    close_services();
     close_pools();
 }
 
@@ -554,8 +625,10 @@ GROWN(spn_limiter_stats, SPN_LIMITER_STATS_INIT)
 GROWN(spn_pool_change, SPN_POOL_CHANGE_INIT)
 GROWN(spn_pool_opts, SPN_POOL_OPTS_INIT)
 GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
+GROWN(spn_reject_report_opts, SPN_REJECT_REPORT_OPTS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
+GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 
@@ -581,6 +654,25 @@ static inline int make_badly(const spn_thread_factory *factory, spn_thread **out
 static const spn_reject_policy small_policy = { sizeof(size_t), "small", refuse_badly };
 static const spn_thread_factory small_factory = { sizeof(size_t), make_badly };
 static const spn_thread_opts small_thread = { .size = 1 };
+/* A real-time signal that the program itself uses. */
+static spn_reject_report_opts taken_signal = SPN_REJECT_REPORT_OPTS_INIT;
+
+static inline void handle_signal(int number)
+{
+    (void)number;
+}
+
+static inline void take_signal(void)
+{
+    taken_signal.signal = (uint32_t)SIGRTMIN + 2;
+    REQUIRE(signal(SIGRTMIN + 2, handle_signal) != SIG_ERR);
+}
+
+static inline void give_signal(void)
+{
+    REQUIRE(signal(SIGRTMIN + 2, SIG_DFL) != SIG_ERR);
+}
+
 static const spn_pool_change change = SPN_POOL_CHANGE_INIT;
 static const spn_pool_change half_change = { .size = sizeof half_change,
                                              .core_threads = 2,
@@ -632,6 +724,14 @@ static inline int wait_on_queue(void *arg)
 
     (void)arg;
     return spn_queue_take(fixture.empty, &item);
+}
+
+static inline int wait_on_completion(void *arg)
+{
+    spn_future *future;
+
+    (void)arg;
+    return spn_completion_take(fixture.completion, &future);
 }
 
 /* The deque is full for the case, and as it was afterwards. */

@@ -32,10 +32,11 @@ struct item {
 static inline int item_run(spn_task *task)
 {
     struct item *item = (struct item *)(void *)task;
+    const int code = item->code;
 
     item->thread = pthread_self();
-    atomic_fetch_add(&item->runs, 1);
-    return item->code;
+    atomic_fetch_add(&item->runs, 1); /* last: who waits for it may reuse the item */
+    return code;
 }
 
 static inline void item_drop(spn_task *task, int reason)

@@ -42,6 +42,34 @@ TEST_EACH(pool__remove__true_once_for_what_waits, "TPE-43", "X-9")
     gate_free(gate);
 }
 
+/* A second hand-over that is refused as busy takes nothing from the first: the task can
+ * still be taken back. */
+TEST_EACH(pool__handed_over_twice__still_removable, "TPE-43", "TPE-19", "P29")
+{
+    spn_pool_opts opts = opts_of(1, 1, 0);
+    spn_latch *gate = gate_new();
+    struct piece hold, p[2];
+    struct bed b;
+
+    opts.urgent_threads = 0;
+    b = bed_with(k, opts, SPN_UNBOUNDED);
+    piece_init(&hold, gate);
+    start(b.pool, &hold);
+    for (int i = 0; i < 2; i++) {
+        job_init(&p[i], NULL);
+        p[i].job.urgent = (uint32_t)i;
+        CHECK_OK(execute(b.pool, &p[i]));
+        CHECK_STATUS(execute(b.pool, &p[i]), SPN_EBUSY);
+        CHECK_STATUS(spn_task_claim(&p[i].task), SPN_EBUSY);
+        CHECK_EQ(spn_pool_remove(b.pool, &p[i].task), 1);
+        CHECK_EQ(spn_pool_remove(b.pool, &p[i].task), 0);
+    }
+    gate_open(gate);
+    bed_close(&b);
+    CHECK(untouched(&p[0]) && untouched(&p[1]));
+    gate_free(gate);
+}
+
 /* What is left keeps its order. */
 TEST_EACH(pool__some_removed__the_rest_in_order, "TPE-43", "TPE-18")
 {

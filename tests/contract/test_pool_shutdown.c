@@ -14,7 +14,8 @@ static int give_back(void *arg, void **result)
 /* ---- states ------------------------------------------------------------------------ */
 
 /* States only grow, and the questions agree with them at every step. */
-TEST_EACH(pool__through_its_life__states_only_grow, "TPE-47", "TPE-48", "TPE-49")
+TEST_EACH(pool__through_its_life__states_only_grow, "TPE-47", "TPE-48", "TPE-49",
+          "TPE-58")
 {
     struct bed b = bed_open(k, 1, 1);
     spn_latch *gate = gate_new();

@@ -156,7 +156,8 @@ static const char *read_file(const char *path)
 
 /* Exported, and with a frame of its own: what the file must show. */
 void report_test_stuck_here(spn_latch *gate);
-__attribute__((noinline, visibility("default"))) void report_test_stuck_here(spn_latch *gate)
+__attribute__((noinline, visibility("default"))) void
+report_test_stuck_here(spn_latch *gate)
 {
     full_pool_wait(gate);
     __asm__ __volatile__(""); /* not a jump: the frame stays */
@@ -190,7 +191,8 @@ TEST(report__pool_exhausted__line_file_and_listener, "X-14", "P33")
               "status:(isShutdown:false, isTerminated:false, isTerminating:false), in "
               "dubbo://10.0.0.1:20880!");
     CHECK(log_says("warn: Thread pool is EXHAUSTED! Thread Name: full, Pool Size: 1"));
-    CHECK(log_says("Reason: full, Queue: 2 (capacity: 2)"));
+    CHECK(log_says(
+        "Reason: full, Queue: 2 (capacity: 2), Refused before: 0, unreported: 0"));
     CHECK_EQ(log_lines, 1);
     CHECK_STR(h.pool, "full");
     CHECK_EQ(h.refusal.reason, SPN_REFUSED_FULL);
@@ -212,6 +214,52 @@ TEST(report__pool_exhausted__line_file_and_listener, "X-14", "P33")
     full_pool_stop(&f);
     CHECK_OK(spn_reject_report_destroy(report));
     CHECK_EQ(atomic_load(&h.calls), 1);
+    CHECK_EQ(remove_folder(), 1);
+}
+
+static int pipe_ends[2];
+
+void report_test_stuck_in_read(spn_latch *gate);
+__attribute__((noinline, visibility("default"))) void
+report_test_stuck_in_read(spn_latch *gate)
+{
+    char byte;
+
+    while (read(pipe_ends[0], &byte, 1) < 0) {
+    }
+    full_pool_wait(gate);
+    __asm__ __volatile__(""); /* not a jump: the frame stays */
+}
+
+/* A thread that is stuck in a function of the C library, which keeps no frame pointers,
+ * shows who called that all the same; its call goes on afterwards. */
+TEST(report__stuck_in_library_call__caller_shown, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    spn_reject_report *report;
+    spn_pool_opts opts;
+    struct full_pool f;
+    struct item item;
+
+    if (DEFERRED_SIGNALS) {
+        t_skip("signals come late here");
+        return;
+    }
+    make_folder();
+    REQUIRE(pipe(pipe_ends) == 0);
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start_with(&f, &opts, report_test_stuck_in_read);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK(strstr(read_file(h.file), "report_test_stuck_in_read+0x") != NULL);
+    CHECK_EQ(write(pipe_ends[1], "", 1), 1);
+    full_pool_stop(&f);
+    CHECK_OK(spn_reject_report_destroy(report));
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
     CHECK_EQ(remove_folder(), 1);
 }
 

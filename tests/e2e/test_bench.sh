@@ -70,6 +70,12 @@ line='{"workload":"selftest","variant":"plain","subject":"peer 1.2.3","metric":"
 check 'the line of JSON is as documented' grep -qxF "$line" "$out/self.json"
 check 'a failed subject has no result' bash -c '! grep -q crash "$1"' - "$out/self.json"
 
+# Only what was asked for.
+run 0 "$bench" --quick --runs 1 --subject FLOOR --subject sl selftest
+says '^    floor +10\.0'
+says '^    slow +80\.0'
+check 'no other subject is shown' bash -c '! grep -qE "^    (spindle|crash|hang)" "$1"' - "$out/stdout"
+
 # Every real workload runs, and each of its results is a figure that makes sense.
 run 0 "$bench" --quick --runs 1 --json "$out/all.json"
 check 'sane results of all workloads' python3 -c '

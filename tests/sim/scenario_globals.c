@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "exec/pool.h"
+#include "exec/report.h"
 #include "queue/queue.h"
 #include "sync/thread_record.h"
 
@@ -17,6 +18,7 @@ void sim_globals_reset(void)
     memset(&spn__thread_cache, 0, sizeof spn__thread_cache);
     spn__pool_reset_numbers();
     memset(&spn__queue_drain_lock, 0, sizeof spn__queue_drain_lock);
+    memset(&spn__report_stranded, 0, sizeof spn__report_stranded);
 }
 
 void sim_globals_drain(void)

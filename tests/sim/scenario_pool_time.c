@@ -3,10 +3,11 @@
  * scenario_pool_time.c - what a pool does as time passes: keep-alive, core time-out,
  * shrinking, and waits with a limit.
  *
- * Time is virtual: it stands still while any thread can run, unless the explorer lets a
- * timer expire early, and then it is that time.  So "not before" is exact, and where
- * no timer may expire early (.early = SIM_NEVER) so is "at once": a task that a lost
- * wake-up left lying, and a time-out rescued, shows as time that has passed.
+ * Time is virtual: each step takes a few nanoseconds, and the rest passes only when no
+ * thread can run, or when the explorer lets a timer expire early, and then it is that
+ * time.  So "not before" is exact, and where no timer may expire early (.early =
+ * SIM_NEVER) "at once" is too, but for the steps: a task that a lost wake-up left
+ * lying, and a time-out rescued, shows as time that has passed.
  */
 #include "sim.h"
 
@@ -15,7 +16,8 @@
 #include "exec/pool.h"
 #include "sync/seam.h"
 
-#define KEEP SPN_MS(10)
+#define KEEP  SPN_MS(10)
+#define STEPS SPN_US(200) /* what the steps of a scenario take, at most */
 
 enum { TASKS = 6 };
 
@@ -120,6 +122,27 @@ static void hold(int count)
     sim_assert(spn_pool_threads(pool) == count);
 }
 
+/* Waits until the pool has so many threads; it must not have fewer on the way. */
+static void settle_at(int32_t threads)
+{
+    while (spn_pool_threads(pool) != threads) {
+        sim_assert(spn_pool_threads(pool) >= threads);
+        sim_sleep(KEEP / 4);
+    }
+}
+
+/* The same, in time.  (What others did during a sleep need not be visible after it.) */
+static void settle_within(int32_t threads, int64_t limit_ns)
+{
+    const int64_t since = sim_now();
+
+    while (spn_pool_threads(pool) != threads) {
+        sim_assert(spn_pool_threads(pool) >= threads);
+        sim_assert(sim_now() - since <= limit_ns + STEPS);
+        sim_sleep(SPN_US(100));
+    }
+}
+
 /* Opens the gate and tells when: nobody has been idle before. */
 static int64_t let_go(void)
 {
@@ -143,10 +166,11 @@ SCENARIO(pool_time__idle_above_core__settles_at_core, "TPE-28 TPE-29 EXE-2 X-13"
     while (spn_pool_threads(pool) == 3)
         sim_sleep(KEEP / 4);
     sim_assert(sim_now() - idle_since >= KEEP);
-    sim_sleep(3 * KEEP);
-    sim_assert(spn_pool_threads(pool) == 1);
-    sim_sleep(3 * KEEP);
-    sim_assert(spn_pool_threads(pool) == 1); /* and stays */
+    settle_at(1);
+    for (int i = 0; i < 3; i++) {
+        sim_sleep(KEEP);
+        sim_assert(spn_pool_threads(pool) == 1); /* and stays */
+    }
     sim_assert(spn_pool_largest(pool) == 3);
     close_pool();
 }
@@ -164,8 +188,7 @@ SCENARIO(pool_time__core_time_out__down_to_none_and_back, "TPE-30")
     while (spn_pool_threads(pool) == 2)
         sim_sleep(KEEP / 4);
     sim_assert(sim_now() - idle_since >= KEEP);
-    sim_sleep(3 * KEEP);
-    sim_assert(spn_pool_threads(pool) == 0);
+    settle_at(0);
     submit_and_see(2);
     sim_assert(spn_pool_threads(pool) <= 1);
     close_pool();
@@ -194,11 +217,9 @@ SCENARIO(pool_time__keep_alive_shortened__idle_threads_hear, "TPE-31")
     sim_settle(); /* both wait now, one of them for three minutes */
     since = sim_now();
     sim_assert(spn_pool_set_keep_alive(pool, SPN_MS(7)) == SPN_OK);
-    sim_sleep(SPN_MS(8));
-    sim_assert(spn_pool_threads(pool) == 1);
+    settle_within(1, SPN_MS(7));
     sim_assert(spn_pool_set_core_timeout(pool, 1) == SPN_OK);
-    sim_sleep(SPN_MS(8));
-    sim_assert(spn_pool_threads(pool) == 0);
+    settle_within(0, SPN_MS(7));
     sim_assert(sim_now() - since < SPN_SEC(1));
     close_pool();
 }
@@ -212,8 +233,7 @@ SCENARIO(pool_time__core_lowered_while_idle__surplus_leaves, "TPE-32 TPE-28")
     sim_sleep(3 * KEEP);
     sim_assert(spn_pool_threads(pool) == 3);
     sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
-    sim_sleep(2 * KEEP);
-    sim_assert(spn_pool_threads(pool) == 1);
+    settle_within(1, KEEP);
     close_pool();
 }
 SCENARIO_OPTS(pool_time__core_lowered_while_idle__surplus_leaves, .early = SIM_NEVER)
@@ -224,9 +244,7 @@ SCENARIO(pool_time__two_time_out_together__not_below_core, "TPE-28")
     open_pool(1, 2, SPN_HANDOFF);
     hold(2);
     (void)let_go();
-    sim_sleep(KEEP);
-    sim_sleep(KEEP);
-    sim_assert(spn_pool_threads(pool) >= 1);
+    settle_at(1);
     sim_sleep(KEEP);
     sim_assert(spn_pool_threads(pool) == 1);
     close_pool();
@@ -259,7 +277,7 @@ SCENARIO(pool_time__task_as_the_last_thread_leaves__runs_at_once, "TPE-35 P1 G-2
     sim_settle();
     for (int i = 1; i < 3; i++) {
         sim_assert(spn__load(&works[i].ended, acquire) == 1);
-        sim_assert(works[i].at - asked <= 1);
+        sim_assert(works[i].at - asked <= STEPS);
     }
     close_pool();
 }
@@ -290,7 +308,7 @@ SCENARIO(pool_time__the_same_with_other_queues__runs_at_once, "TPE-35 P1")
     submit(1);
     sim_settle();
     sim_assert(spn__load(&works[1].ended, acquire) == 1);
-    sim_assert(works[1].at == asked);
+    sim_assert(works[1].at - asked <= STEPS);
     close_pool();
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
@@ -315,8 +333,9 @@ SCENARIO(pool_time__no_keep_alive__each_task_runs, "TPE-2 TPE-35 P1 P37")
     sim_join_all();
     sim_settle();
     for (int i = 0; i < 3; i++)
-        sim_assert(spn__load(&works[i].ended, acquire) == 1);
-    sim_assert(spn_pool_threads(pool) == 0);
+        while (spn__load(&works[i].ended, acquire) == 0)
+            sim_sleep(KEEP);
+    settle_at(0);
     close_pool();
 }
 
@@ -353,8 +372,7 @@ SCENARIO(pool_time__delayed_task__one_worker_waits_for_it, "TPE-36 TPE-27")
     sim_assert(works[0].at >= works[0].due);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.threads_started == 1);
-    sim_sleep(SPN_MS(5));
-    sim_assert(spn_pool_threads(pool) == 0);
+    settle_at(0);
     close_pool();
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
@@ -371,8 +389,7 @@ SCENARIO(pool_time__eager_after_a_burst__shrinks_to_core, "X-12 TPE-28")
     open_with(&o);
     hold(3);
     (void)let_go();
-    sim_sleep(4 * KEEP);
-    sim_assert(spn_pool_threads(pool) == 1);
+    settle_at(1);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.submitted == 0 && s.largest == 3);
     close_pool();
@@ -404,6 +421,14 @@ SCENARIO(pool_time__trickle_after_a_spike__converges, "P37 TPE-28")
 }
 SCENARIO_OPTS(pool_time__trickle_after_a_spike__converges, .early = SIM_NEVER)
 
+/* Since `began` this long has passed, and no more than the steps took. */
+static bool took(int64_t began, int64_t length_ns)
+{
+    const int64_t passed = sim_now() - began;
+
+    return passed >= length_ns && passed <= length_ns + STEPS;
+}
+
 /* ---- waits with a limit ------------------------------------------------------------------ */
 
 /* await gives up at its time, exactly. */
@@ -415,7 +440,7 @@ SCENARIO(pool_time__await__gives_up_at_its_time, "TPE-59 G-7")
     hold(1);
     began = sim_now();
     sim_assert(spn_pool_await(pool, SPN_MS(12)) == SPN_ETIMEDOUT);
-    sim_assert(sim_now() - began == SPN_MS(12));
+    sim_assert(took(began, SPN_MS(12)));
     (void)let_go();
     close_pool();
 }
@@ -433,7 +458,7 @@ SCENARIO(pool_time__block_by_default__a_minute, "S-6 G-7")
     submit(1);
     began = sim_now();
     sim_assert(spn_executor_execute(ex, &works[2].job.task) == SPN_ETIMEDOUT);
-    sim_assert(sim_now() - began == SPN_SEC(60));
+    sim_assert(took(began, SPN_SEC(60)));
     sim_assert(works[2].job.task.queued == 0);
     (void)let_go();
     close_pool();
@@ -460,7 +485,7 @@ SCENARIO(pool_time__block_and_room_in_time__taken_at_once, "S-6 G-20")
     sim_thread(free_a_place, NULL);
     began = sim_now();
     submit(2);
-    sim_assert(sim_now() - began == SPN_MS(3));
+    sim_assert(took(began, SPN_MS(3)));
     sim_join_all();
     close_pool();
 }
@@ -491,7 +516,7 @@ SCENARIO(pool_time__drain_in_time__ends_with_the_last_task, "X-17")
     began = sim_now();
     sim_thread(free_a_place, NULL);
     sim_assert(spn_pool_drain(pool, SPN_MS(5), take_back, NULL, &count) == SPN_OK);
-    sim_assert(sim_now() - began == SPN_MS(3));
+    sim_assert(took(began, SPN_MS(3)));
     sim_assert(count == 0 && returned == 0);
     sim_join_all();
     close_pool();
@@ -524,7 +549,7 @@ SCENARIO(pool_time__drain_out_of_time__stops_the_rest, "X-17 TPE-52")
     began = sim_now();
     sim_assert(spn_pool_drain(pool, SPN_MS(5), take_back, NULL, &count) ==
                SPN_ETIMEDOUT);
-    sim_assert(sim_now() - began == SPN_MS(5));
+    sim_assert(took(began, SPN_MS(5)));
     sim_assert(count == 1 && returned == 1);
     close_pool();
 }

@@ -11,10 +11,23 @@
 
 #include "sync/seam_stacks.h"
 
-void spn__os_capture_init(struct spn__os_capture *c, uintptr_t *pcs, uint32_t capacity)
+void spn__os_code_look(struct spn__os_code *code)
+{
+    code->count = 0;
+}
+
+bool spn__os_follows_call(uintptr_t pc)
+{
+    (void)pc;
+    return true;
+}
+
+void spn__os_capture_init(struct spn__os_capture *c, const struct spn__os_code *code,
+                          struct spn__os_frame *frames, uint32_t capacity)
 {
     memset(c, 0, sizeof *c);
-    c->pcs = pcs;
+    c->code = code;
+    c->frames = frames;
     c->capacity = capacity;
 }
 

@@ -252,7 +252,8 @@ TEST(report__storm__submitters_not_slowed, "P33", "X-14")
            atomic_load(&a.reports), (long long)(refused_with * SPN_SEC(1) / for_ns),
            (long long)with_ns);
     CHECK(with_ns <= 8 * without_ns || with_ns <= SPN_US(100));
-    CHECK(atomic_load(&a.reports) >= 2);
+    /* Where threads do not answer, a report takes as long as it waits for them. */
+    CHECK(atomic_load(&a.reports) >= (DEFERRED_SIGNALS ? 1 : 2));
     CHECK(atomic_load(&a.reports) <= most);
     CHECK_EQ(rmdir(folder), 0);
 }

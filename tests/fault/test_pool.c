@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test_pool.c - every allocation and every thread a pool asks for is refused, once and
+ * from then on, while a script uses all of it.
+ *
+ * Each call gives SPN_OK or says for want of what.  What was accepted has run or was
+ * dropped, once; the books balance; the pool ends; and no block is left.  The linker
+ * wraps pthread_create, the allocator is ours; calls are counted in one sequence.  The
+ * script has threads, so the sequence is not the same each time: the sweep goes on until
+ * a run of the script reaches no refusal.
+ */
+#include "pools.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include <spindle/alloc.h>
+#include <spindle/log.h>
+
+/* ---- the faults ------------------------------------------------------------------------ */
+
+static atomic_int armed;     /* 1: threads count, and are refused */
+static atomic_int point;     /* calls counted */
+static atomic_int fail_at;   /* the one to refuse; 0: none */
+static atomic_int fail_more; /* 1: and all that follow */
+static atomic_int refused;
+static atomic_long live;
+
+/* The wrap runs inside ThreadSanitizer's own start: it must not call it. */
+#if defined(__clang__)
+#define UNSEEN __attribute__((disable_sanitizer_instrumentation))
+#else
+#define UNSEEN __attribute__((no_sanitize("thread")))
+#endif
+
+UNSEEN static bool refuse(void)
+{
+    int n, at;
+
+    if (atomic_load(&armed) == 0)
+        return false;
+    n = atomic_fetch_add(&point, 1) + 1;
+    at = atomic_load(&fail_at);
+    if (at == 0 || n < at || (n > at && atomic_load(&fail_more) == 0))
+        return false;
+    atomic_fetch_add(&refused, 1);
+    return true;
+}
+
+int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr,
+                          void *(*fn)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr,
+                          void *(*fn)(void *), void *arg);
+
+UNSEEN int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr,
+                                 void *(*fn)(void *), void *arg)
+{
+    return refuse() ? EAGAIN : __real_pthread_create(id, attr, fn, arg);
+}
+
+static void *faulty_alloc(void *ctx, size_t bytes, size_t alignment)
+{
+    void *memory = NULL;
+
+    (void)ctx;
+    if (refuse() || posix_memalign(&memory, alignment, bytes) != 0)
+        return NULL;
+    atomic_fetch_add(&live, 1);
+    return memory;
+}
+
+static void faulty_release(void *ctx, void *memory)
+{
+    (void)ctx;
+    atomic_fetch_sub(&live, 1);
+    free(memory);
+}
+
+__attribute__((constructor)) static void set_faulty(void)
+{
+    const spn_allocator allocator = { sizeof allocator, faulty_alloc, faulty_release,
+                                      NULL };
+
+    if (spn_allocator_set(&allocator) != SPN_OK)
+        abort();
+}
+
+/* Threads that are over have given their records back when the kernel has forgotten
+ * them. */
+static void await_threads_gone(void)
+{
+    int count;
+
+    do {
+        DIR *dir = opendir("/proc/self/task");
+
+        REQUIRE(dir != NULL);
+        count = 0;
+        for (const struct dirent *e; (e = readdir(dir)) != NULL;)
+            count += e->d_name[0] != '.';
+        closedir(dir);
+        if (count > 1)
+            t_pause();
+    } while (count > 1);
+}
+
+/* ---- the script --------------------------------------------------------------------------- */
+
+enum { PIECES = 12 };
+
+static bool ok_or_refused(int rc)
+{
+    const bool known = rc == SPN_OK ||
+                       ((rc == SPN_ENOMEM || rc == SPN_EAGAIN || rc == SPN_EREJECTED) &&
+                        atomic_load(&refused) > 0);
+
+    if (!known)
+        fprintf(stderr, "  gave %s\n", spn_status_name(rc));
+    return known;
+}
+
+static atomic_int call_runs;
+
+static int count_call(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&call_runs, 1);
+    return 0;
+}
+
+static int give_back(void *arg, void **result)
+{
+    *result = arg;
+    return 0;
+}
+
+/* Everything a pool can do, with as many refusals as come. */
+static void use_pool(spn_pool *pool)
+{
+    spn_executor *ex = spn_pool_executor(pool);
+    int accepted[PIECES] = { 0 }, calls = 0, futures = 0, rc;
+    struct piece p[PIECES];
+    spn_future *f[2] = { NULL, NULL };
+    spn_pool_stats s;
+
+    atomic_store(&call_runs, 0);
+    for (int i = 0; i < PIECES; i++) {
+        job_init(&p[i], NULL);
+        p[i].job.urgent = i == 4;
+        p[i].job.priority = i;
+        p[i].dies = i == 3 || i == 7; /* whose thread must be replaced */
+    }
+    rc = spn_pool_prestart(pool);
+    CHECK(rc == 0 || rc == 1 || (rc == SPN_EAGAIN && atomic_load(&refused) > 0));
+    for (int i = 0; i < PIECES; i++) {
+        rc = execute(pool, &p[i]);
+        CHECK(ok_or_refused(rc));
+        accepted[i] = rc == SPN_OK;
+        CHECK(rc == SPN_OK || untouched(&p[i]));
+        if (i == 2) {
+            rc = spn_executor_call(ex, count_call, NULL);
+            CHECK(ok_or_refused(rc));
+            calls += rc == SPN_OK;
+        }
+        if (i == 5 || i == 6) {
+            rc = spn_executor_submit(ex, give_back, pool, &f[i - 5]);
+            CHECK(ok_or_refused(rc));
+            CHECK((rc == SPN_OK) == (f[i - 5] != NULL));
+            futures += rc == SPN_OK;
+        }
+        if (i == 8)
+            CHECK_OK(spn_pool_set_core_threads(pool, 3)); /* threads for the queue */
+        if (i == 9) {
+            CHECK_OK(spn_pool_pause(pool));
+            CHECK_OK(spn_pool_resume(pool));
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        if (f[i] == NULL)
+            continue;
+        rc = spn_future_get(f[i], NULL, SPN_FOREVER);
+        CHECK(rc == SPN_OK || (rc == SPN_EFAILED && atomic_load(&refused) > 0));
+        spn_future_unref(f[i]);
+    }
+    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+    s = stats_of(pool);
+    check_books(&s);
+    CHECK_EQ(s.pending, 0);
+    CHECK_EQ(s.threads, 0);
+    for (int i = 0; i < PIECES; i++) {
+        accepted[i] -= started(&p[i]) + drops(&p[i]);
+        CHECK_EQ(accepted[i], 0);
+        CHECK(drops(&p[i]) == 0 || atomic_load(&refused) > 0);
+    }
+    CHECK(atomic_load(&call_runs) <= calls);
+    CHECK(atomic_load(&call_runs) == calls || atomic_load(&refused) > 0);
+    CHECK(futures <= 2 && s.completed + s.failed <= s.accepted);
+}
+
+static void script(const struct pool_kind *k)
+{
+    spn_pool_opts opts = opts_of(2, 4, SPN_UNBOUNDED);
+    spn_queue *queue = NULL;
+    spn_pool *pool = (void *)&opts;
+    int rc;
+
+    opts.name = "faulty";
+    opts.hooks.uncaught = uncaught_quietly;
+    opts.queue_kind = k->queue_kind;
+    if (k->own != 0) {
+        spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
+
+        if (k->own == SPN_QUEUE_ARRAY)
+            q.capacity = 64;
+        rc = spn_queue_create(&queue, (spn_queue_kind)k->own, &q);
+        CHECK(ok_or_refused(rc));
+        if (rc != SPN_OK)
+            return;
+        opts.queue = queue;
+        opts.queue_capacity = SPN_DEFAULT;
+    }
+    rc = spn_pool_create(&pool, &opts);
+    CHECK(ok_or_refused(rc));
+    CHECK((rc == SPN_OK) == (pool != NULL));
+    if (rc == SPN_OK) {
+        use_pool(pool);
+        CHECK_OK(spn_pool_destroy(pool));
+    }
+    CHECK_OK(spn_queue_destroy(queue));
+    await_threads_gone();
+}
+
+/* Enough thread records for any run, so that later ones are no leak. */
+static void warm_up(const struct pool_kind *k)
+{
+    spn_pool *pool = pool_of(16, 16, 16);
+
+    CHECK_EQ(spn_pool_prestart_all(pool), 16);
+    pool_close(pool);
+    await_threads_gone();
+    script(k);
+    script(k);
+}
+
+static void sweep(const struct pool_kind *k, int more)
+{
+    int at = 0, quiet = 0;
+    long before;
+
+    (void)spn_thread_current();
+    CHECK_OK(spn_log_set_level(SPN_LOG_OFF)); /* what goes wrong is wanted */
+    warm_up(k);
+    before = atomic_load(&live);
+    atomic_store(&fail_more, more);
+    while (quiet < 2) {
+        atomic_store(&fail_at, ++at);
+        atomic_store(&point, 0);
+        atomic_store(&refused, 0);
+        atomic_store(&armed, 1);
+        script(k);
+        atomic_store(&armed, 0);
+        quiet = atomic_load(&refused) == 0 ? quiet + 1 : 0;
+        if (!CHECK_EQ(atomic_load(&live), before)) {
+            fprintf(stderr, "  at point %d\n", at);
+            break;
+        }
+    }
+    CHECK(at > 10); /* the script has that many */
+    atomic_store(&refused, 0);
+    atomic_store(&fail_at, 0);
+    script(k);
+    CHECK_EQ(atomic_load(&live), before);
+    CHECK_OK(spn_log_set_level(SPN_LOG_WARN));
+}
+
+/* One allocation or thread is refused. */
+TEST_EACH(pool__each_thing_refused_once__nothing_is_lost, "G-22", "TPE-20", "TPE-21",
+          "TPE-22", "TPE-24", "P2")
+{
+    sweep(k, 0);
+}
+
+/* All are, from one on. */
+TEST_EACH(pool__everything_refused_from_one_on__nothing_is_lost, "G-22", "TPE-22",
+          "TPE-24", "P2")
+{
+    sweep(k, 1);
+}
+
+/* A pool with a thread needs nothing more to end: shutdown, completing, cancelling and
+ * taking back allocate nothing. */
+TEST_EACH(pool__nothing_to_be_had__ends_all_the_same, "G-22")
+{
+    struct bed b = bed_open(k, 1, 1);
+    spn_latch *gate = gate_new();
+    struct left left = { .count = 0 };
+    struct piece hold, p[3];
+    spn_future *f[2];
+    int64_t count;
+
+    piece_init(&hold, gate);
+    pieces_init(p, 3, NULL);
+    start(b.pool, &hold);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(execute(b.pool, &p[i]));
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(
+            spn_executor_submit(spn_pool_executor(b.pool), give_back, NULL, &f[i]));
+    (void)spn_thread_current();
+    atomic_store(&point, 0);
+    atomic_store(&refused, 0);
+    atomic_store(&fail_at, 1);
+    atomic_store(&fail_more, 1);
+    atomic_store(&armed, 1);
+    CHECK_EQ(spn_pool_remove(b.pool, &p[1].task), 1);
+    CHECK_EQ(spn_future_cancel(f[0], 1), 1);
+    CHECK_EQ(spn_pool_purge(b.pool), 1);
+    CHECK_OK(spn_pool_shutdown_now(b.pool, left_add, &left, &count));
+    CHECK_EQ(count, 3);
+    gate_open(gate);
+    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    if (!is(k, OWN)) /* a queue of the user's is asked through copies, if there are */
+        CHECK_EQ(atomic_load(&refused), 0); /* nothing was asked for */
+    atomic_store(&armed, 0);
+    atomic_store(&fail_at, 0);
+    for (int i = 0; i < left.count; i++)
+        if (left.tasks[i]->drop != piece_drop)
+            CHECK_OK(spn_task_drop(left.tasks[i], SPN_ESHUTDOWN));
+    for (int i = 0; i < 2; i++)
+        spn_future_unref(f[i]);
+    bed_close(&b);
+    gate_free(gate);
+}

@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_pool_more.c - more of the pool's races: helpers that outlive it, policies
+ * against workers, taking back against taking, queues of the user's.
+ *
+ * As in scenario_pool.c each task counts how it ended, and must have ended once.
+ */
+#include "sim.h"
+
+#include <spindle.h>
+
+#include "exec/pool.h"
+#include "sync/seam.h"
+
+enum { TASKS = 5 };
+
+struct fate {
+    spn_job job; /* first */
+    SPN__ATOMIC(int) ran, dropped, returned;
+    SPN__ATOMIC(int) accepted;
+};
+
+static spn_pool *pool;
+static spn_executor *ex;
+static spn_queue *queue; /* the user's, or NULL */
+static struct fate fates[TASKS];
+static SPN__ATOMIC(int) terminations;
+
+static struct fate *fate_of(spn_task *task)
+{
+    return (struct fate *)(void *)task;
+}
+
+static int run(spn_task *task)
+{
+    (void)spn__fetch_add(&fate_of(task)->ran, 1, relaxed);
+    return 0;
+}
+
+static int run_and_die(spn_task *task)
+{
+    (void)run(task);
+    sim_exit();
+}
+
+static void drop(spn_task *task, int reason)
+{
+    sim_assert(reason < 0);
+    (void)spn__fetch_add(&fate_of(task)->dropped, 1, relaxed);
+}
+
+static void take_back(void *ctx, spn_task *task)
+{
+    (void)ctx;
+    (void)spn__fetch_add(&fate_of(task)->returned, 1, relaxed);
+}
+
+static void on_terminated(spn_pool *p, void *ctx)
+{
+    (void)p;
+    (void)ctx;
+    (void)spn__fetch_add(&terminations, 1, relaxed);
+}
+
+static void quiet(spn_pool *p, const spn_task_info *info, void *ctx)
+{
+    (void)p;
+    (void)info;
+    (void)ctx;
+}
+
+static spn_pool_opts small(int32_t core, int32_t max, int32_t capacity)
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.name = "p";
+    o.core_threads = core;
+    o.max_threads = max;
+    o.queue_capacity = capacity;
+    o.keep_alive_ns = SPN_MS(1);
+    o.hooks.terminated = on_terminated;
+    o.hooks.uncaught = quiet;
+    return o;
+}
+
+static void own_queue(spn_pool_opts *o)
+{
+    sim_assert(spn_queue_create(&queue, SPN_QUEUE_LINKED, NULL) == SPN_OK);
+    o->queue = queue;
+    o->queue_capacity = SPN_DEFAULT;
+}
+
+static void open_pool(const spn_pool_opts *o)
+{
+    for (int i = 0; i < TASKS; i++) {
+        fates[i] = (struct fate){ .job = SPN_JOB_INIT(run, drop) };
+        spn__init(&fates[i].ran, 0);
+        spn__init(&fates[i].dropped, 0);
+        spn__init(&fates[i].returned, 0);
+        spn__init(&fates[i].accepted, 0);
+    }
+    spn__init(&terminations, 0);
+    sim_assert(spn_pool_create(&pool, o) == SPN_OK);
+    ex = spn_pool_executor(pool);
+}
+
+static int submit(int i)
+{
+    const int rc = spn_executor_execute(ex, &fates[i].job.task);
+
+    if (rc == SPN_OK)
+        (void)spn__fetch_add(&fates[i].accepted, 1, relaxed);
+    return rc;
+}
+
+static void submit_one(void *arg)
+{
+    (void)submit((int)(intptr_t)arg);
+}
+
+/* Ends the pool, unless somebody has, for a second shutdown might come to the rescue of
+ * the first; and looks at every task. */
+static void close_pool(void)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int64_t accepted = 0, ran = 0;
+
+    if (spn_pool_is_shutdown(pool) == 0)
+        (void)spn_pool_shutdown(pool);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    for (int i = 0; i < TASKS; i++) {
+        const int r = spn__load(&fates[i].ran, relaxed);
+
+        sim_assert(r + spn__load(&fates[i].dropped, relaxed) +
+                       spn__load(&fates[i].returned, relaxed) ==
+                   spn__load(&fates[i].accepted, relaxed));
+        sim_assert(fates[i].job.task.queued == 0);
+        accepted += spn__load(&fates[i].accepted, relaxed);
+        ran += r;
+    }
+    sim_assert(s.pending == 0 && s.queued == 0 && s.threads == 0 && s.active == 0);
+    sim_assert(s.accepted + s.caller_ran == accepted);
+    sim_assert(s.completed + s.failed + s.caller_ran == ran);
+    sim_assert(s.accepted ==
+               s.completed + s.failed + s.cancelled + s.returned + s.dropped);
+    sim_assert(s.submitted == 0 && s.blocked == 0);
+    sim_assert(spn__load(&terminations, relaxed) == 1);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    if (queue != NULL)
+        sim_assert(spn_queue_destroy(queue) == SPN_OK);
+    queue = NULL;
+}
+
+/* ---- helpers ---------------------------------------------------------------------- */
+
+static spn_future *future;
+static SPN__ATOMIC(int) calls;
+static int outcome;
+
+static int count_call(void *arg, void **result)
+{
+    (void)spn__fetch_add(&calls, 1, relaxed);
+    *result = arg;
+    return 0;
+}
+
+static void get_future(void *arg)
+{
+    (void)arg;
+    outcome = spn_future_get(future, NULL, SPN_FOREVER);
+}
+
+static void open_helping(void)
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    o.helping = 1;
+    o.hooks.terminated = NULL;
+    open_pool(&o);
+    spn__init(&calls, 0);
+    outcome = 1;
+    sim_assert(spn_executor_submit(ex, count_call, &calls, &future) == SPN_OK);
+}
+
+/* A foreign thread helps while the pool is ended and freed: the pool waits for it, and
+ * nobody touches it afterwards. */
+SCENARIO(pool_more__help_races_the_end__pool_outlives_the_help, "TPE-49 G-16 P28")
+{
+    open_helping();
+    sim_thread(get_future, NULL);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn__load(&calls, relaxed) == 1); /* it has run when the pool is over */
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    sim_join_all();
+    sim_assert(outcome == SPN_OK);
+    spn_future_unref(future);
+}
+
+static void drop_it(void *ctx, spn_task *task)
+{
+    (void)ctx;
+    sim_assert(spn_task_drop(task, SPN_ESHUTDOWN) == SPN_OK);
+}
+
+/* The same with shutdown_now, which gives the task back. */
+SCENARIO(pool_more__help_races_shutdown_now__run_or_returned, "TPE-62 G-16 P28")
+{
+    int64_t count = -1;
+
+    open_helping();
+    sim_thread(get_future, NULL);
+    sim_assert(spn_pool_shutdown_now(pool, drop_it, NULL, &count) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn__load(&calls, relaxed) + count == 1);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    sim_join_all();
+    sim_assert(outcome == (count == 0 ? SPN_OK : SPN_EFAILED));
+    spn_future_unref(future);
+}
+
+/* And with a third who takes the task back. */
+SCENARIO(pool_more__help_races_remove__one_gets_it, "TPE-43 TPE-44 P28")
+{
+    spn_task *seen[1] = { NULL };
+    int removed = 0;
+
+    open_helping();
+    sim_thread(get_future, NULL);
+    if (spn_pool_snapshot(pool, seen, 1) == 1)
+        removed = spn_pool_remove(pool, seen[0]);
+    if (removed == 1)
+        sim_assert(spn_task_drop(seen[0], SPN_ECANCELED) == SPN_OK);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    sim_join_all();
+    sim_assert(spn__load(&calls, relaxed) + removed == 1);
+    sim_assert(outcome == (removed == 1 ? SPN_ECANCELED : SPN_OK));
+    spn_future_unref(future);
+}
+
+/* ---- policies against workers --------------------------------------------------------- */
+
+/* Discard oldest on a queue of one, with a worker that takes and a second submitter:
+ * each task has one end, and the newest is never lost silently. */
+SCENARIO(pool_more__discard_oldest_races_the_worker__one_end_each, "TPE-78 TPE-80 P19")
+{
+    spn_pool_opts o = small(1, 1, 1);
+
+    o.reject = spn_reject_discard_oldest();
+    open_pool(&o);
+    (void)submit(0);
+    sim_thread(submit_one, (void *)1);
+    (void)submit(2);
+    (void)submit(3);
+    sim_join_all();
+    close_pool();
+}
+
+/* Caller runs, with shutdown between. */
+static void shut_down(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+}
+
+SCENARIO(pool_more__caller_runs_races_shutdown__run_or_dropped, "TPE-76 TPE-77 P3")
+{
+    spn_pool_opts o = small(1, 1, SPN_HANDOFF);
+
+    o.reject = spn_reject_caller_runs();
+    open_pool(&o);
+    (void)submit(0);
+    sim_thread(shut_down, NULL);
+    sim_assert(submit(1) == SPN_OK);
+    sim_assert(submit(2) == SPN_OK);
+    sim_join_all();
+    close_pool();
+}
+
+/* New threads of the policy are not the pool's: its end does not wait for them, and
+ * they do not need it. */
+SCENARIO(pool_more__new_thread_races_the_end__task_runs, "S-6 P3")
+{
+    spn_pool_opts o = small(1, 1, SPN_HANDOFF);
+
+    o.reject = spn_reject_new_thread();
+    open_pool(&o);
+    (void)submit(0);
+    (void)submit(1);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    sim_settle();
+    for (int i = 0; i < 2; i++)
+        sim_assert(spn__load(&fates[i].ran, relaxed) ==
+                   spn__load(&fates[i].accepted, relaxed));
+}
+
+static const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_SEC(100));
+
+static SPN__ATOMIC(int) waited;
+
+static void submit_blocking(void *arg)
+{
+    const int rc = submit((int)(intptr_t)arg);
+
+    sim_assert(rc == SPN_OK || rc == SPN_EREJECTED || rc == SPN_ESHUTDOWN);
+    (void)spn__fetch_add(&waited, 1, relaxed);
+}
+
+/* Two wait for room in a paused pool: each place that appears lets one in, whatever
+ * makes it: a larger queue, a task taken back, the pool going on. */
+SCENARIO(pool_more__room_appears__each_waiter_hears, "S-6 G-20")
+{
+    spn_pool_opts o = small(1, 1, 1);
+
+    o.reject = &block.policy;
+    open_pool(&o);
+    spn__init(&waited, 0);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(submit(0) == SPN_OK);
+    sim_thread(submit_blocking, (void *)1);
+    sim_thread(submit_blocking, (void *)2);
+    if (sim_choose(2) == 0) {
+        sim_assert(spn_pool_set_queue_capacity(pool, 2) == SPN_OK);
+        if (spn_pool_remove(pool, &fates[0].job.task) == 1)
+            take_back(NULL, &fates[0].job.task);
+        sim_join_all();
+        sim_assert(spn_pool_resume(pool) == SPN_OK);
+    } else {
+        sim_assert(spn_pool_resume(pool) == SPN_OK);
+        sim_join_all();
+    }
+    sim_assert(sim_now() < SPN_SEC(50)); /* nobody was rescued by his time-out */
+    for (int i = 1; i < 3; i++)
+        sim_assert(spn__load(&fates[i].accepted, relaxed) == 1);
+    close_pool();
+}
+SCENARIO_OPTS(pool_more__room_appears__each_waiter_hears, .early = SIM_NEVER)
+
+/* Who waits for room is released by the end. */
+SCENARIO(pool_more__blocked_submitter_and_shutdown__released, "S-6 TPE-66 G-20")
+{
+    spn_pool_opts o = small(1, 1, 1);
+
+    o.reject = &block.policy;
+    open_pool(&o);
+    spn__init(&waited, 0);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(submit(0) == SPN_OK);
+    sim_thread(submit_blocking, (void *)1);
+    if (sim_choose(2) == 0)
+        sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    else
+        sim_assert(spn_pool_shutdown_now(pool, take_back, NULL, NULL) == SPN_OK);
+    sim_join_all();
+    sim_assert(sim_now() < SPN_SEC(50));
+    close_pool();
+}
+SCENARIO_OPTS(pool_more__blocked_submitter_and_shutdown__released, .early = SIM_NEVER)
+
+/* ---- taking back against taking --------------------------------------------------------- */
+
+static int64_t cancelled;
+
+static void cancel_owner(void *arg)
+{
+    cancelled += spn_pool_cancel_owner(pool, arg);
+}
+
+/* cancel_owner, remove and a worker want the same tasks. */
+SCENARIO(pool_more__three_want_the_same_task__one_gets_it, "TPE-43 P19 P27")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    cancelled = 0;
+    open_pool(&o);
+    for (int i = 1; i < 3; i++)
+        fates[i].job.owner = &cancelled;
+    (void)submit(0);
+    (void)submit(1);
+    (void)submit(2);
+    sim_thread(cancel_owner, &cancelled);
+    if (spn_pool_remove(pool, &fates[1].job.task) == 1)
+        take_back(NULL, &fates[1].job.task);
+    sim_join_all();
+    close_pool();
+}
+
+static void purge(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_purge(pool) >= 0);
+}
+
+/* purge against the worker and the cancel: the future is cancelled once, its books are
+ * closed once. */
+SCENARIO(pool_more__purge_races_the_worker__one_end, "TPE-45 TPE-46 P19 X-9")
+{
+    spn_pool_opts o = small(1, 1, 4);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int won;
+
+    open_pool(&o);
+    spn__init(&calls, 0);
+    (void)submit(0);
+    sim_assert(spn_executor_submit(ex, count_call, NULL, &future) == SPN_OK);
+    sim_thread(purge, NULL);
+    won = spn_future_cancel(future, 0);
+    sim_assert(spn_pool_purge(pool) >= 0);
+    sim_join_all();
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.accepted == 2 && s.completed + s.cancelled == 2 && s.cancelled <= 1);
+    sim_assert(spn_future_is_cancelled(future) == won);
+    sim_assert(won == 1 || spn__load(&calls, relaxed) == 1);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    spn_future_unref(future);
+}
+
+static void shut_down_now(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_shutdown_now(pool, take_back, NULL, NULL) == SPN_OK);
+}
+
+/* The last task is taken back while the pool is shut down: it ends, whoever comes
+ * last. */
+SCENARIO(pool_more__remove_races_shutdown_now__ends, "TPE-46 TPE-52 TPE-62")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    (void)submit(0);
+    (void)submit(1);
+    sim_thread(shut_down_now, NULL);
+    for (int i = 0; i < 2; i++)
+        if (spn_pool_remove(pool, &fates[i].job.task) == 1)
+            take_back(NULL, &fates[i].job.task);
+    sim_join_all();
+    close_pool();
+}
+
+/* ---- two come in as the pool goes ------------------------------------------------------ */
+
+static void submit_two(void *arg)
+{
+    const int i = (int)(intptr_t)arg;
+
+    if (submit(i) == SPN_OK)
+        (void)submit(i + 1);
+}
+
+/* One starts the first worker, another relies on it and queues, and the pool is shut
+ * down: if the first comes too late for its worker, somebody must come for what the
+ * other queued. */
+SCENARIO(pool_more__two_submit_races_shutdown__all_accepted_run, "TPE-61 TPE-24 P3")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    sim_thread(submit_one, (void *)0);
+    sim_thread(submit_two, (void *)1);
+    (void)spn_pool_shutdown(pool);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_more__two_submit_races_shutdown__all_accepted_run, .dfs = 2,
+              .dfs_models = SIM_SC)
+
+/* ---- queues of the user's ------------------------------------------------------------------ */
+
+/* Submit against shutdown, through the user's queue. */
+SCENARIO(pool_more__own_queue_execute_races_shutdown__run_or_refused, "TPE-61 P3")
+{
+    spn_pool_opts o = small(1, 1, 0);
+
+    own_queue(&o);
+    open_pool(&o);
+    sim_thread(submit_one, (void *)0);
+    sim_thread(submit_one, (void *)1);
+    (void)spn_pool_shutdown(pool);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO(pool_more__own_queue_execute_races_shutdown_now__one_end, "TPE-62 P3")
+{
+    spn_pool_opts o = small(1, 1, 0);
+
+    own_queue(&o);
+    open_pool(&o);
+    (void)submit(0);
+    sim_thread(submit_one, (void *)1);
+    (void)spn_pool_shutdown_now(pool, take_back, NULL, NULL);
+    sim_join_all();
+    close_pool();
+}
+
+/* Submit against the keep-alive of the last worker. */
+SCENARIO(pool_more__own_queue_execute_races_keep_alive__runs, "TPE-35 P1")
+{
+    spn_pool_opts o = small(0, 1, 0);
+
+    own_queue(&o);
+    open_pool(&o);
+    (void)submit(0);
+    sim_sleep(sim_choose(2) ? SPN_MS(1) : 1);
+    (void)submit(1);
+    for (int i = 0; i < 2; i++)
+        while (spn__load(&fates[i].ran, acquire) == 0)
+            sim_sleep(SPN_US(100));
+    close_pool();
+}
+SCENARIO_OPTS(pool_more__own_queue_execute_races_keep_alive__runs, .early = 8)
+
+static void put_directly(void *arg)
+{
+    struct fate *f = &fates[(intptr_t)arg];
+
+    sim_assert(spn_task_claim(&f->job.task) == SPN_OK);
+    (void)spn__fetch_add(&f->accepted, 1, relaxed);
+    sim_assert(spn_queue_put(queue, &f->job.task) == SPN_OK);
+}
+
+/* A task put into the queue by hand, while a thread lives, runs like the others. */
+SCENARIO(pool_more__put_into_the_queue_directly__runs, "TPE-83 TPE-12")
+{
+    spn_pool_opts o = small(1, 1, 0);
+
+    own_queue(&o);
+    open_pool(&o);
+    sim_assert(spn_pool_prestart(pool) == 1);
+    sim_thread(put_directly, (void *)1);
+    (void)submit(0);
+    sim_join_all();
+    for (int i = 0; i < 2; i++)
+        while (spn__load(&fates[i].ran, acquire) == 0)
+            sim_sleep(SPN_US(100));
+    close_pool();
+}
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+static void prestart(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_prestart_all(pool) >= 0);
+}
+
+/* Threads made ahead while the pool ends: it ends, and none is left behind. */
+SCENARIO(pool_more__prestart_races_shutdown__no_ghost, "TPE-24 TPE-26 TPE-51")
+{
+    spn_pool_opts o = small(2, 2, 4);
+
+    open_pool(&o);
+    sim_thread(prestart, NULL);
+    if (sim_choose(2) == 0)
+        (void)spn_pool_shutdown(pool);
+    else
+        (void)spn_pool_shutdown_now(pool, take_back, NULL, NULL);
+    sim_join_all();
+    close_pool();
+}
+
+/* A task that ends its thread as the pool stops. */
+SCENARIO(pool_more__worker_dies_as_the_pool_stops__ends, "EXE-6 TPE-49 P44")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    fates[0].job.task.fn = run_and_die;
+    fates[1].job.task.fn = run_and_die;
+    (void)submit(0);
+    (void)submit(1);
+    sim_thread(sim_choose(2) == 0 ? shut_down : shut_down_now, NULL);
+    (void)submit(2);
+    sim_join_all();
+    close_pool();
+}
+
+static spn_latch *gate;
+
+static int block_in_task(spn_task *task)
+{
+    spn_pool_block_begin();
+    sim_assert(spn_latch_await(gate, SPN_FOREVER) == SPN_OK);
+    spn_pool_block_end();
+    return run(task);
+}
+
+/* One blocks with a hint as another is queued: whichever comes first, the second runs
+ * while the first is blocked. */
+SCENARIO(pool_more__block_races_submit__the_other_runs, "P38 G-20")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+    open_pool(&o);
+    fates[0].job.task.fn = block_in_task;
+    (void)submit(0);
+    (void)submit(1);
+    while (spn__load(&fates[1].ran, acquire) == 0)
+        sim_sleep(SPN_US(10));
+    sim_assert(spn__load(&fates[0].ran, acquire) == 0);
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    close_pool();
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+}
+
+static int hold_in_task(spn_task *task)
+{
+    sim_assert(spn_latch_await(gate, SPN_FOREVER) == SPN_OK);
+    return run(task);
+}
+
+/* All threads are busy for good: an urgent job runs. */
+SCENARIO(pool_more__urgent_while_all_are_busy__runs, "P10 P11 G-20")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+    open_pool(&o);
+    fates[0].job.task.fn = hold_in_task;
+    fates[1].job.urgent = 1;
+    (void)submit(0);
+    sim_assert(submit(1) == SPN_OK);
+    while (spn__load(&fates[1].ran, acquire) == 0)
+        sim_sleep(SPN_US(10));
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    close_pool();
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+}
+
+static void resume(void *arg)
+{
+    (void)arg;
+    (void)spn_pool_resume(pool);
+}
+
+/* Pause, resume and the keep-alive: what came while it was paused runs. */
+SCENARIO(pool_more__pause_races_keep_alive__runs_after_resume, "P1 P44 P15")
+{
+    spn_pool_opts o = small(0, 1, 4);
+
+    open_pool(&o);
+    (void)submit(0);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    (void)submit(1);
+    sim_sleep(sim_choose(2) ? SPN_MS(1) : 1); /* its worker leaves, or not */
+    sim_thread(resume, NULL);
+    (void)submit(2);
+    sim_join_all();
+    for (int i = 0; i < 3; i++)
+        while (spn__load(&fates[i].ran, acquire) == 0)
+            sim_sleep(SPN_US(100));
+    close_pool();
+}
+SCENARIO_OPTS(pool_more__pause_races_keep_alive__runs_after_resume, .early = 8)
+
+/* One is destroyed while another works: they never meet. */
+SCENARIO(pool_more__two_pools__one_ends_the_other_works, "P15")
+{
+    spn_pool_opts o = small(1, 1, 4);
+    spn_pool *other;
+
+    o.hooks.terminated = NULL;
+    sim_assert(spn_pool_create(&other, &o) == SPN_OK);
+    o.hooks.terminated = on_terminated;
+    open_pool(&o);
+    sim_assert(spn_pool_prestart(other) == 1);
+    sim_thread(submit_one, (void *)0);
+    sim_assert(spn_pool_pause(other) == SPN_OK);
+    sim_assert(spn_pool_shutdown(other) == SPN_OK);
+    sim_assert(spn_pool_await(other, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_destroy(other) == SPN_OK);
+    sim_join_all();
+    while (spn__load(&fates[0].ran, acquire) == 0)
+        sim_sleep(SPN_US(100));
+    close_pool();
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* test_pool.c - the small parts of the pool that need no thread. */
+#include "test.h"
+
+#include "exec/pool.h"
+
+/* The control word keeps state and count apart, and compares by state first. */
+TEST(pool_ctl__state_and_count__kept_apart, "S-4")
+{
+    static const int32_t counts[] = {
+        0, 1, 63, 64, 65, 200, SPN_POOL_THREADS_MAX - 1, SPN_POOL_THREADS_MAX
+    };
+    uint32_t last = 0;
+
+    for (uint32_t state = SPN_EXECUTOR_RUNNING; state <= SPN_EXECUTOR_TERMINATED;
+         state++)
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            const uint32_t ctl = spn__ctl_make(state, counts[i]);
+
+            CHECK_EQ(spn__ctl_state(ctl), state);
+            CHECK_EQ(spn__ctl_count(ctl), counts[i]);
+            CHECK(ctl >= last); /* a later state is greater, whatever the count */
+            last = ctl;
+        }
+}
+
+/* Counting up and down moves the count and leaves the state. */
+TEST(pool_ctl__counting__leaves_the_state, "S-4")
+{
+    for (uint32_t state = SPN_EXECUTOR_RUNNING; state <= SPN_EXECUTOR_TERMINATED;
+         state++) {
+        uint32_t ctl = spn__ctl_make(state, 0);
+
+        for (int32_t i = 1; i <= 300; i++) {
+            ctl++;
+            CHECK_EQ(spn__ctl_count(ctl), i);
+            CHECK_EQ(spn__ctl_state(ctl), state);
+        }
+        ctl -= 300;
+        CHECK_EQ(ctl, spn__ctl_make(state, 0));
+    }
+}
+
+/* A task's two links serve as a list node, and lead back to the task. */
+TEST(pool_task__links__are_a_list_node)
+{
+    spn_task tasks[3] = { SPN_TASK_INIT(NULL, NULL), SPN_TASK_INIT(NULL, NULL),
+                          SPN_TASK_INIT(NULL, NULL) };
+    struct spn__list list;
+    int i = 0;
+
+    spn__list_init(&list);
+    for (i = 0; i < 3; i++)
+        spn__list_push_back(&list, spn__task_node(&tasks[i]));
+    spn__list_remove(spn__task_node(&tasks[1]));
+    i = 0;
+    for (struct spn__list_node *node = list.head.next; node != &list.head;
+         node = node->next, i += 2)
+        CHECK(spn__node_task(node) == &tasks[i]);
+    CHECK_EQ(i, 4);
+}
+
+/* What is embedded in users' structs has its size for good. */
+TEST(pool_abi__embedded_structs__sizes_pinned)
+{
+    CHECK_EQ(sizeof(spn_task), 40);
+    CHECK_EQ(offsetof(spn_job, task), 0);
+    CHECK_EQ(sizeof(spn_job), 96);
+}
