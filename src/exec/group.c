@@ -180,8 +180,9 @@ static void take_back(struct member *m)
     if (!spn__cas(&m->phase, &found, SUBMITTED | REMOVER, seq_cst, seq_cst))
         return;
     if (spn_executor_remove(m->executor, &m->t.task) == 1 ||
+        /* [phase] */
         (spn__fetch_and(&m->phase, ~(uint32_t)REMOVER, acq_rel) & ENDED) != 0)
-        finish(m); /* [phase] */
+        finish(m);
 }
 
 /* Hook of the future, on whichever thread completed it. */

@@ -108,9 +108,9 @@ bool spn__edge_remove(struct spn__edge *edge)
 /* [context] acquire: that the stage is done, if another took it. */
 static struct spn_context *take_context(struct spn__stage *s)
 {
-    return spn__load(&s->context, acquire) == NULL
-               ? NULL
-               : spn__exchange(&s->context, NULL, acq_rel);
+    if (spn__load(&s->context, acquire) == NULL) /* [context] */
+        return NULL;
+    return spn__exchange(&s->context, NULL, acq_rel); /* [context] */
 }
 
 void spn__stage_detach(struct spn_future *f, struct spn__work *work)
