@@ -157,7 +157,7 @@ static void dump_many_times(int times)
 /* Reports come through, complete, whatever the threads are in the middle of. */
 TEST(report__threads_allocate_and_load__every_report_complete, "P34", "X-14")
 {
-    dump_many_times(DEFERRED_SIGNALS ? 3 : t_rounds(100));
+    dump_many_times(DEFERRED_SIGNALS ? 3 : t_rounds(50));
 }
 
 /* The same ten thousand times; with other allocators it is run with LD_PRELOAD. */
