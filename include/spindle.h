@@ -21,6 +21,7 @@
 #include <spindle/queue.h>
 #include <spindle/report.h>
 #include <spindle/semaphore.h>
+#include <spindle/serial.h>
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>

@@ -72,11 +72,9 @@ static int settle_options(spn_pool_opts *o, int64_t *capacity)
         o->age_ns < 0 || o->queue_kind > SPN_POOL_PRIORITY || o->reserved != 0 ||
         o->core_timeout > 1 || o->eager > 1 || o->helping > 1 || o->fixed > 1)
         return SPN_EINVAL;
-    if (o->reject != NULL &&
-        (o->reject->size < sizeof *o->reject || o->reject->refused == NULL))
+    if (o->reject != NULL && !spn__reject_is_whole(o->reject))
         return SPN_EINVAL;
-    if (o->factory != NULL &&
-        (o->factory->size < sizeof *o->factory || o->factory->create == NULL))
+    if (o->factory != NULL && !spn__factory_is_whole(o->factory))
         return SPN_EINVAL;
     return SPN_OK;
 }
@@ -494,14 +492,19 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
 int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats)
 {
+    const size_t size_0_1 =
+        offsetof(spn_pool_stats, submitted) + sizeof stats->submitted;
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     size_t size;
 
-    if (pool == NULL || stats == NULL || stats->size < sizeof stats->size)
+    if (pool == NULL || stats == NULL)
+        return SPN_EINVAL;
+    size = stats->size;
+    if (size < size_0_1 || size > SPN__OPTIONS_MAX)
         return SPN_EINVAL;
     fill(pool, &s);
-    size = stats->size;
     s.size = size;
+    memset(stats, 0, size); /* what a newer program knows and we do not */
     memcpy(stats, &s, size < sizeof s ? size : sizeof s);
     return SPN_OK;
 }

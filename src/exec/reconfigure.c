@@ -52,7 +52,9 @@ static int merge(struct spn_pool *pool, const spn_pool_change *change, struct kn
     if (k->core < 0 || k->max <= 0 || k->core > k->max ||
         k->max > SPN_POOL_THREADS_MAX || k->keep_alive_ns < 0 ||
         (k->core_timeout != 0 && k->keep_alive_ns == 0) ||
-        capacity_changes(pool, change))
+        capacity_changes(pool, change) ||
+        (change->reject != NULL && !spn__reject_is_whole(change->reject)) ||
+        (change->factory != NULL && !spn__factory_is_whole(change->factory)))
         return SPN_EINVAL;
     return SPN_OK;
 }
@@ -174,7 +176,7 @@ int spn_pool_set_reject(spn_pool *pool, const spn_reject_policy *policy)
 {
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
 
-    if (pool == NULL || policy == NULL || policy->refused == NULL)
+    if (pool == NULL || policy == NULL || !spn__reject_is_whole(policy))
         return SPN_EINVAL;
     c.reject = policy;
     return change_all(pool, &c);
@@ -184,7 +186,7 @@ int spn_pool_set_factory(spn_pool *pool, const spn_thread_factory *factory)
 {
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
 
-    if (pool == NULL || factory == NULL || factory->create == NULL)
+    if (pool == NULL || factory == NULL || !spn__factory_is_whole(factory))
         return SPN_EINVAL;
     c.factory = factory;
     return change_all(pool, &c);

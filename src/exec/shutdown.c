@@ -293,6 +293,32 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
     return 1;
 }
 
+/* After all tasks were taken out of a user's queue and some put back: who waits in it
+ * does not see the urgent lane, and who found it empty may have left. */
+static void put_back(struct spn_pool *pool)
+{
+    struct spn__list late;
+    int64_t taken = 0, lost = 0;
+    bool needed;
+
+    spn__list_init(&late);
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    spn__idle_look_around(pool);
+    /* relaxed: changes under the lock. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP) {
+        /* shutdown_now came meanwhile, and could not find them. */
+        taken = spn__work_collect(pool, NULL, NULL, &late, &lost);
+        pool->discarded += taken + lost;
+    }
+    needed = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* under it too */
+             spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    finish_shutdown(pool); /* unlocks */
+    give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
+    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+        spn__pool_give_up(pool);
+}
+
 static int64_t cancel_some(struct spn_pool *pool,
                            bool (*wanted)(spn_task *, const void *), const void *ctx)
 {
@@ -300,14 +326,13 @@ static int64_t cancel_some(struct spn_pool *pool,
     int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
+    if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while [help] */
+        (void)spn__fetch_add(&pool->helpers, 1, relaxed);
     taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
     if (taken > 0)
         spn__pool_left_queue(pool, &pool->cancelled, taken);
-    if (pool->kind == SPN__WORK_USER && spn__work_any_urgent(pool)) {
-        spn__lock(&pool->lock); /* who waits in the user's queue does not see it */
-        spn__idle_look_around(pool);
-        spn__unlock(&pool->lock);
-    }
+    if (pool->kind == SPN__WORK_USER)
+        put_back(pool);
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     return taken;
 }

@@ -47,6 +47,7 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
         return false;
     spn__work_uncount_user(pool);
     spn__lock(&pool->lock);
+    spn__idle_look_around(pool); /* somebody may have stayed for it */
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
     if (end)
@@ -235,22 +236,37 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task)
     return refuse(pool, task, rc);
 }
 
+/* After a push into a lane, which makes the fence: somebody is there, nobody sleeps,
+ * and nobody blocks. */
+static inline bool nobody_to_tell(struct spn_pool *pool)
+{
+    /* relaxed, all: after the fence [door] [wake] [block]. */
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 &&
+           spn__load(&pool->idle_count, relaxed) == 0 &&
+           spn__load(&pool->blocked, relaxed) <= 0;
+}
+
 /* A function and its argument, without a node. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 {
+    /* relaxed, both: as in admit. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
     spn_task *task;
     int rc;
 
-    /* relaxed: as in admit.  The first ones go the long way, and start threads. */
-    if (pool->kind == SPN__WORK_LANES &&
-        spn__ctl_count(spn__load(&pool->ctl, relaxed)) >=
-            spn__load(&pool->core, relaxed)) {
-        rc = spn__work_push_call(pool, fn, arg);
+    /* The first ones go the long way and start threads, and so does what is refused. */
+    if (pool->kind == SPN__WORK_LANES && count > 0 &&
+        count >= spn__load(&pool->core, relaxed)) {
+        rc = spn__lanes_push(pool->work.lanes, (struct spn__entry){ fn, arg });
+        /* Mostly nobody needs to be told. */
+        if (__builtin_expect(rc == SPN_OK && nobody_to_tell(pool), 1))
+            return SPN_OK;
         if (rc == SPN_OK)
-            return after_push(pool, (struct spn__entry){ fn, arg });
-        if (rc == SPN_ENOMEM)
+            rc = after_push(pool, (struct spn__entry){ fn, arg });
+        else if (rc == SPN_ESHUTDOWN)
+            refused_by_lane(pool);
+        if (rc == SPN_OK || rc == SPN_ENOMEM)
             return rc;
-        refused_by_lane(pool);
     }
     task = spn__call_task_create(fn, arg);
     if (task == NULL)

@@ -66,7 +66,7 @@ int spn_task_run(spn_task *task)
 
 int spn_task_drop(spn_task *task, int reason)
 {
-    if (task == NULL || reason >= 0 || is_queued(task))
+    if (task == NULL || task->fn == NULL || reason >= 0 || is_queued(task))
         return SPN_EINVAL;
     if (task->drop != NULL)
         task->drop(task, reason);

@@ -85,7 +85,7 @@ enum kind_name {
     KIND_FIFO,
     KIND_CACHED,
     KIND_LANES,
-    KIND_COUNT = KIND_LANES
+    KIND_COUNT
 };
 
 struct kind {

@@ -8,6 +8,39 @@
 #include <spindle/log.h>
 #include <spindle/task_local.h>
 
+/* ---- a failure nobody asked for is logged --------------------------------------------- */
+
+static char logged[256];
+static atomic_int warnings;
+
+static void keep_message(void *ctx, spn_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == SPN_LOG_WARN && atomic_fetch_add(&warnings, 1) == 0)
+        snprintf(logged, sizeof logged, "%s", message);
+}
+
+static void fail_unheard(void *arg)
+{
+    spn_pool *pool = pool_of(1, 1, 4);
+    struct piece p;
+
+    (void)arg;
+    REQUIRE_OK(spn_log_set_hook(keep_message, NULL));
+    piece_init(&p, NULL);
+    p.code = -10; /* ETIMEDOUT */
+    CHECK_OK(execute(pool, &p));
+    pool_close(pool);
+    CHECK_EQ(atomic_load(&warnings), 1);
+    CHECK(strstr(logged, "pool") != NULL || strstr(logged, "task") != NULL);
+}
+
+/* First of all, because it forks. */
+TEST(pool__task_fails_without_a_hook__logged, "TPE-73")
+{
+    CHECK_CHILD(fail_unheard, NULL);
+}
+
 /* ---- a diary of what was called, on which thread ------------------------------------ */
 
 enum { ENTRIES = 64 };
@@ -243,38 +276,6 @@ TEST_EACH(pool__submitted_work_fails__its_future_knows, "TPE-74", "TPE-73")
     CHECK_EQ(atomic_load(&d.uncaught), 1);
     spn_future_unref(f);
     bed_close(&b);
-}
-
-/* ---- a failure nobody asked for is logged --------------------------------------------- */
-
-static char logged[256];
-static atomic_int warnings;
-
-static void keep_message(void *ctx, spn_log_level level, const char *message)
-{
-    (void)ctx;
-    if (level == SPN_LOG_WARN && atomic_fetch_add(&warnings, 1) == 0)
-        snprintf(logged, sizeof logged, "%s", message);
-}
-
-static void fail_unheard(void *arg)
-{
-    spn_pool *pool = pool_of(1, 1, 4);
-    struct piece p;
-
-    (void)arg;
-    REQUIRE_OK(spn_log_set_hook(keep_message, NULL));
-    piece_init(&p, NULL);
-    p.code = -10; /* ETIMEDOUT */
-    CHECK_OK(execute(pool, &p));
-    pool_close(pool);
-    CHECK_EQ(atomic_load(&warnings), 1);
-    CHECK(strstr(logged, "pool") != NULL || strstr(logged, "task") != NULL);
-}
-
-TEST(pool__task_fails_without_a_hook__logged, "TPE-73")
-{
-    CHECK_CHILD(fail_unheard, NULL);
 }
 
 /* ---- tasks that end their thread ---------------------------------------------------------- */

@@ -8,6 +8,38 @@
 
 #include <spindle/cpu.h>
 
+/* On one CPU there is still a thread, and work gets done.  (First of all, because it forks.) */
+static void on_one_cpu(void *arg)
+{
+    cpu_set_t all, one;
+    size_t cpu = 0;
+    spn_pool *pool;
+    struct piece p[4];
+
+    (void)arg;
+    REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+    while (!CPU_ISSET(cpu, &all))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK_EQ(spn_cpu_count(), 1);
+    CHECK_EQ(spn_pool_size_for_cpu(), 2);
+    pool = pool_with(NULL);
+    CHECK_EQ(spn_pool_core_threads(pool), 1);
+    pieces_init(p, 4, NULL);
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(execute(pool, &p[i]));
+    pool_close(pool);
+    for (int i = 0; i < 4; i++)
+        CHECK(ran(&p[i]));
+}
+
+TEST(preset__one_cpu__still_a_thread, "S-5", "TPE-13")
+{
+    CHECK_CHILD(on_one_cpu, NULL);
+}
+
 static int give_back(void *arg, void **result)
 {
     *result = arg;
@@ -391,36 +423,4 @@ TEST(sizing__cpu_and_io__as_the_rule_says, "S-5")
     CHECK(spn_pool_size_for_io(0.999999999999) <= SPN_POOL_THREADS_MAX);
     CHECK_STATUS(spn_pool_size_for_io(1.0), SPN_EINVAL);
     CHECK_STATUS(spn_pool_size_for_io(-0.1), SPN_EINVAL);
-}
-
-/* On one CPU there is still a thread, and work gets done. */
-static void on_one_cpu(void *arg)
-{
-    cpu_set_t all, one;
-    size_t cpu = 0;
-    spn_pool *pool;
-    struct piece p[4];
-
-    (void)arg;
-    REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
-    while (!CPU_ISSET(cpu, &all))
-        cpu++;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
-    CHECK_EQ(spn_cpu_count(), 1);
-    CHECK_EQ(spn_pool_size_for_cpu(), 2);
-    pool = pool_with(NULL);
-    CHECK_EQ(spn_pool_core_threads(pool), 1);
-    pieces_init(p, 4, NULL);
-    for (int i = 0; i < 4; i++)
-        CHECK_OK(execute(pool, &p[i]));
-    pool_close(pool);
-    for (int i = 0; i < 4; i++)
-        CHECK(ran(&p[i]));
-}
-
-TEST(preset__one_cpu__still_a_thread, "S-5", "TPE-13")
-{
-    CHECK_CHILD(on_one_cpu, NULL);
 }

@@ -123,7 +123,8 @@ static void close_pool(void)
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     int64_t accepted = 0, ran = 0, dropped = 0, returned = 0;
 
-    (void)spn_pool_shutdown(pool);
+    if (spn_pool_is_shutdown(pool) == 0) /* a second one would hide a stranded task */
+        (void)spn_pool_shutdown(pool);
     while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
         ;
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
@@ -174,6 +175,7 @@ SCENARIO(pool__execute_races_shutdown__runs_or_is_refused, "TPE-13 TPE-50 TPE-61
     if (!open_pool(&o))
         return;
     sim_thread(submit_two, (void *)0);
+    sim_thread(submit_one, (void *)2);
     (void)spn_pool_shutdown(pool);
     sim_join_all();
     check_books();
@@ -661,3 +663,73 @@ SCENARIO(pool__cancel_races_completion_races_timeout__agree,
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
 SCENARIO_OPTS(pool__cancel_races_completion_races_timeout__agree, .early = 8)
+
+/* ---- a queue of the user's ------------------------------------------------------- */
+
+static spn_queue *own;
+
+static bool open_own(int32_t core, int32_t max)
+{
+    spn_pool_opts o = small(core, max, 4);
+    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
+
+    q.capacity = 4;
+    if (spn_queue_create(&own, SPN_QUEUE_ARRAY, &q) != SPN_OK)
+        return false;
+    o.queue = own;
+    o.queue_capacity = SPN_DEFAULT;
+    if (open_pool(&o))
+        return true;
+    sim_assert(spn_queue_destroy(own) == SPN_OK);
+    return false;
+}
+
+static void close_own(void)
+{
+    close_pool();
+    sim_assert(spn_queue_destroy(own) == SPN_OK);
+}
+
+/* The queue has no door: a task that comes in around the shutdown still runs, or is
+ * taken out again and refused. */
+SCENARIO(pool__own_queue_execute_races_shutdown__runs_or_is_refused, "TPE-12 TPE-61 P3")
+{
+    if (!open_own(1, 1))
+        return;
+    sim_thread(submit_one, (void *)2);
+    sim_thread(submit_two, (void *)0);
+    (void)spn_pool_shutdown(pool);
+    sim_join_all();
+    close_own();
+}
+
+/* The same against shutdown_now. */
+SCENARIO(pool__own_queue_execute_races_stop__one_fate_each, "TPE-12 TPE-62 P3")
+{
+    if (!open_own(1, 1))
+        return;
+    (void)submit(2);
+    sim_thread(submit_two, (void *)0);
+    (void)spn_pool_shutdown_now(pool, unrun, NULL, NULL);
+    sim_join_all();
+    close_own();
+}
+
+/* And against the keep-alive of the last worker. */
+SCENARIO(pool__own_queue_execute_races_keep_alive__runs, "TPE-12 TPE-35 P1")
+{
+    if (!open_own(0, 1))
+        return;
+    sim_thread(submit_one, (void *)0);
+    sim_sleep(sim_choose(2) ? SPN_MS(1) : 1);
+    (void)submit(1);
+    sim_join_all();
+    for (int i = 0; i < 2; i++)
+        if (fates[i].accepted)
+            while (spn__load(&fates[i].ran, acquire) +
+                       spn__load(&fates[i].dropped, acquire) ==
+                   0)
+                sim_sleep(SPN_US(100));
+    close_own();
+}
+SCENARIO_OPTS(pool__own_queue_execute_races_keep_alive__runs, .early = 8)

@@ -118,13 +118,15 @@ static void submit_one(void *arg)
     (void)submit((int)(intptr_t)arg);
 }
 
-/* Ends the pool and looks at every task; caller_ran: tasks run by their submitters. */
+/* Ends the pool, unless somebody has, for a second shutdown might come to the rescue of
+ * the first; and looks at every task. */
 static void close_pool(void)
 {
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     int64_t accepted = 0, ran = 0;
 
-    (void)spn_pool_shutdown(pool);
+    if (spn_pool_is_shutdown(pool) == 0)
+        (void)spn_pool_shutdown(pool);
     sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     for (int i = 0; i < TASKS; i++) {
@@ -443,6 +445,33 @@ SCENARIO(pool_more__remove_races_shutdown_now__ends, "TPE-46 TPE-52 TPE-62")
     sim_join_all();
     close_pool();
 }
+
+/* ---- two come in as the pool goes ------------------------------------------------------ */
+
+static void submit_two(void *arg)
+{
+    const int i = (int)(intptr_t)arg;
+
+    if (submit(i) == SPN_OK)
+        (void)submit(i + 1);
+}
+
+/* One starts the first worker, another relies on it and queues, and the pool is shut
+ * down: if the first comes too late for its worker, somebody must come for what the
+ * other queued. */
+SCENARIO(pool_more__two_submit_races_shutdown__all_accepted_run, "TPE-61 TPE-24 P3")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    sim_thread(submit_one, (void *)0);
+    sim_thread(submit_two, (void *)1);
+    (void)spn_pool_shutdown(pool);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_more__two_submit_races_shutdown__all_accepted_run, .dfs = 2,
+              .dfs_models = SIM_SC)
 
 /* ---- queues of the user's ------------------------------------------------------------------ */
 
