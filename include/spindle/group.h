@@ -48,7 +48,8 @@ typedef struct spn_group_opts {
 /*
  * create:  stores a group in *out; on failure *out is NULL.  opts may be NULL.
  * destroy: frees it; NULL is a no-op.
- * Returns  create: SPN_OK; SPN_EINVAL (parent and token both given); SPN_ENOMEM.
+ * Returns  create: SPN_OK; SPN_EINVAL (parent and token both given; a flag
+ *          that is neither 0 nor 1); SPN_ENOMEM.
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing: a task is live, a thread
  *          waits, a group in it exists, or it is called from inside its cancelling.
  * Since    0.1
@@ -80,7 +81,7 @@ int spn_group_submit_owned(spn_group *group, spn_executor *executor, spn_call_fn
 /*
  * Waits until no task of the group or of a group in it is live, up to timeout_ns (0 or
  * less: only looks).  Interruptible.  How the tasks ended is for spn_group_error and
- * spn_group_get_stats to tell.
+ * spn_group_stats_get to tell.
  *
  * Returns  SPN_OK; SPN_ETIMEDOUT; SPN_EINTR; SPN_EDEADLK: the caller runs a task of the
  *          group, or of one in it; SPN_EINVAL (NULL); SPN_ENOMEM (no memory for the
@@ -144,12 +145,12 @@ typedef struct spn_group_stats {
     }
 
 /*
- * get_stats: all of it in one moment.
+ * stats_get: all of it in one moment.
  * live:      how many are.
- * Returns  get_stats: SPN_OK, SPN_EINVAL.  live: at least 0, or SPN_EINVAL.
+ * Returns  stats_get: SPN_OK, SPN_EINVAL.  live: at least 0, or SPN_EINVAL.
  * Since    0.1
  */
-SPN_API int spn_group_get_stats(spn_group *group, spn_group_stats *stats);
+SPN_API int spn_group_stats_get(spn_group *group, spn_group_stats *stats);
 SPN_API int64_t spn_group_live(spn_group *group);
 
 #ifdef __cplusplus

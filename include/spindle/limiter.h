@@ -133,7 +133,7 @@ SPN_API int spn_limiter_destroy(spn_limiter *limiter);
 SPN_API spn_executor *spn_limiter_executor(spn_limiter *limiter);
 
 /* Returns  SPN_OK, SPN_EINVAL.  Never blocks.  Since 0.1 */
-SPN_API int spn_limiter_get_stats(spn_limiter *limiter, spn_limiter_stats *stats);
+SPN_API int spn_limiter_stats_get(spn_limiter *limiter, spn_limiter_stats *stats);
 
 /* "full", "delay", "shutdown"; "unknown" for another number.  Since 0.1 */
 SPN_API const char *spn_limiter_reason_name(int reason);

@@ -34,4 +34,19 @@ static inline int spn__options_copy(void *to, size_t size, const void *from)
     return SPN_OK;
 }
 
+/* Copies a struct the library fills into a caller's of any age: what that one does not
+ * know is left out, what we do not know reads as 0.  Its size field is the caller's. */
+static inline int spn__output_copy(void *to, const void *from, size_t size)
+{
+    size_t user_size;
+
+    memcpy(&user_size, to, sizeof user_size);
+    if (user_size < sizeof user_size || user_size > SPN__OPTIONS_MAX)
+        return SPN_EINVAL; /* .size was never set */
+    memset(to, 0, user_size);
+    memcpy(to, from, user_size < size ? user_size : size);
+    memcpy(to, &user_size, sizeof user_size);
+    return SPN_OK;
+}
+
 #endif /* SPN__OPTIONS_H */

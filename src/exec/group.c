@@ -204,6 +204,9 @@ static void member_begin(struct spn__task_future *t, bool runs)
     struct member *m = member_of(t);
 
     (void)spn__fetch_or(&m->phase, STARTED, acq_rel); /* [phase] */
+    /* The canceller may not have come to this one yet. */
+    if (spn_cancel_token_is_cancelled(m->group->token))
+        (void)spn_future_cancel(&t->future, 0);
     m->self = runs ? spn__thread_self() : NULL;
     if (m->self != NULL) {
         m->frame.group = m->group;
@@ -517,7 +520,8 @@ int spn_group_create(spn_group **out, const spn_group_opts *opts)
     *out = NULL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
-    if (o.parent != NULL && o.token != NULL)
+    if ((o.parent != NULL && o.token != NULL) || o.cancel_on_error > 1 ||
+        o.interrupt > 1)
         return SPN_EINVAL;
     g = spn__alloc(sizeof *g);
     if (g == NULL)
@@ -601,11 +605,11 @@ int spn_group_error(spn_group *g, int *code, char *buf, size_t capacity)
     return SPN_OK;
 }
 
-int spn_group_get_stats(spn_group *g, spn_group_stats *stats)
+int spn_group_stats_get(spn_group *g, spn_group_stats *stats)
 {
     spn_group_stats s = SPN_GROUP_STATS_INIT;
 
-    if (g == NULL || stats == NULL || stats->size < sizeof stats->size)
+    if (g == NULL || stats == NULL)
         return SPN_EINVAL;
     spn__lock(&g->root->lock);
     s.live = g->live;
@@ -614,9 +618,7 @@ int spn_group_get_stats(spn_group *g, spn_group_stats *stats)
     s.cancelled = g->cancelled;
     spn__unlock(&g->root->lock);
     s.submitted = s.live + s.succeeded + s.failed + s.cancelled;
-    s.size = stats->size;
-    memcpy(stats, &s, s.size < sizeof s ? s.size : sizeof s);
-    return SPN_OK;
+    return spn__output_copy(stats, &s, sizeof s);
 }
 
 int64_t spn_group_live(spn_group *g)

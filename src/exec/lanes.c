@@ -31,8 +31,9 @@
  *   is `end` whenever the lock is free.  The thief's fence is the heavy one.
  *
  *   remove shuts the gate at one entry, makes the slot a tombstone (fn is NULL) and
- *   opens it again; a tombstone is skipped.  Those at the ends are trimmed at once, so
- *   that where nothing but tombstones is left, nothing is seen to wait.
+ *   opens it again; a tombstone is skipped when its turn comes.  Those at the ends are
+ *   trimmed at once, so that what is removed first and last leaves nothing to be looked
+ *   at; for the others a worker may look, and find nothing.
  *
  * FINDING A TASK
  *   A task's links are its lane and its position there.  A position below the lane's
@@ -135,7 +136,7 @@ static bool grow_directory(struct lane *l)
 }
 
 /* A chunk for the next entry. */
-static __attribute__((noinline)) bool extend(struct lane *l)
+static bool extend(struct lane *l)
 {
     struct chunk *c = get_chunk(l->lanes);
     const uint64_t number = l->pushed / CHUNK;
@@ -179,6 +180,7 @@ static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
     l->directory = l->few;
     l->directory_size = DIRECTORY;
     l->claimed = NULL;
+    l->seen = 0;
     (void)spn__seat_take(&l->seat, self); /* nobody else knows it */
 
     spn__lock(&lanes->lock);
@@ -197,7 +199,7 @@ static struct lane *lane_of_seat(struct spn__seat *seat)
 }
 
 /* The calling thread's lane, when it has not used it of late or has none. */
-static __attribute__((noinline)) struct lane *find_lane(struct spn__lanes *lanes)
+static struct lane *find_lane(struct spn__lanes *lanes)
 {
     struct spn_thread *self = spn__thread_self();
     struct spn__seat *seat;
@@ -213,16 +215,17 @@ static __attribute__((noinline)) struct lane *find_lane(struct spn__lanes *lanes
     return make_lane(lanes, self);
 }
 
-static inline struct lane *my_lane(struct spn__lanes *lanes)
+/* The calling thread's lane, if it has used it of late, or NULL. */
+static inline struct lane *recall_lane(struct spn__lanes *lanes)
 {
     struct spn_thread *self = spn__self_get();
     struct spn__seat *seat = self != NULL ? spn__seat_recall(self, lanes) : NULL;
 
-    return __builtin_expect(seat != NULL, 1) ? lane_of_seat(seat) : find_lane(lanes);
+    return seat != NULL ? lane_of_seat(seat) : NULL;
 }
 
 /* Takes the last entry of the calling thread's lane back. */
-static __attribute__((noinline)) bool take_back(struct lane *l, struct spn__entry entry)
+static bool take_back(struct lane *l, struct spn__entry entry)
 {
     bool mine = false;
 
@@ -245,14 +248,16 @@ static __attribute__((noinline)) bool take_back(struct lane *l, struct spn__entr
     return mine;
 }
 
-int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
+/* The pool is closed: takes back what came in too late, if it is still there. */
+static __attribute__((noinline)) int refuse(struct lane *l, struct spn__entry entry)
 {
-    struct lane *l = my_lane(lanes);
+    return take_back(l, entry) ? SPN_ESHUTDOWN : SPN_OK;
+}
 
-    if (__builtin_expect(l == NULL, 0))
-        return SPN_ENOMEM;
-    if (__builtin_expect(l->fill == CHUNK, 0) && !extend(l))
-        return SPN_ENOMEM;
+/* Writes the entry into the next slot, which is there. */
+static inline int append(struct spn__lanes *lanes, struct lane *l,
+                         struct spn__entry entry)
+{
     l->tail_chunk->slots[l->fill++] = entry;
     if (entry.fn == spn__entry_task) {
         spn_task *task = entry.arg;
@@ -265,15 +270,38 @@ int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
     spn__store(&l->tail, l->pushed, release); /* [tail] */
     spn__fence_light();                       /* [door] */
     /* relaxed: after the fence [door]. */
-    if (__builtin_expect(spn__load(&lanes->closed, relaxed) != 0, 0) &&
-        take_back(l, entry))
-        return SPN_ESHUTDOWN;
+    if (__builtin_expect(spn__load(&lanes->closed, relaxed) != 0, 0))
+        return refuse(l, entry);
     return SPN_OK;
+}
+
+static __attribute__((noinline)) int push_slowly(struct spn__lanes *lanes,
+                                                 struct spn__entry entry)
+{
+    struct lane *l = recall_lane(lanes);
+
+    if (l == NULL)
+        l = find_lane(lanes);
+    if (l == NULL || (l->fill == CHUNK && !extend(l)))
+        return SPN_ENOMEM;
+    return append(lanes, l, entry);
+}
+
+int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
+{
+    struct lane *l = recall_lane(lanes);
+
+    /* No call but the last, so that nothing needs to be kept across one. */
+    if (__builtin_expect(l == NULL || l->fill == CHUNK, 0))
+        return push_slowly(lanes, entry);
+    return append(lanes, l, entry);
 }
 
 bool spn__lanes_take_back(struct spn__lanes *lanes, struct spn__entry entry)
 {
-    return take_back(my_lane(lanes), entry);
+    struct lane *l = recall_lane(lanes);
+
+    return take_back(l != NULL ? l : find_lane(lanes), entry);
 }
 
 void spn__lanes_close(struct spn__lanes *lanes)
@@ -322,8 +350,7 @@ static void finish(struct spn__lanes *lanes, struct spn__batch *b)
         spn__lanes_done(lanes, b->chunk, held);
 }
 
-/* The owner found the gate shut before entry n: whether it is its own after all. */
-static __attribute__((noinline)) bool ask(struct spn__batch *b, uint32_t n)
+bool spn__batch_ask(struct spn__batch *b, uint32_t n)
 {
     bool mine;
 
@@ -338,46 +365,13 @@ static __attribute__((noinline)) bool ask(struct spn__batch *b, uint32_t n)
     return mine;
 }
 
-static void count_taken(struct spn__batch *b)
-{
-    /* relaxed, both: only the owner writes it. */
-    spn__store(&b->taken, spn__load(&b->taken, relaxed) + 1, relaxed);
-}
-
-/*
- * Takes the owner's step to the next entry of its batch, whose index is *n; false: the
- * gate is shut.
- */
-static inline bool step(struct spn__batch *b, uint32_t *n)
-{
-    *n = spn__load(&b->next, relaxed);        /* the owner's */
-    spn__store(&b->next, *n + 1, relaxed);    /* before the fence [gate] */
-    spn__fence_light();                       /* [gate] */
-    return *n < spn__load(&b->gate, acquire); /* [gate] */
-}
-
-/* Starts the next entry of the owner's batch; n: where it found the gate shut. */
-static bool pop(struct spn__batch *b, struct spn__entry *entry)
-{
-    uint32_t n;
-
-    while (b->open && (step(b, &n) || ask(b, n))) {
-        *entry = b->chunk->slots[n];
-        if (entry->fn != NULL) {
-            count_taken(b);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Starts the entry that came with a claim, or the one behind it. */
 static bool pop_first(struct spn__batch *b, struct spn__entry *entry)
 {
     *entry = b->chunk->slots[b->first];
     if (entry->fn == NULL)
-        return pop(b, entry);
-    count_taken(b);
+        return spn__batch_pop(b, entry);
+    spn__batch_count(b);
     return true;
 }
 
@@ -560,8 +554,6 @@ static __attribute__((noinline)) bool refill(struct spn__lanes *lanes,
     for (;;) {
         enum found found;
 
-        if (pop(b, entry)) /* behind a tombstone */
-            return true;
         finish(lanes, b);
         if (++b->claims % RESCUE == 0 && rescue(lanes, b, more))
             found = SOMETHING;
@@ -579,28 +571,9 @@ static __attribute__((noinline)) bool refill(struct spn__lanes *lanes,
 bool spn__lanes_take(struct spn__lanes *lanes, struct spn__worker *worker,
                      struct spn__entry *entry, bool *more)
 {
-    struct spn__batch *b = worker->batch;
-    uint32_t n;
-
     *more = false;
-    if (__builtin_expect(b->open, 1)) {
-        if (__builtin_expect(step(b, &n), 1)) {
-            const struct spn__entry *slot = &b->chunk->slots[n];
-
-            if (__builtin_expect(slot->fn != NULL, 1)) {
-                *entry = (struct spn__entry){ slot->fn, slot->arg };
-                count_taken(b);
-                return true;
-            }
-        } else if (ask(b, n)) {
-            *entry = b->chunk->slots[n];
-            if (entry->fn != NULL) {
-                count_taken(b);
-                return true;
-            }
-        }
-    }
-    return refill(lanes, b, entry, more);
+    return spn__batch_pop(worker->batch, entry) ||
+           refill(lanes, worker->batch, entry, more);
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */
@@ -733,14 +706,19 @@ int spn__lanes_create(struct spn__lanes **out, uint32_t mark)
     return SPN_OK;
 }
 
-static void free_lane(struct lane *l)
+/* Nothing but tombstones is left in a lane. */
+static void free_lane(struct spn__lanes *lanes, struct lane *l)
 {
     /* relaxed, both: nobody else is left. */
-    const uint64_t head = spn__load(&l->head, relaxed);
     const uint64_t tail = spn__load(&l->tail, relaxed);
 
     spn__seat_clear(&l->seat);
-    spn__assert(head == tail);
+    for (uint64_t p = spn__load(&l->head, relaxed); p < tail; p++) {
+        struct chunk *c = chunk_at(l, p);
+
+        spn__assert(c->slots[p % CHUNK].fn == NULL);
+        spn__lanes_done(lanes, c, 1);
+    }
     /* The last chunk, unless all its slots are done. */
     if (l->tail_chunk != NULL && l->fill < CHUNK)
         spn__free(l->tail_chunk);
@@ -754,10 +732,14 @@ void spn__lanes_destroy(struct spn__lanes *lanes)
     struct lane *l = first_lane(lanes);
     struct spn__batch *b = first_batch(lanes);
 
+    spn__assert(spn__lanes_size(lanes) == 0);
+    for (; b != NULL; b = next_batch(b))
+        spn__lanes_done(lanes, b->chunk, b->held); /* tombstones */
+    b = first_batch(lanes);
     while (l != NULL) {
         struct lane *const following = next_lane(l);
 
-        free_lane(l);
+        free_lane(lanes, l);
         l = following;
     }
     while (b != NULL) {

@@ -59,7 +59,8 @@ struct lane {
     SPN__ATOMIC(uint64_t) head; /* position of the first that is not claimed [head] */
     struct chunk **directory;   /* by number of the chunk, modulo its size */
     uint64_t directory_size;    /* a power of two */
-    struct spn__batch *claimed; /* scratch of visit */
+    struct spn__batch *claimed; /* scratch of visit, as is the next */
+    uint64_t seen;              /* tail */
     struct chunk *few[DIRECTORY];
 };
 
@@ -183,8 +184,44 @@ static inline uint32_t shut(struct spn__batch *b, uint32_t at)
 /* Opens it again, as far as the range goes now. */
 static inline void reopen(struct spn__batch *b)
 {
-    /* relaxed: ours, by the lock.  [gate] release: the tombstones. */
+    /* relaxed: ours, by the lock.  [gate] release: the tombstones.
+     * mutant: as in spn__batch_pop */
     spn__store(&b->gate, spn__load(&b->end, relaxed), release);
+}
+
+/* ---- an owner's batch -------------------------------------------------------------- */
+
+/* The owner found the gate shut before entry n: whether it is its own after all. */
+bool spn__batch_ask(struct spn__batch *b, uint32_t n);
+
+static inline void spn__batch_count(struct spn__batch *b)
+{
+    /* relaxed, both: only the owner writes it. */
+    spn__store(&b->taken, spn__load(&b->taken, relaxed) + 1, relaxed);
+}
+
+/* Starts the next entry of the owner's batch; false: there is none. */
+static inline bool spn__batch_pop(struct spn__batch *b, struct spn__entry *entry)
+{
+    while (b->open) {
+        const uint32_t n = spn__load(&b->next, relaxed); /* the owner's */
+        const struct spn__entry *slot;
+
+        spn__store(&b->next, n + 1, relaxed); /* before the fence [gate] */
+        spn__fence_light();                   /* [gate] */
+        /* [gate] acquire: tombstones.
+         * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
+        if (__builtin_expect(n >= spn__load(&b->gate, acquire), 0) &&
+            !spn__batch_ask(b, n))
+            break;
+        slot = &b->chunk->slots[n];
+        if (__builtin_expect(slot->fn != NULL, 1)) {
+            *entry = (struct spn__entry){ slot->fn, slot->arg };
+            spn__batch_count(b);
+            return true;
+        }
+    }
+    return false;
 }
 
 #endif /* SPN__LANES_H */

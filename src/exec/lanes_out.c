@@ -13,11 +13,10 @@ static void count_removed(struct spn__lanes *lanes, int64_t by)
     spn__store(&lanes->removed, spn__load(&lanes->removed, relaxed) + by, relaxed);
 }
 
-/* Lets a lane begin with an entry; it is locked. */
-static void trim_lane(struct spn__lanes *lanes, struct lane *l)
+/* Lets a lane begin with an entry, as far as it was seen; it is locked. */
+static void trim_lane(struct spn__lanes *lanes, struct lane *l, uint64_t tail)
 {
-    const uint64_t tail = spn__load(&l->tail, acquire); /* [tail] */
-    uint64_t head = spn__load(&l->head, relaxed);       /* ours, by the lock */
+    uint64_t head = spn__load(&l->head, relaxed); /* ours, by the lock */
 
     while (head != tail) {
         struct chunk *c = chunk_at(l, head);
@@ -91,7 +90,7 @@ static bool remove_from(struct spn__lanes *lanes, struct lane *l, uintptr_t link
     claimed = position < spn__load(&l->head, relaxed);     /* ours, by the lock */
     if (!claimed && position < tail) {
         removed = bury(&chunk_at(l, position)->slots[position % CHUNK], task);
-        trim_lane(lanes, l);
+        trim_lane(lanes, l, tail);
     }
     spn__unlock(&l->lock);
     /* What is claimed stays in the batch it is in. */
@@ -131,8 +130,10 @@ bool spn__lanes_remove(struct spn__lanes *lanes, spn_task *task)
 static void lock_all(struct spn__lanes *lanes, bool shut_all)
 {
     spn__lock(&lanes->lock);
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l)) {
         spn__lock(&l->lock);
+        l->seen = spn__load(&l->tail, acquire); /* [tail] */
+    }
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
         spn__lock(&b->lock);
         if (shut_all)
@@ -185,15 +186,13 @@ static void visit(struct spn__lanes *lanes, void (*look)(struct spn__entry *, vo
 {
     sort_batches(lanes);
     for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l)) {
-        /* relaxed: ours, by the lock.  [tail] */
-        const uint64_t head = spn__load(&l->head, relaxed);
-        const uint64_t tail = spn__load(&l->tail, acquire);
+        const uint64_t head = spn__load(&l->head, relaxed); /* ours, by the lock */
 
         for (struct spn__batch *b = l->claimed; b != NULL; b = b->next_claimed)
             /* relaxed: ours, by the lock. */
             for (uint32_t i = b->from; i < spn__load(&b->end, relaxed); i++)
                 look(&b->chunk->slots[i], ctx);
-        for (uint64_t p = head; p < tail; p++)
+        for (uint64_t p = head; p < l->seen; p++)
             look(&chunk_at(l, p)->slots[p % CHUNK], ctx);
     }
 }
@@ -240,7 +239,7 @@ int64_t spn__lanes_collect(struct spn__lanes *lanes,
     lock_all(lanes, true);
     visit(lanes, collect_slot, &k);
     for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
-        trim_lane(lanes, l);
+        trim_lane(lanes, l, l->seen);
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
         if (b->from != spn__load(&b->end, relaxed)) /* ours, by the lock */
             trim_batch(lanes, b, b->from);

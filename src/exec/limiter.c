@@ -785,18 +785,16 @@ spn_executor *spn_limiter_executor(spn_limiter *l)
     return l != NULL ? &l->executor : NULL;
 }
 
-int spn_limiter_get_stats(spn_limiter *l, spn_limiter_stats *stats)
+int spn_limiter_stats_get(spn_limiter *l, spn_limiter_stats *stats)
 {
     spn_limiter_stats s;
 
-    if (l == NULL || stats == NULL || stats->size < sizeof stats->size)
+    if (l == NULL || stats == NULL)
         return SPN_EINVAL;
     spn__lock(&l->lock);
     s = l->stats;
     spn__unlock(&l->lock);
-    s.size = stats->size;
-    memcpy(stats, &s, s.size < sizeof s ? s.size : sizeof s);
-    return SPN_OK;
+    return spn__output_copy(stats, &s, sizeof s);
 }
 
 const char *spn_limiter_reason_name(int reason)

@@ -24,6 +24,7 @@
  */
 #include "exec/pool.h"
 
+#include "future/ambient.h"
 #include "future/core.h"
 #include "future/executor.h"
 
@@ -84,7 +85,8 @@ static bool help(struct spn_pool *pool, spn_task *task)
     if (h.taken) {
         spn__room_notify_thread(&pool->room);
         spn_task_release(task);
-        h.status = task->fn(task); /* a future's: 0, and the node may be gone */
+        h.status =
+            spn__task_run_here(task); /* a future's: 0, and the node may be gone */
         h.returned = true;
     }
     SPN__CLEANUP_POP();

@@ -19,8 +19,9 @@
  *   The job belongs to whoever made the last step, but for IDLE: nobody's.
  *
  * ORDERING
- *   [job] the release stores of IDLE and POSTED pair with the acquires that find them:
- *         the job, due_ns with it, passes from one owner to the next.
+ *   [job] the release stores of IDLE pair with the acquire of the submitter that finds it:
+ *         the job, and due_ns with it, passes from one owner to the next.  To the thread
+ *         it passes with the parker's permit.
  *
  * LOCKS   the pool's lock is held while its workers are listed, and nothing else.
  *         `spn__report_stranded.lock` guards a list of the process; a leaf.
@@ -164,7 +165,8 @@ static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
         return false;
     now_ns = spn__now();
     if (now_ns < spn__load(&report->due_ns, relaxed)) { /* ordered by [job] */
-        spn__store(&report->state, IDLE, release);      /* [job] */
+        /* [job] mutant: only a third one at once could read an old due_ns then */
+        spn__store(&report->state, IDLE, release);
         return false;
     }
     spn__store(&report->due_ns, spn__time_add(now_ns, report->interval_ns), relaxed);
@@ -184,7 +186,8 @@ static void notice(struct spn_reject_report *report, struct spn_pool *pool,
     (void)snprintf(job->pool, sizeof job->pool, "%s", pool->name);
     job->suppressed = spn__exchange(&report->swallowed, 0, relaxed);
     list_workers(job, pool, report->signal);
-    spn__store(&report->state, POSTED, release); /* [job] */
+    /* relaxed: the permit carries the job; the thread looks after it has taken one. */
+    spn__store(&report->state, POSTED, relaxed);
     spn__parker_unpark(&report->parker);
 }
 
@@ -248,7 +251,8 @@ static void put_message(struct spn_reject_report *report)
 {
     const struct job *job = &report->job;
     const spn_pool_stats *s = &job->refusal.stats;
-    const int64_t done = s->completed + s->failed;
+    const long long done = s->completed + s->failed;
+    const long long tasks = done + s->active + s->queued;
     const bool terminated = s->state == SPN_EXECUTOR_TERMINATED;
     const bool shut_down = s->state != SPN_EXECUTOR_RUNNING;
 
@@ -258,10 +262,8 @@ static void put_message(struct spn_reject_report *report)
                    "Executor status:(isShutdown:%s, isTerminated:%s, "
                    "isTerminating:%s)%s%s!",
                    job->pool, (int)s->threads, (int)s->active, (int)s->core_threads,
-                   (int)s->max_threads, (int)s->largest,
-                   (long long)(done + s->active + s->queued), (long long)done,
-                   yes_no(shut_down), yes_no(terminated),
-                   yes_no(shut_down && !terminated),
+                   (int)s->max_threads, (int)s->largest, tasks, done, yes_no(shut_down),
+                   yes_no(terminated), yes_no(shut_down && !terminated),
                    report->address != NULL ? ", in " : "",
                    report->address != NULL ? report->address : "");
 }
@@ -565,7 +567,7 @@ static int serve(void *arg)
         (void)spn__parker_park(&report->parker, SPN_FOREVER);
         /* First: a report posted before the end is made. */
         stop = spn__load(&report->stop, relaxed) != 0;
-        if (spn__load(&report->state, acquire) == POSTED) { /* [job] */
+        if (spn__load(&report->state, relaxed) == POSTED) { /* with the permit */
             make_report(report);
             spn__store(&report->state, IDLE, release); /* [job] */
         }

@@ -236,6 +236,16 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task)
     return refuse(pool, task, rc);
 }
 
+/* After a push into a lane, which makes the fence: somebody is there, nobody sleeps,
+ * and nobody blocks. */
+static inline bool nobody_to_tell(struct spn_pool *pool)
+{
+    /* relaxed, all: after the fence [door] [wake] [block]. */
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 &&
+           spn__load(&pool->idle_count, relaxed) == 0 &&
+           spn__load(&pool->blocked, relaxed) <= 0;
+}
+
 /* A function and its argument, without a node. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 {
@@ -247,7 +257,10 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
     /* The first ones go the long way and start threads, and so does what is refused. */
     if (pool->kind == SPN__WORK_LANES && count > 0 &&
         count >= spn__load(&pool->core, relaxed)) {
-        rc = spn__work_push_call(pool, fn, arg);
+        rc = spn__lanes_push(pool->work.lanes, (struct spn__entry){ fn, arg });
+        /* Mostly nobody needs to be told. */
+        if (__builtin_expect(rc == SPN_OK && nobody_to_tell(pool), 1))
+            return SPN_OK;
         if (rc == SPN_OK)
             rc = after_push(pool, (struct spn__entry){ fn, arg });
         else if (rc == SPN_ESHUTDOWN)

@@ -41,6 +41,7 @@
  *   [knob]  A policy or factory is published with its contents; see reconfigure.c.
  *   [user], [epoch], [wake]  see idle.c; [door]  see work.c.
  */
+#include "exec/lanes.h"
 #include "exec/pool.h"
 
 #include <stdio.h>
@@ -486,6 +487,82 @@ static void run_entry(struct spn__worker *w, struct spn__entry entry)
     end_task(w);
 }
 
+/* ---- many of them ------------------------------------------------------------------- */
+
+/* An entry that needs nothing but to be called. */
+static bool is_plain(struct spn__entry entry)
+{
+    return entry.fn != spn__entry_task ||
+           (((const spn_task *)entry.arg)->flags & SPN_TASK_JOB) == 0;
+}
+
+static int call_plain(struct spn__entry entry)
+{
+    spn_task *task;
+
+    if (entry.fn != spn__entry_task)
+        return entry.fn(entry.arg);
+    task = entry.arg;
+    spn_task_release(task);
+    return task->fn(task); /* the node may be gone now */
+}
+
+/* What take asks before it looks into the lanes, and no more. */
+static bool may_go_on(struct spn_pool *pool)
+{
+    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+
+    /* relaxed: as in take. */
+    return spn__ctl_state(ctl) < SPN_EXECUTOR_STOP &&
+           spn__load(&pool->paused, relaxed) == 0 &&
+           spn__ctl_count(ctl) <= spn__load(&pool->max, relaxed) &&
+           !spn__work_any_urgent(pool);
+}
+
+/*
+ * Runs an entry and what follows it in the worker's batch: the same as run_entry and
+ * next_task for each, without what cannot differ from one plain task to the next.  The
+ * worker stays `running` all the while.
+ */
+static void run_batch(struct spn__worker *w, struct spn__entry entry)
+{
+    struct spn_pool *pool = w->pool;
+    struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
+    bool next = true;
+
+    if (pool->hooks.before != NULL || pool->hooks.after != NULL || pool->eager ||
+        !is_plain(entry)) {
+        run_entry(w, entry);
+        return;
+    }
+    begin_task(w);
+    for (;;) {
+        const int status = call_plain(entry);
+
+        if (__builtin_expect(status != 0 || self->ambient.used, 0)) {
+            finish_task(w, status);
+            end_task(w);
+            return;
+        }
+        /* relaxed read: only this thread writes it.  [count] */
+        spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
+                   release);
+        next = may_go_on(pool) && spn__batch_pop(w->batch, &entry);
+        if (!next || !is_plain(entry))
+            break;
+        /* As in begin_task: an interrupt that came for the last one is not meant for
+         * this one, and one that means all comes with the state [stop]. */
+        (void)spn__interrupt_take(self);
+        if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
+            spn__interrupt_set(self);
+    }
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) < SPN_EXECUTOR_STOP)
+        (void)spn__interrupt_take(self); /* as in finish_task [stop] */
+    end_task(w);
+    if (next)
+        run_entry(w, entry);
+}
+
 /* ---- the next task ------------------------------------------------------------------- */
 
 /* Waits in a queue of the user's. */
@@ -602,8 +679,12 @@ static void serve(struct spn__worker *w)
         w->first = NULL;
         run_entry(w, entry);
     }
-    while (next_task(w, &entry))
-        run_entry(w, entry);
+    while (next_task(w, &entry)) {
+        if (w->batch != NULL)
+            run_batch(w, entry);
+        else
+            run_entry(w, entry);
+    }
 }
 
 /* ---- a worker's thread ------------------------------------------------------------------ */
@@ -685,12 +766,12 @@ static int worker_main(void *arg)
     struct spn__worker *w = arg;
     struct spn_thread *self = spn__thread_self();
     spn_executor_frame frame;
+    int entered;
 
     self->worker = w;
     spn__ambient_worker(self);
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
-    const int entered = spn_executor_enter(&w->pool->executor, &frame);
-
+    entered = spn_executor_enter(&w->pool->executor, &frame);
     spn__assert(entered == SPN_OK); /* a thread of the library has a record */
     SPN__CLEANUP_PUSH(worker_ended, &frame);
     serve(w);

@@ -165,7 +165,7 @@ static bool is_code(const struct spn__os_code *code, uintptr_t address)
 
 static bool on_stack(uintptr_t frame, uintptr_t floor)
 {
-    return frame >= floor && frame % sizeof(uintptr_t) == 0 &&
+    return frame != 0 && frame >= floor && frame % sizeof(uintptr_t) == 0 &&
            frame <= stack_high - 2 * sizeof(uintptr_t);
 }
 

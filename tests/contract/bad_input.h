@@ -17,21 +17,26 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <spindle/cancel.h>
 #include <spindle/clock.h>
 #include <spindle/completion.h>
 #include <spindle/cpu.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
+#include <spindle/context.h>
 #include <spindle/future.h>
+#include <spindle/group.h>
+#include <spindle/limiter.h>
 #include <spindle/log.h>
 #include <spindle/park.h>
+#include <spindle/poll_set.h>
 #include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/report.h>
-#include <spindle/poll_set.h>
 #include <spindle/semaphore.h>
 #include <spindle/serial.h>
 #include <spindle/threadless.h>
+#include <spindle/task_local.h>
 #include <spindle/thread.h>
 #include <spindle/version.h>
 
@@ -81,6 +86,14 @@ struct fixture {
     spn_call holed_calls[2]; /* one without a function */
     spn_run_call run_call, no_run_call; /* a good one, and one without a function */
     spn_executor *idle, *over;          /* the first two as executors */
+    spn_cancel_token *token;            /* not cancelled */
+    spn_cancel_token *stopped;          /* cancelled with -5 */
+    spn_cancel_callback callback, mute; /* one to register, one without a function */
+    spn_cancel_callback registered;     /* with token */
+    spn_context *context;               /* empty */
+    spn_group *group, *stopped_group;   /* without tasks; a cancelled one */
+    spn_limiter *limiter;               /* one in flight, over manual */
+    spn_task_local local;               /* a key */
     struct peer waiter;
 };
 
@@ -111,6 +124,13 @@ struct results {
     spn_pool_stats stats;
     spn_reject_report *report;
     spn_task *tasks[2];
+    spn_cancel_token *token;
+    spn_context *context;
+    spn_context_scope scope;
+    spn_group *group;
+    spn_group_stats group_stats;
+    spn_limiter *limiter;
+    spn_limiter_stats limiter_stats;
     void *value;
     int64_t now;
     int result;
@@ -133,6 +153,8 @@ struct state {
     const void *reject, *factory;
     int64_t core_timeout;
     int64_t ready, submitted, lanes, serial, waits;
+    int64_t cancelled, group_live, limiter_has;
+    const void *context;
 };
 
 static inline int return_seven(void *arg)
@@ -274,6 +296,66 @@ static inline void keep_unrun(void *ctx, spn_task *task)
     CHECK(task == NULL); /* nothing was queued: nobody calls this */
 }
 
+static inline void not_called(spn_cancel_callback *callback, int reason)
+{
+    (void)callback;
+    CHECK_EQ(reason, -5);
+}
+
+/* A group in fixture.group. */
+static inline void make_inner(void)
+{
+    spn_group_opts opts = SPN_GROUP_OPTS_INIT;
+
+    opts.parent = fixture.group;
+    REQUIRE_OK(spn_group_create(&o.group, &opts));
+}
+
+static inline const spn_group_opts *two_masters(void)
+{
+    static spn_group_opts opts = SPN_GROUP_OPTS_INIT;
+
+    opts.parent = fixture.group;
+    opts.token = fixture.token;
+    return &opts;
+}
+
+/* A task of fixture.group waits in the manual executor. */
+static inline void start_member(void)
+{
+    REQUIRE_OK(spn_group_submit(fixture.group,
+                                spn_manual_executor_executor(fixture.manual), good_call,
+                                NULL, NULL));
+}
+
+static inline void end_member(void)
+{
+    CHECK_OK(spn_manual_executor_run_all(fixture.manual, NULL));
+}
+
+static inline const spn_limiter_opts *good_limits(void)
+{
+    static spn_limiter_opts opts = SPN_LIMITER_OPTS_INIT;
+
+    opts.executor = spn_manual_executor_executor(fixture.manual);
+    opts.max_in_flight = 1;
+    return &opts;
+}
+
+static inline void start_limited(void)
+{
+    REQUIRE_OK(
+        spn_executor_execute(spn_limiter_executor(fixture.limiter), &fixture.node));
+}
+
+static inline int64_t limiter_now(void)
+{
+    spn_limiter_stats stats = SPN_LIMITER_STATS_INIT;
+
+    CHECK_OK(spn_limiter_stats_get(fixture.limiter, &stats));
+    return stats.in_flight + stats.waiting + (int64_t)stats.overloaded;
+}
+
 static inline int64_t tasks_of_process(void)
 {
     DIR *dir = opendir("/proc/self/task");
@@ -330,6 +412,11 @@ static inline struct state state_now(void)
         .lanes = spn_serial_keys(fixture.serial),
         .serial = spn_serial_pending(fixture.serial),
         .waits = spn_threadless_is_waiting(fixture.threadless),
+        .cancelled = spn_cancel_token_reason(fixture.token) +
+                     spn_cancel_token_reason(spn_group_token(fixture.group)),
+        .group_live = spn_group_live(fixture.group),
+        .limiter_has = limiter_now(),
+        .context = spn_context_current(),
     };
 }
 
@@ -426,6 +513,32 @@ static inline void close_pools(void)
     CHECK_OK(spn_reject_report_destroy(fixture.report));
 }
 
+static inline void open_groups(void)
+{
+    REQUIRE_OK(spn_cancel_token_create(&fixture.token, NULL));
+    REQUIRE_OK(spn_cancel_token_create(&fixture.stopped, NULL));
+    CHECK_EQ(spn_cancel_token_cancel(fixture.stopped, -5), 1);
+    fixture.callback = fixture.registered =
+        (spn_cancel_callback)SPN_CANCEL_CALLBACK_INIT(not_called);
+    REQUIRE_OK(spn_cancel_token_register(fixture.token, &fixture.registered));
+    REQUIRE_OK(spn_context_create(&fixture.context, NULL));
+    REQUIRE_OK(spn_group_create(&fixture.group, NULL));
+    REQUIRE_OK(spn_group_create(&fixture.stopped_group, NULL));
+    CHECK_EQ(spn_group_cancel(fixture.stopped_group, -5, 0), 1);
+    REQUIRE_OK(spn_limiter_create(&fixture.limiter, good_limits()));
+}
+
+static inline void close_groups(void)
+{
+    CHECK_EQ(spn_cancel_token_deregister(fixture.token, &fixture.registered), 1);
+    spn_cancel_token_unref(fixture.token);
+    spn_cancel_token_unref(fixture.stopped);
+    spn_context_unref(fixture.context);
+    CHECK_OK(spn_group_destroy(fixture.group));
+    CHECK_OK(spn_group_destroy(fixture.stopped_group));
+    CHECK_OK(spn_limiter_destroy(fixture.limiter));
+}
+
 static inline void open_fixture(void)
 {
     spn_semaphore_opts opts = SPN_SEMAPHORE_OPTS_INIT;
@@ -455,6 +568,7 @@ static inline void open_fixture(void)
     open_queues();
     open_pools();
     open_services();
+    open_groups();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -474,6 +588,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
     CHECK_OK(spn_clock_destroy(fixture.clock));
     close_queues();
+    close_groups();
     spn_future_unref(fixture.future);
     spn_future_unref(fixture.done);
     spn_future_unref(fixture.failed);
@@ -495,12 +610,18 @@ static inline void close_fixture(void)
     static inline struct grown_##type grown_##type(void) \
     {                                                    \
         struct grown_##type grown = { .opts = { 0 } };   \
-        grown.opts = (type)__VA_ARGS__;                  \
+        const type good = __VA_ARGS__;                   \
+        grown.opts = good;                               \
         return grown;                                    \
     }
 
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
+GROWN(spn_context_opts, SPN_CONTEXT_OPTS_INIT)
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
+GROWN(spn_group_opts, SPN_GROUP_OPTS_INIT)
+GROWN(spn_group_stats, SPN_GROUP_STATS_INIT)
+GROWN(spn_limiter_opts, *good_limits())
+GROWN(spn_limiter_stats, SPN_LIMITER_STATS_INIT)
 GROWN(spn_pool_change, SPN_POOL_CHANGE_INIT)
 GROWN(spn_pool_opts, SPN_POOL_OPTS_INIT)
 GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
@@ -559,6 +680,10 @@ static const spn_pool_change half_change = { .size = sizeof half_change,
                                              .keep_alive_ns = -1,
                                              .queue_capacity = 5,
                                              .core_timeout = 1 };
+static const spn_context_value no_key[] = { { NULL, NULL, NULL } };
+static const spn_context_opts keyless = { .size = sizeof keyless,
+                                          .values = no_key,
+                                          .value_count = 1 };
 static const spn_reject_block block = SPN_REJECT_BLOCK_INIT(1);
 static const spn_refusal refusal = { .reason = SPN_REFUSED_FULL };
 static const spn_reject_policy *const chained[] = { &small_policy };

@@ -14,9 +14,12 @@
 
 #include <stdatomic.h>
 
+#include <spindle/cancel.h>
 #include <spindle/clock.h>
 #include <spindle/future.h>
+#include <spindle/group.h>
 #include <spindle/latch.h>
+#include <spindle/limiter.h>
 #include <spindle/park.h>
 #include <spindle/pool.h>
 #include <spindle/semaphore.h>
@@ -29,6 +32,10 @@ struct subject {
     spn_latch *latch;
     spn_semaphore *semaphore;
     spn_future *future;
+    spn_cancel_token *token;
+    spn_group *group;
+    spn_limiter *limiter;
+    spn_manual_executor *manual; /* of the group's task */
     spn_clock *clock;
     spn_thread *target;
     atomic_int gate;     /* the target ends when it is 1 */
@@ -382,6 +389,99 @@ static inline bool block_intact(struct subject *s)
            spn_pool_completed_count(s->pool) == 0;
 }
 
+/* ---- tokens, groups, limiters ------------------------------------------------ */
+
+static inline void token_open(struct subject *s)
+{
+    REQUIRE_OK(spn_cancel_token_create(&s->token, NULL));
+}
+
+static inline int token_wait(struct subject *s, int64_t timeout_ns)
+{
+    return spn_cancel_token_wait(s->token, timeout_ns);
+}
+
+static inline void token_release(struct subject *s)
+{
+    CHECK(spn_cancel_token_cancel(s->token, -1) >= 0);
+}
+
+static inline bool token_intact(struct subject *s)
+{
+    return spn_cancel_token_is_cancelled(s->token) == 0;
+}
+
+static inline void token_close(struct subject *s)
+{
+    spn_cancel_token_unref(s->token);
+}
+
+static inline int group_work(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    return 0;
+}
+
+static inline void group_open(struct subject *s)
+{
+    REQUIRE_OK(spn_manual_executor_create(&s->manual));
+    REQUIRE_OK(spn_group_create(&s->group, NULL));
+    REQUIRE_OK(spn_group_submit(s->group, spn_manual_executor_executor(s->manual),
+                                group_work, NULL, NULL));
+}
+
+static inline int group_wait(struct subject *s, int64_t timeout_ns)
+{
+    return spn_group_wait(s->group, timeout_ns);
+}
+
+static inline void group_release(struct subject *s)
+{
+    CHECK_OK(spn_manual_executor_run_all(s->manual, NULL));
+}
+
+static inline bool group_intact(struct subject *s)
+{
+    return spn_group_live(s->group) == 1;
+}
+
+static inline void group_close(struct subject *s)
+{
+    (void)spn_group_cancel(s->group, -1, 0);
+    CHECK_OK(spn_group_destroy(s->group));
+    CHECK_OK(spn_manual_executor_destroy(s->manual));
+}
+
+static inline void limiter_open(struct subject *s)
+{
+    spn_limiter_opts opts = SPN_LIMITER_OPTS_INIT;
+
+    opts.executor = spn_executor_direct();
+    opts.max_in_flight = 1;
+    REQUIRE_OK(spn_limiter_create(&s->limiter, &opts));
+}
+
+static inline int limiter_wait(struct subject *s, int64_t timeout_ns)
+{
+    return spn_executor_await(spn_limiter_executor(s->limiter), timeout_ns);
+}
+
+static inline void limiter_release(struct subject *s)
+{
+    CHECK_OK(spn_executor_shutdown(spn_limiter_executor(s->limiter)));
+}
+
+static inline bool limiter_intact(struct subject *s)
+{
+    return spn_executor_is_shutdown(spn_limiter_executor(s->limiter)) == 0;
+}
+
+static inline void limiter_close(struct subject *s)
+{
+    CHECK_OK(spn_limiter_destroy(s->limiter));
+}
+
 static const struct wait_kind wait_kinds[] = {
     { "latch await", latch_open, latch_wait, latch_release, latch_intact, latch_close,
       SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
@@ -410,6 +510,12 @@ static const struct wait_kind wait_kinds[] = {
       SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
     { "a pool's block policy", block_open, block_wait, block_release, block_intact,
       pool_close, SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
+    { "token wait", token_open, token_wait, token_release, token_intact, token_close,
+      SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
+    { "group wait", group_open, group_wait, group_release, group_intact, group_close,
+      SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
+    { "limiter await", limiter_open, limiter_wait, limiter_release, limiter_intact,
+      limiter_close, SPN_ETIMEDOUT, WAIT_HAS_RELEASE | WAIT_REAL_TIME },
 };
 enum { WAIT_KINDS = (int)(sizeof wait_kinds / sizeof wait_kinds[0]) };
 

@@ -101,7 +101,7 @@ static spn_group_stats stats_of(spn_group *g)
 {
     spn_group_stats s = SPN_GROUP_STATS_INIT;
 
-    sim_assert(spn_group_get_stats(g, &s) == SPN_OK);
+    sim_assert(spn_group_stats_get(g, &s) == SPN_OK);
     sim_assert(s.submitted == s.live + s.succeeded + s.failed + s.cancelled);
     return s;
 }

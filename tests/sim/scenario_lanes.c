@@ -440,6 +440,63 @@ SCENARIO(lanes__collect_of_some_races_owner__each_once)
     tear_down(2);
 }
 
+static void take_two_0(void *arg)
+{
+    (void)arg;
+    (void)take(0);
+    (void)take(0);
+}
+
+/* All are collected while the owner starts those of its batch: each once. */
+SCENARIO(lanes__collect_races_owner__each_once, "TPE-19")
+{
+    if (!set_up(1))
+        return;
+    fill_batch(3);
+    sim_thread(take_two_0, NULL);
+    (void)collect(NULL, NULL);
+    sim_join_all();
+    sim_assert(spn__load(&total, relaxed) == 3);
+    tear_down(1);
+}
+SCENARIO_OPTS(lanes__collect_races_owner__each_once, .dfs = 2, .dfs_models = SIM_SC)
+
+static void push_two(void *arg)
+{
+    (void)arg;
+    sim_assert(push(0) == SPN_OK);
+    sim_assert(push(1) == SPN_OK);
+}
+
+/* What is collected, removed or seen was published by its push alone. */
+SCENARIO(lanes__collect_races_push__sees_what_was_written)
+{
+    if (!set_up(1))
+        return;
+    sim_thread(push_two, NULL);
+    (void)collect(NULL, NULL); /* without a pause, which would order too much */
+    (void)collect(NULL, NULL);
+    (void)collect(NULL, NULL);
+    sim_join_all();
+    (void)collect(NULL, NULL);
+    sim_assert(spn__load(&total, relaxed) == 2);
+    tear_down(1);
+}
+
+SCENARIO(lanes__remove_races_push__sees_what_was_written)
+{
+    if (!set_up(1))
+        return;
+    sim_thread(push_two, NULL);
+    remove_one(1);
+    remove_one(1);
+    remove_one(1);
+    sim_join_all();
+    (void)collect(NULL, NULL);
+    sim_assert(spn__load(&total, relaxed) == 2);
+    tear_down(1);
+}
+
 static SPN__ATOMIC(int) pushed_rc;
 
 static void push_against_close(void *arg)
@@ -466,6 +523,23 @@ SCENARIO(lanes__push_races_close__seen_or_refused, "TPE-16")
     tear_down(1);
 }
 SCENARIO_OPTS(lanes__push_races_close__seen_or_refused, .dfs = 2, .dfs_models = SIM_SC)
+
+/* The same for who takes. */
+SCENARIO(lanes__push_races_close__taken_or_refused, "TPE-16")
+{
+    if (!set_up(1))
+        return;
+    spn__init(&pushed_rc, 0);
+    sim_thread(push_against_close, NULL);
+    spn__lanes_close(lanes);
+    (void)take(0);
+    sim_join_all();
+    sim_assert(take(0) < 0);
+    sim_assert((spn__load(&pushed_rc, relaxed) == 1) ==
+               (spn__load(&ran[0], relaxed) == 1));
+    tear_down(1);
+}
+SCENARIO_OPTS(lanes__push_races_close__taken_or_refused, .dfs = 2, .dfs_models = SIM_SC)
 
 static SPN__ATOMIC(int) idle;
 static spn__futex_word bell;
@@ -715,6 +789,65 @@ SCENARIO(lanes__chunk_done_by_two__freed_once)
         ;
     sim_assert(spn__load(&total, relaxed) == TASKS);
     tear_down(2);
+}
+
+static void take_two_1(void *arg)
+{
+    (void)arg;
+    (void)take(1);
+    (void)take(1);
+}
+
+/* With a spare there already, the last of two workers that are done frees the chunk. */
+SCENARIO(lanes__chunk_done_by_two_at_once__freed_after_both)
+{
+    if (!set_up(1))
+        return;
+    push_some((void *)3);
+    for (int i = 0; i < 3; i++)
+        sim_assert(take(0) == i);
+    for (int i = 3; i < 6; i++)
+        sim_assert(push(i) == SPN_OK);
+    sim_assert(take(0) == 3); /* the first chunk is spare now */
+    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
+        return;
+    sim_thread(take_two_1, NULL);
+    (void)take(0);
+    (void)take(0);
+    sim_join_all();
+    while (take(0) >= 0 || take(1) >= 0)
+        ;
+    sim_assert(spn__load(&total, relaxed) == 6);
+    tear_down(2);
+}
+
+static void leave_with_news(void *arg)
+{
+    (void)arg;
+    spn__store(&data[7], 1, relaxed);
+    spn__lanes_worker_fini(lanes, &worker[0]);
+}
+
+/* A worker that takes over a batch sees what the last owner did. */
+SCENARIO(lanes__worker_comes_as_one_goes__batch_complete)
+{
+    struct spn__batch *batch;
+
+    if (!set_up(1))
+        return;
+    batch = worker[0].batch;
+    fill_batch(3);
+    sim_thread(leave_with_news, NULL);
+    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
+        return;
+    if (worker[1].batch == batch)
+        sim_assert(spn__load(&data[7], relaxed) == 1);
+    sim_join_all();
+    while (take(1) >= 0)
+        ;
+    sim_assert(spn__load(&total, relaxed) == 3);
+    worker[0] = worker[1];
+    tear_down(1);
 }
 
 static void take_back_0(void *arg)

@@ -89,7 +89,7 @@ static void check_end(int submitted)
 {
     spn_limiter_stats s = SPN_LIMITER_STATS_INIT;
 
-    sim_assert(spn_limiter_get_stats(limiter, &s) == SPN_OK);
+    sim_assert(spn_limiter_stats_get(limiter, &s) == SPN_OK);
     sim_assert(s.in_flight == 0 && s.waiting == 0);
     sim_assert(s.accepted == s.completed + s.failed + s.dropped + s.returned);
     sim_assert(s.completed == spn__load(&runs, relaxed));

@@ -394,6 +394,40 @@ SCENARIO(report__many_refused_at_once__one_report_per_interval, "X-14", "P33")
     sim_assert(spn_reject_report_destroy(report) == SPN_OK);
 }
 
+/* The policy alone, as the pool would call it. */
+static void call_policy(void *arg)
+{
+    const spn_reject_policy *policy = spn_reject_report_policy(report);
+    const spn_refusal why = { .reason = SPN_REFUSED_FULL,
+                              .refused_at_ns = *(const int64_t *)arg };
+
+    sim_assert(policy->refused(policy, pool, &items[0].task, &why) == SPN_EREJECTED);
+}
+
+/* One that found a report due, and comes to it after another has made it, makes no
+ * second one, and does not stand in the way of the next. */
+SCENARIO(report__late_refusal__not_reported_twice, "X-14", "P33")
+{
+    int64_t at_ns;
+
+    sim_assert(start_report(SPN_SEC(600)) == SPN_OK);
+    start(spn_reject_report_policy(report), 1);
+    at_ns = spn__now();
+    sim_thread(call_policy, &at_ns);
+    call_policy(&at_ns);
+    sim_join_all();
+    sim_settle();
+    sim_assert(spn__load(&reports, relaxed) == 1);
+    at_ns += SPN_SEC(601);
+    sim_sleep(SPN_SEC(601));
+    call_policy(&at_ns);
+    stop();
+    sim_assert(spn_reject_report_destroy(report) == SPN_OK);
+    sim_assert(spn__load(&reports, relaxed) == 2);
+    sim_assert(spn__load(&seen, relaxed) == 3);
+}
+SCENARIO_OPTS(report__late_refusal__not_reported_twice, .dfs = 2, .dfs_models = SIM_SC)
+
 /* A report that is due when destroy comes is made. */
 SCENARIO(report__posted_then_destroyed__made, "X-14")
 {
