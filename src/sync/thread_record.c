@@ -39,8 +39,8 @@ static void after_fork(void)
     const struct spn_thread *self = spn__self_get();
 
     /* Its holder may be a thread the child does not have; the list under it is
-     * whole at every step. */
-    spn__lock_init(&spn__thread_cache.lock);
+     * whole at every step.  relaxed: nobody else is here. */
+    spn__store(&spn__thread_cache.lock.state, SPN__LOCK_FREE, relaxed);
     if (self != NULL && !self->foreign)
         spn__os_set_sigmask(&self->exec_mask);
 }
