@@ -43,7 +43,8 @@ int spn_completion_create_with(spn_completion **out, spn_executor *executor,
 /*
  * Frees the service; NULL is a no-op.
  * Returns  SPN_OK, or SPN_EBUSY and changes nothing while a future of its is not done
- *          or not taken (from a queue of your own it need not be), or a thread waits.
+ *          or not taken, or a thread waits.  With a queue of your own it need not be
+ *          taken, but for a moment more it may be under way there.
  * Since    0.1
  */
 SPN_API int spn_completion_destroy(spn_completion *completion);

@@ -99,7 +99,7 @@ static void told(struct spn_future *f, void *owner)
 {
     struct spn__chosen chosen = { NULL, NULL };
     struct spn_completion *c = owner;
-    const bool refused = c->queue != NULL && spn_queue_offer(c->queue, f) != SPN_OK;
+    const bool refused = c->queue != NULL && spn_queue_offer(c->queue, f) != 1;
 
     spn__lock(&c->lock);
     c->pending--;

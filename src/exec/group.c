@@ -54,6 +54,7 @@
 #include "base/time.h"
 #include "future/executor.h"
 #include "future/task.h"
+#include "sync/blocks.h"
 #include "sync/interrupt.h"
 
 struct spn_group {
@@ -179,8 +180,9 @@ static void take_back(struct member *m)
     if (!spn__cas(&m->phase, &found, SUBMITTED | REMOVER, seq_cst, seq_cst))
         return;
     if (spn_executor_remove(m->executor, &m->t.task) == 1 ||
+        /* [phase] */
         (spn__fetch_and(&m->phase, ~(uint32_t)REMOVER, acq_rel) & ENDED) != 0)
-        finish(m); /* [phase] */
+        finish(m);
 }
 
 /* Hook of the future, on whichever thread completed it. */
@@ -235,7 +237,7 @@ static struct member *make(struct spn_group *g, spn_executor *executor, spn_call
                            void *arg, const void *owner)
 {
     spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
-    struct member *m = spn__alloc(sizeof *m);
+    struct member *m = spn__block_get(sizeof *m);
 
     if (m == NULL)
         return NULL;
@@ -286,7 +288,7 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
     if (m == NULL)
         return SPN_ENOMEM;
     if (!join(g, m)) {
-        spn__free(m); /* nobody has seen it: its hook is not wanted */
+        spn__block_put(m); /* nobody has seen it: its hook is not wanted */
         return SPN_ECANCELED;
     }
     rc = spn_future_submit(&m->t.future, executor);

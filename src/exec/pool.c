@@ -492,15 +492,13 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
 int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats)
 {
-    const size_t size_0_1 =
-        offsetof(spn_pool_stats, submitted) + sizeof stats->submitted;
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     size_t size;
 
     if (pool == NULL || stats == NULL)
         return SPN_EINVAL;
     size = stats->size;
-    if (size < size_0_1 || size > SPN__OPTIONS_MAX)
+    if (size < sizeof size || size > SPN__OPTIONS_MAX)
         return SPN_EINVAL;
     fill(pool, &s);
     s.size = size;

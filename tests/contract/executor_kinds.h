@@ -80,13 +80,7 @@ static const spn_executor_ops threads_ops = { .size = sizeof threads_ops,
 /* ---- the kinds --------------------------------------------------------------------- */
 
 /* The pools have more threads than any test has tasks that wait for each other. */
-enum kind_name {
-    KIND_THREADS,
-    KIND_FIFO,
-    KIND_CACHED,
-    KIND_LANES,
-    KIND_COUNT
-};
+enum kind_name { KIND_THREADS, KIND_FIFO, KIND_CACHED, KIND_LANES, KIND_COUNT };
 
 struct kind {
     spn_executor *executor;
