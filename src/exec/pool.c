@@ -388,7 +388,8 @@ const char *spn_pool_name(spn_pool *pool)
 
 int32_t spn_pool_threads(spn_pool *pool)
 {
-    return pool == NULL ? SPN_EINVAL : spn__ctl_count(spn__load(&pool->ctl, acquire));
+    /* relaxed: a number that may have changed by now. */
+    return pool == NULL ? SPN_EINVAL : spn__ctl_count(spn__load(&pool->ctl, relaxed));
 }
 
 int32_t spn_pool_largest(spn_pool *pool)
