@@ -43,6 +43,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/blocks.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/latch.c
@@ -57,4 +58,5 @@ set(SPINDLE_SOURCES
 set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_guard.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_stacks.c)

@@ -28,7 +28,8 @@ extern "C" {
  *             the cause SPN_ECANCELED and the message "abandoned".
  * Threads     every call is safe from any thread.
  * Callbacks   run with no lock held and may use any future, this one too.  Each
- *             comment says on which thread.
+ *             comment says on which thread.  A C++ exception that leaves one ends
+ *             the process.
  * Memory      completing and cancelling allocate nothing and cannot fail.
  */
 typedef struct spn_future spn_future;
@@ -44,6 +45,9 @@ typedef enum spn_future_state {
  * another number, the code of the failure.  See spn_future_fail for a message. */
 typedef int (*spn_call_fn)(void *arg, void **result);
 
+/* Frees the value of a future. */
+typedef void (*spn_drop_value_fn)(void *value);
+
 /* Zero means default.  Append only. */
 typedef struct spn_future_opts {
     size_t size; /* sizeof(spn_future_opts), set by _INIT */
@@ -54,9 +58,9 @@ typedef struct spn_future_opts {
      * by hand.  A value is read when get, join, get_now or result_now gave it out
      * or a stage's function was called with it, also through a stage that passes
      * the value on; after that it is the readers'.  A value that complete refused
-     * stays its caller's.
+     * stays its caller's.  For a stage see spn_future_set_drop_value.
      */
-    void (*drop_value)(void *value);
+    spn_drop_value_fn drop_value;
     /* Called once when the future is done, on the thread that completed it, after
      * those who wait have been released. */
     void (*done)(spn_future *future, void *done_arg);
@@ -101,6 +105,20 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
  * may run drop_value and, for a future without an outcome, stages.  Since 0.1 */
 SPN_API spn_future *spn_future_ref(spn_future *future);
 SPN_API void spn_future_unref(spn_future *future);
+
+/*
+ * Sets drop_value, as in the options, of a future that has none or another one: a
+ * stage, above all, whose value its function makes.  NULL: nobody frees the value.
+ * It counts from now on, also if there is a value already that nobody has read; a
+ * value that was read, or that a stage has passed on, is the readers' as before.  A
+ * stage that passes on the value of a future with a drop_value leaves it to that
+ * one.  Set it before another thread may complete or cancel the stage: a value that
+ * comes later than that is dropped at once, if it is set by then.
+ *
+ * Returns  SPN_OK, SPN_EINVAL (future NULL).
+ * Since    0.1
+ */
+SPN_API int spn_future_set_drop_value(spn_future *future, spn_drop_value_fn drop_value);
 
 /* ---- asking ------------------------------------------------------------- */
 

@@ -62,11 +62,17 @@ typedef struct spn_queue_opts {
     spn_queue_drop_fn drop;       /* by clear and destroy, no lock held; NULL: none */
     void *ctx;                    /* for the four functions                        */
     spn_clock *clock;             /* delay: NULL is the monotonic clock; borrowed  */
+    /* Synchronous and transfer: how often a thread looks for the other side before
+     * it sleeps.  0: 32 times in a timed wait, 512 in one without a limit, and not
+     * at all where the process has one CPU.  -1: it sleeps at once. */
+    int32_t spins_timed;
+    int32_t spins_untimed;
 } spn_queue_opts;
 
-#define SPN_QUEUE_OPTS_INIT                                                        \
-    {                                                                              \
-        sizeof(spn_queue_opts), SPN_DEFAULT, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+#define SPN_QUEUE_OPTS_INIT                                                            \
+    {                                                                                  \
+        sizeof(spn_queue_opts), SPN_DEFAULT, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, \
+            0                                                                          \
     }
 
 /* ---- life -------------------------------------------------------------- */

@@ -61,6 +61,13 @@ void *spn__mem_alloc(size_t bytes, size_t alignment)
     return memory;
 }
 
+#ifndef SPN_SIM
+bool spn__mem_watched(void)
+{
+    return SPN__ASAN || spn__hook_use(&hook);
+}
+#endif
+
 void spn__mem_free(void *memory)
 {
     if (memory == NULL)

@@ -6,6 +6,10 @@
  * different age understand each other:
  *   older caller (smaller struct)   the fields it lacks read as 0, the default
  *   newer caller (larger struct)    fine while the fields we lack are 0
+ *
+ * A struct that begins with a size_t is a whole number of them long, and its fields
+ * are numbers and pointers that do not lie across two: so a size that is not a
+ * multiple is no struct's, and one that is cuts no field.
  */
 #ifndef SPN__OPTIONS_H
 #define SPN__OPTIONS_H
@@ -26,6 +30,8 @@ static inline int spn__options_copy(void *to, size_t size, const void *from)
     memcpy(&user_size, from, sizeof user_size);
     if (user_size < sizeof user_size || user_size > SPN__OPTIONS_MAX)
         return SPN_EINVAL; /* .size was never set */
+    if (user_size % sizeof user_size != 0)
+        return SPN_EINVAL; /* no sizeof: would end inside a field */
     for (size_t i = size; i < user_size; i++)
         if (((const unsigned char *)from)[i] != 0)
             return SPN_EINVAL; /* asks for what we do not have */

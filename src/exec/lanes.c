@@ -52,7 +52,6 @@
  *   [left]  each release of slots of a chunk, and the acquire of the last one: the
  *           chunk is written again after all reads.
  *   [list]  lanes and batches are published complete.
- *   [owner] a batch that is given up is complete for the worker that takes it over.
  *   [door]  close sets `closed`, and a heavy fence; push makes a light one after the
  *           tail and looks: either close's callers see the entry, or push takes it
  *           back itself, unless somebody has taken it by then.
@@ -617,9 +616,9 @@ static struct spn__batch *adopt_batch(struct spn__lanes *lanes)
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
         uint32_t unused = 0;
 
-        /* relaxed: a hint.  [owner] */
+        /* relaxed, all: who has it is all they say; the lock hands it over. */
         if (spn__load(&b->in_use, relaxed) == 0 &&
-            spn__cas(&b->in_use, &unused, 1, acquire, relaxed)) {
+            spn__cas(&b->in_use, &unused, 1, relaxed, relaxed)) {
             spn__lock(&b->lock);
             b->open = waiting(b) != 0; /* thieves may be about, and it is theirs then */
             spn__unlock(&b->lock);
@@ -645,9 +644,10 @@ static struct spn__batch *make_batch(struct spn__lanes *lanes)
     spn__init(&b->following, NULL);
     spn__lock(&lanes->lock);
     if (lanes->last_batch == NULL)
-        spn__store(&lanes->batches, b, release); /* [list] */
+        spn__store(&lanes->batches, b, release); /* [list] mutant: see first_batch */
     else
-        spn__store(&lanes->last_batch->following, b, release); /* [list] */
+        /* [list] mutant: see first_batch */
+        spn__store(&lanes->last_batch->following, b, release);
     lanes->last_batch = b;
     spn__unlock(&lanes->lock);
     return b;
@@ -681,7 +681,7 @@ void spn__lanes_worker_fini(struct spn__lanes *lanes, struct spn__worker *worker
         spn__lanes_done(lanes, c, over);
     worker->batch = NULL;
     (void)spn__fetch_sub(&lanes->workers, 1, relaxed); /* a hint */
-    spn__store(&b->in_use, 0, release);                /* [owner] */
+    spn__store(&b->in_use, 0, relaxed);                /* see adopt_batch */
 }
 
 int spn__lanes_create(struct spn__lanes **out, uint32_t mark)

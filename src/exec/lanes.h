@@ -85,7 +85,7 @@ struct spn__batch {
     struct lane *lane; /* that the chunk belongs to */
     uint64_t base;     /* position of the chunk's first slot */
 
-    SPN__ATOMIC(uint32_t) in_use;               /* 1: a worker has it [owner] */
+    SPN__ATOMIC(uint32_t) in_use;               /* 1: a worker has it; relaxed */
     SPN__ATOMIC(struct spn__batch *) following; /* [list] */
     struct spn__batch *next_claimed;            /* scratch of visit */
     uint32_t from;                              /* scratch of visit */
@@ -129,12 +129,14 @@ static inline struct lane *next_lane(struct lane *l)
 
 static inline struct spn__batch *first_batch(struct spn__lanes *lanes)
 {
-    return spn__load(&lanes->batches, acquire); /* [list] */
+    /* [list] mutant: what it publishes is plain, or is not seen older than it began */
+    return spn__load(&lanes->batches, acquire);
 }
 
 static inline struct spn__batch *next_batch(struct spn__batch *b)
 {
-    return spn__load(&b->following, acquire); /* [list] */
+    /* [list] mutant: as in first_batch */
+    return spn__load(&b->following, acquire);
 }
 
 /* How many entries of a batch nobody has started, as far as can be seen. */

@@ -132,7 +132,8 @@ static void lock_all(struct spn__lanes *lanes, bool shut_all)
     spn__lock(&lanes->lock);
     for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l)) {
         spn__lock(&l->lock);
-        l->seen = spn__load(&l->tail, acquire); /* [tail] */
+        /* [tail] mutant: a picture reads plain slots, and collect makes a fence */
+        l->seen = spn__load(&l->tail, acquire);
     }
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b)) {
         spn__lock(&b->lock);

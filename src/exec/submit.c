@@ -62,6 +62,7 @@ static void refused_by_lane(struct spn_pool *pool)
     bool end;
 
     spn__lock(&pool->lock);
+    spn__idle_look_around(pool); /* one that stayed for it shall go after all */
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
     if (end)
@@ -177,6 +178,9 @@ static int admit(struct spn_pool *pool, spn_task *task)
         if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
             refused_by_lane(pool);
     }
+    /* Nobody was there to take it, and now there is somebody: try again. */
+    if (pushed == SPN_EAGAIN && added == SPN_EFULL)
+        return admit(pool, task);
     return refusal(pushed, added);
 }
 
@@ -250,12 +254,14 @@ static inline bool nobody_to_tell(struct spn_pool *pool)
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 {
     /* relaxed, both: as in admit. */
-    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+    const int32_t count = spn__ctl_count(ctl);
     spn_task *task;
     int rc;
 
     /* The first ones go the long way and start threads, and so does what is refused. */
     if (pool->kind == SPN__WORK_LANES && count > 0 &&
+        spn__ctl_state(ctl) == SPN_EXECUTOR_RUNNING &&
         count >= spn__load(&pool->core, relaxed)) {
         rc = spn__lanes_push(pool->work.lanes, (struct spn__entry){ fn, arg });
         /* Mostly nobody needs to be told. */

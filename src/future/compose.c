@@ -200,8 +200,7 @@ static void after_supplier(void *p)
 
     spn__call_leave(&s->call);
     if (!spn__future_claim(f)) {
-        if (f->drop_value != NULL && s->call.result != NULL)
-            f->drop_value(s->call.result);
+        spn__future_drop_late(f, s->call.result);
     } else if (s->call.code == 0) {
         f->value = s->call.result;
         spn__future_finish(f, SPN__NORMAL, &work);
@@ -212,6 +211,13 @@ static void after_supplier(void *p)
     spn__future_unref(f, &work);
     spn__free(s);
     spn__work_drain(&work);
+}
+
+static void call_supplier(void *p)
+{
+    struct supplier *s = p;
+
+    s->call.code = s->fn(s->arg, &s->call.result);
 }
 
 static int run_supplier(spn_task *task)
@@ -225,7 +231,7 @@ static int run_supplier(spn_task *task)
     }
     spn__call_enter(&s->call);
     SPN__CLEANUP_PUSH(after_supplier, s);
-    s->call.code = s->fn(s->arg, &s->call.result);
+    spn__guarded(call_supplier, s);
     s->call.returned = true;
     SPN__CLEANUP_POP();
     return 0; /* the future keeps a failure */

@@ -27,6 +27,14 @@
  *   only `holds` the memory.  When refs reach 0 without an outcome, the future is
  *   abandoned: it fails, and with it the stages that wait for it.
  *
+ * A VALUE NOBODY READ
+ *   `read` is set by whoever gets the value, and by a mirror that passes it on
+ *   without keeping its origin, whether there is a destructor or not; each has a
+ *   reference, so that the last one to go knows.  The destructor may therefore be set
+ *   at any time by anybody with a reference: it counts at the very end only.  A
+ *   mirror keeps its origin, which then frees the value, if there is a destructor by
+ *   then.
+ *
  * ORDERING
  *   [done]  the exchange to a final phase (and the step to CANCELLED and
  *           INTERRUPTING) is a release; it pairs with the acquire loads of the
@@ -84,7 +92,7 @@ void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
     spn__init(&f->read, 0);
     spn__waitq_init(&f->waiters);
     spn__list_init(&f->edges);
-    f->drop_value = opts != NULL ? opts->drop_value : NULL;
+    spn__init(&f->drop_value, opts != NULL ? opts->drop_value : NULL);
     f->done = opts != NULL ? opts->done : NULL;
     f->done_arg = opts != NULL ? opts->done_arg : NULL;
     f->plain = kind == SPN__PROMISE && f->done == NULL;
@@ -103,7 +111,7 @@ int spn_future_create(spn_future **out, const spn_future_opts *opts)
         return SPN_EINVAL;
     if (o.release_arg != NULL)
         return SPN_EINVAL; /* a promise has no argument */
-    f = spn__alloc(sizeof *f);
+    f = spn__block_get(sizeof *f);
     if (f == NULL)
         return SPN_ENOMEM;
     spn__future_init(f, SPN__PROMISE, &o);
@@ -152,8 +160,11 @@ uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *sourc
     /* [done] mutant: in the explorer the exchange in finish is a fence, too */
     if (spn__phase(spn__load(&source->state, acquire)) == SPN__NORMAL) {
         f->value = source->value;
-        if (root->drop_value != NULL)
+        /* relaxed, both: see A VALUE NOBODY READ */
+        if (spn__load(&root->drop_value, relaxed) != NULL)
             f->origin = spn__future_ref(root); /* it frees the value, if unread */
+        else
+            spn__store(&root->read, 1, relaxed);
         return SPN__NORMAL;
     }
     f->origin = spn__future_ref(root);
@@ -243,6 +254,13 @@ static void look_after(struct spn_future *f, struct spn__work *work)
     }
 }
 
+static void call_done(void *p)
+{
+    struct spn_future *f = p;
+
+    f->done(f, f->done_arg);
+}
+
 void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *work)
 {
     if ((old & SPN__ATTENDED) != 0)
@@ -250,7 +268,7 @@ void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *
     if (f->kind == SPN__STAGE)
         spn__stage_detach(f, work);
     if (f->done != NULL)
-        f->done(f, f->done_arg);
+        spn__guarded(call_done, f);
     if (f->kind == SPN__TASK)
         spn__task_finished(f);
 }
@@ -343,7 +361,7 @@ void spn__future_release_hold(struct spn_future *f)
     /* [holds] 1 is ours, and nobody can add another: no exchange is needed. */
     if (spn__load(&f->holds, acquire) == 1 ||
         spn__fetch_sub(&f->holds, 1, acq_rel) == 1)
-        spn__free(f);
+        spn__block_put(f);
 }
 
 static void abandon(struct spn_future *f, struct spn__work *work)
@@ -361,14 +379,15 @@ static void abandon(struct spn_future *f, struct spn__work *work)
 static struct spn_future *end(struct spn_future *f)
 {
     struct spn_future *next = f->origin;
+    const spn_drop_value_fn drop = spn__load(&f->drop_value, relaxed); /* as below */
 
     if (next == NULL && f->kind == SPN__STAGE)
         next = spn__stage_take_input(f);
     /* relaxed: [refs] has it all. */
-    if (f->origin == NULL && f->drop_value != NULL && f->value != NULL &&
+    if (f->origin == NULL && drop != NULL && f->value != NULL &&
         spn__phase(spn__load(&f->state, relaxed)) == SPN__NORMAL &&
         spn__load(&f->read, relaxed) == 0)
-        f->drop_value(f->value);
+        spn__call_pointer(drop, f->value);
     spn__future_release_hold(f);
     return next;
 }
@@ -387,6 +406,24 @@ void spn__future_unref(struct spn_future *f, struct spn__work *work)
         }
         f = end(f);
     }
+}
+
+int spn_future_set_drop_value(spn_future *f, spn_drop_value_fn drop_value)
+{
+    if (f == NULL)
+        return SPN_EINVAL;
+    /* relaxed: read by whoever drops the last reference, after [refs], or by who has
+     * a late value and finds this one or the one before. */
+    spn__store(&f->drop_value, drop_value, relaxed);
+    return SPN_OK;
+}
+
+void spn__future_drop_late(struct spn_future *f, void *value)
+{
+    const spn_drop_value_fn drop = spn__load(&f->drop_value, relaxed); /* as above */
+
+    if (drop != NULL && value != NULL)
+        spn__call_pointer(drop, value);
 }
 
 spn_future *spn_future_ref(spn_future *f)
@@ -523,6 +560,25 @@ int spn_future_error(const spn_future *f, int *code, char *buf, size_t capacity)
 }
 
 /* ---- calls of users' functions -------------------------------------------- */
+
+struct pointer_call {
+    void (*fn)(void *);
+    void *pointer;
+};
+
+static void call_pointer(void *p)
+{
+    const struct pointer_call *c = p;
+
+    c->fn(c->pointer);
+}
+
+void spn__call_pointer(void (*fn)(void *), void *pointer)
+{
+    struct pointer_call c = { fn, pointer };
+
+    spn__guarded(call_pointer, &c);
+}
 
 void spn__call_enter(struct spn__call *call)
 {

@@ -52,10 +52,10 @@ struct spn_future {
     uint8_t kind; /* spn__future_kind; fixed */
     bool taken;   /* the edges were taken off by the completer; final */
     uint32_t edge_count;
-    SPN__ATOMIC(uint32_t) read;      /* 1: somebody has the value */
-    bool plain;                      /* fixed: a promise without a done hook, which has
+    SPN__ATOMIC(uint32_t) read; /* 1: somebody has the value */
+    bool plain;                 /* fixed: a promise without a done hook, which has
                                    nothing to do when nobody attends to it */
-    void (*drop_value)(void *value); /* fixed */
+    SPN__ATOMIC(spn_drop_value_fn) drop_value; /* see core.c, A VALUE NOBODY READ */
 
     struct spn__waitq waiters;
     struct spn__list edges; /* to the stages that wait for this future */
@@ -108,11 +108,14 @@ static inline void *spn__future_read_value(struct spn_future *f)
 {
     struct spn_future *root = spn__future_root(f);
 
-    /* relaxed: read by whoever drops the last reference, after [refs]. */
-    if (root->drop_value != NULL)
+    /* relaxed, both: read by whoever drops the last reference, after [refs].  Not
+     * written again, so that many readers share the line. */
+    if (spn__load(&root->read, relaxed) == 0)
         spn__store(&root->read, 1, relaxed);
     return f->value;
 }
+/* A value that came when the future was done already: frees it, if told how. */
+void spn__future_drop_late(struct spn_future *f, void *value);
 /* The status get returns, of a future that is done. */
 int spn__future_status(const struct spn_future *f);
 void spn__future_outcome(struct spn_future *f, spn_outcome *out);
@@ -228,6 +231,9 @@ struct spn__call {
     void *result;   /* what it stored */
     char message[SPN_FUTURE_MESSAGE_MAX];
 };
+
+/* fn(pointer), of the program's: no exception comes out of it. */
+void spn__call_pointer(void (*fn)(void *), void *pointer);
 
 void spn__call_enter(struct spn__call *call);
 /* After the function, or while its thread unwinds; code and message then tell. */

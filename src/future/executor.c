@@ -22,6 +22,7 @@
 #include "base/time.h"
 #include "future/core.h"
 #include "future/ambient.h"
+#include "sync/blocks.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 #include "sync/waitq.h"
@@ -64,12 +65,32 @@ int spn_task_run(spn_task *task)
     return spn__task_run_here(task);
 }
 
+/* A task's drop, from which no exception comes. */
+struct drop_call {
+    spn_task *task;
+    int reason;
+};
+
+static void call_task_drop(void *p)
+{
+    struct drop_call *c = p;
+
+    c->task->drop(c->task, c->reason);
+}
+
+void spn__task_drop_guarded(spn_task *task, int reason)
+{
+    struct drop_call c = { task, reason };
+
+    if (task->drop != NULL)
+        spn__guarded(call_task_drop, &c);
+}
+
 int spn_task_drop(spn_task *task, int reason)
 {
     if (task == NULL || task->fn == NULL || reason >= 0 || is_queued(task))
         return SPN_EINVAL;
-    if (task->drop != NULL)
-        task->drop(task, reason);
+    spn__task_drop_guarded(task, reason);
     return SPN_OK;
 }
 
@@ -123,7 +144,7 @@ static int call_run(spn_task *task)
     const spn_run_fn fn = c->fn;
     void *const arg = c->arg;
 
-    spn__free(c); /* before fn, which may end the thread */
+    spn__block_put(c); /* before fn, which may end the thread */
     return context == NULL ? fn(arg) : call_with(context, fn, arg);
 }
 
@@ -133,12 +154,12 @@ static void call_drop(spn_task *task, int reason)
 
     (void)reason;
     spn_context_unref(c->context);
-    spn__free(c);
+    spn__block_put(c);
 }
 
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
 {
-    struct call_task *c = spn__alloc(sizeof *c);
+    struct call_task *c = spn__block_get(sizeof *c);
 
     if (c == NULL)
         return NULL;
@@ -631,8 +652,7 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
     for (; (task = take(m)) != NULL; dropped++) {
         spn__job_forget(task);
         SPN__CLEANUP_PUSH(let_end, m);
-        if (task->drop != NULL)
-            task->drop(task, reason);
+        spn__task_drop_guarded(task, reason);
         SPN__CLEANUP_POP();
     }
     if (count != NULL)

@@ -26,6 +26,9 @@ static inline bool spn__thread_is_inside(const struct spn_thread *self,
     return frame != NULL;
 }
 
+/* Calls a task's drop, if it has one; no exception comes out of it. */
+void spn__task_drop_guarded(spn_task *task, int reason);
+
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees
  * itself when it is run or dropped. */
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg);

@@ -108,9 +108,9 @@ bool spn__edge_remove(struct spn__edge *edge)
 /* [context] acquire: that the stage is done, if another took it. */
 static struct spn_context *take_context(struct spn__stage *s)
 {
-    return spn__load(&s->context, acquire) == NULL
-               ? NULL
-               : spn__exchange(&s->context, NULL, acq_rel);
+    if (spn__load(&s->context, acquire) == NULL) /* [context] */
+        return NULL;
+    return spn__exchange(&s->context, NULL, acq_rel); /* [context] */
 }
 
 void spn__stage_detach(struct spn_future *f, struct spn__work *work)
@@ -262,7 +262,7 @@ struct running {
     bool follows;     /* it waits for that now: its inputs are not ours any more */
 };
 
-static int call_function(struct running *r)
+static int with_inputs(struct running *r)
 {
     struct spn__stage *s = r->s;
     struct spn_future *source = input(s, 0);
@@ -291,6 +291,13 @@ static int call_function(struct running *r)
     }
 }
 
+static void call_function(void *p)
+{
+    struct running *r = p;
+
+    r->call.code = with_inputs(r);
+}
+
 static void complete_error(struct spn__stage *s, int code, const char *message,
                            struct spn__work *work)
 {
@@ -302,8 +309,10 @@ static void complete_error(struct spn__stage *s, int code, const char *message,
 
 static void complete_value(struct spn__stage *s, void *value, struct spn__work *work)
 {
-    if (!spn__future_claim(&s->future))
+    if (!spn__future_claim(&s->future)) {
+        spn__future_drop_late(&s->future, value);
         return;
+    }
     s->future.value = value;
     spn__future_finish(&s->future, SPN__NORMAL, work);
 }
@@ -402,7 +411,7 @@ static bool call(struct spn__stage *s, struct spn_context *context,
     spn__call_enter(&r.call);
     spn__context_enter(&r.frame, r.call.self, context);
     SPN__CLEANUP_PUSH(after_call, &r);
-    r.call.code = call_function(&r);
+    spn__guarded(call_function, &r);
     r.call.returned = true;
     SPN__CLEANUP_POP();
     return !r.follows;
@@ -499,7 +508,7 @@ struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
     struct spn__stage *s;
 
     spn__assert(edges <= SPN__STAGE_EDGES_MAX);
-    s = spn__alloc(sizeof *s + edges * sizeof s->edges[0]);
+    s = spn__block_get(sizeof *s + edges * sizeof s->edges[0]);
     if (s == NULL)
         return NULL;
     spn__future_init(&s->future, SPN__STAGE, NULL);

@@ -122,7 +122,7 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
         return SPN_EINVAL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
-    t = spn__alloc(sizeof *t);
+    t = spn__block_get(sizeof *t);
     if (t == NULL)
         return SPN_ENOMEM;
     spn__task_future_init(t, fn, arg, &o, NULL);
@@ -169,7 +169,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
     if (run == NULL)
         return SPN_EINVAL;
     if (executor->ops == NULL || !spn__executor_has(executor, new_task)) {
-        r = spn__alloc(sizeof *r);
+        r = spn__block_get(sizeof *r);
         if (r == NULL)
             return SPN_ENOMEM;
         r->call = (spn_run_call){ run, arg, value };
@@ -251,9 +251,11 @@ void spn__task_future_uncapture(struct spn__task_future *t,
 /* [context] acquire: the context, and that the future is done if another took it. */
 static struct spn_context *take_context(struct spn__task_future *t)
 {
-    /* Mostly there is none, and a look is cheaper than an exchange. */
+    /* Mostly there is none, and a look is cheaper than an exchange.
+     * mutant: to the explorer [runner] orders these, too */
     if (spn__load(&t->context, acquire) == NULL)
         return NULL;
+    /* [context] mutant: the release, as above */
     return spn__exchange(&t->context, NULL, acq_rel);
 }
 
@@ -283,7 +285,7 @@ static void give_arg_back(struct spn__task_future *t)
         return;
     /* [runner] after the change of the state.  mutant: half of a pair */
     if (spn__cas(&t->runner, &found, CLOSED, seq_cst, relaxed))
-        t->release_arg(t->arg);
+        spn__call_pointer(t->release_arg, t->arg);
 }
 
 void spn__task_finished(struct spn_future *f)
@@ -405,13 +407,6 @@ struct running {
     bool kept;        /* it did */
 };
 
-static void *drop_result(struct spn_future *f, void *value)
-{
-    if (f->drop_value != NULL && value != NULL)
-        f->drop_value(value);
-    return NULL;
-}
-
 /* Completes the future with what the function returned, if nobody was faster. */
 static void keep_outcome(struct running *r, struct spn__work *work)
 {
@@ -419,9 +414,9 @@ static void keep_outcome(struct running *r, struct spn__work *work)
 
     if (r->call.code == 0 && r->reset) {
         r->kept = true;
-        r->call.result = drop_result(f, r->call.result);
+        spn__future_drop_late(f, r->call.result);
     } else if (!spn__future_claim(f)) {
-        r->call.result = drop_result(f, r->call.result);
+        spn__future_drop_late(f, r->call.result);
     } else if (r->call.code == 0) {
         f->value = r->call.result;
         spn__future_finish(f, SPN__NORMAL, work);
@@ -460,6 +455,13 @@ static void after_call(void *p)
     keep_outcome(r, &work);
     r->kept = leave(r->t, r->call.self) && r->kept;
     spn__work_drain(&work);
+}
+
+static void call_fn(void *p)
+{
+    struct running *r = p;
+
+    r->call.code = r->t->fn(r->t->arg, &r->call.result);
 }
 
 static bool claim(struct spn__task_future *t, uintptr_t me)
@@ -502,7 +504,7 @@ static int run(struct spn_future *f, bool reset, bool by_executor,
         if (by_executor)
             spn__context_enter(&r.frame, r.call.self, context);
         SPN__CLEANUP_PUSH(after_call, &r);
-        r.call.code = r.t->fn(r.t->arg, &r.call.result);
+        spn__guarded(call_fn, &r);
         r.call.returned = true;
         SPN__CLEANUP_POP();
     } else {

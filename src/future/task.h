@@ -38,7 +38,7 @@ struct spn__task_future {
 };
 
 /* For a future that is the first part of something larger, which must have come from
- * spn__alloc: it is freed with the future. */
+ * spn__block_get: it goes back with the future. */
 void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg,
                            const spn_future_opts *opts,
                            const struct spn__task_keeper *keeper);

@@ -172,14 +172,27 @@ static void pop(void *frame)
     spn__ambient_pop(frame);
 }
 
+/* The task's function, from which no exception comes. */
+struct task_call {
+    spn_task *task;
+    int status;
+};
+
+static void call_fn(void *p)
+{
+    struct task_call *c = p;
+
+    c->status = c->task->fn(c->task); /* the node may be gone now */
+}
+
 int spn__task_run_here(spn_task *task)
 {
     struct spn__ambient_frame frame;
-    int rc;
+    struct task_call c = { task, 0 };
 
     spn__ambient_push(&frame, spn__job_take(task));
     SPN__CLEANUP_PUSH(pop, &frame);
-    rc = task->fn(task);
+    spn__guarded(call_fn, &c);
     SPN__CLEANUP_POP();
-    return rc;
+    return c.status;
 }

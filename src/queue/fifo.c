@@ -69,9 +69,10 @@ struct chunk {
  */
 struct end {
     _Alignas(SPN__CACHE_LINE) struct spn__lock lock;
-    uint32_t at;         /* index in chunk of the next slot to write or read */
-    struct chunk *chunk; /* may be used up: at == chunk_size */
-    uint64_t seen;       /* the other end's pos when last looked at */
+    uint32_t at;                /* index in chunk of the next slot to write or read */
+    struct chunk *chunk;        /* may be used up: at == chunk_size */
+    uint64_t seen;              /* the other end's pos when last looked at */
+    spn__first_look first_look; /* of those who wait at this end */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) pos;
 };
 
@@ -113,14 +114,10 @@ static int64_t items_seen(const struct fifo *f)
     return count < 0 ? 0 : count;
 }
 
-static bool has_room(const struct fifo *f)
+/* What those wait for who wait at the tail, and at the head. */
+static int64_t room_seen(const struct fifo *f)
 {
-    return items_seen(f) < f->q.capacity;
-}
-
-static bool has_items(const struct fifo *f)
-{
-    return items_seen(f) > 0;
+    return f->q.capacity - items_seen(f);
 }
 
 /* ---- the tail: put.lock is held ------------------------------------------- */
@@ -351,25 +348,32 @@ static void unlock_both(struct fifo *f)
 
 /* ---- insert and remove ---------------------------------------------------- */
 
-/* Waits until the other side may have changed what `ready` looks at. */
-static int await_change(struct fifo *f, struct spn__eventcount *ec,
-                        bool (*ready)(const struct fifo *), int64_t deadline_ns)
+/* Waits at one end until the other side may have changed what `seen` counts. */
+static int await_change(struct fifo *f, struct end *end, struct spn__eventcount *ec,
+                        int64_t (*seen)(const struct fifo *), int64_t deadline_ns)
 {
+    const uint32_t first = spn__load(&end->first_look, relaxed); /* a hint */
     struct spn__waiter w;
     int rc;
 
     /* Longer and longer between two looks: each look takes the line from the
      * side that is at work, and a few more items by then cost less than one. */
-    for (int pauses = 1; pauses <= SPN__SPIN_LIMIT; pauses *= 2) {
-        for (int i = 0; i < pauses; i++)
+    for (uint32_t pauses = first; pauses <= SPN__SPIN_LIMIT; pauses *= 2) {
+        int64_t count;
+
+        for (uint32_t i = 0; i < pauses; i++)
             spn__cpu_relax();
-        if (ready(f))
+        count = seen(f);
+        if (count > 0) {
+            spn__first_look_learn(&end->first_look, count >= SPN__STREAM);
             return SPN_OK;
+        }
     }
+    spn__first_look_learn(&end->first_look, false);
     rc = spn__eventcount_prepare(ec, &w);
     if (rc != SPN_OK)
         return rc;
-    if (!ready(f) && !is_closed(f))
+    if (seen(f) <= 0 && !is_closed(f))
         return spn__eventcount_wait(ec, &w, deadline_ns);
     spn__eventcount_cancel(ec, &w);
     return SPN_OK;
@@ -431,7 +435,7 @@ static int fifo_insert_many(spn_queue *q, void *const *items, size_t count,
         if (rc != SPN_EFULL || p.now)
             break;
         enter(f, &waited);
-        rc = await_change(f, &f->not_full, has_room, p.deadline_ns);
+        rc = await_change(f, &f->put, &f->not_full, room_seen, p.deadline_ns);
         if (rc != SPN_OK)
             break;
     }
@@ -460,7 +464,7 @@ static int fifo_remove_many(spn_queue *q, void **items, size_t capacity,
         if (rc != SPN_OK)
             break;
         enter(f, &waited);
-        rc = await_change(f, &f->not_empty, has_items, p.deadline_ns);
+        rc = await_change(f, &f->take, &f->not_empty, items_seen, p.deadline_ns);
         if (rc != SPN_OK)
             break;
     }
@@ -655,6 +659,7 @@ static void init_end(struct end *end, struct chunk *chunk)
     end->at = 0;
     end->chunk = chunk;
     end->seen = 0;
+    spn__init(&end->first_look, 1);
     spn__init(&end->pos, 0);
 }
 

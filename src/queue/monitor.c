@@ -19,6 +19,13 @@
  * ORDER OF WAITERS  first come first, but in an unfair synchronous queue the
  *   last comes first: it is the most likely to be still on its CPU.
  *
+ * SPINNING  Who waits in a synchronous or transfer queue waits for a thread, and
+ *   that may be on its way: it looks for as long as the options say (contract S-3).
+ *   The other kinds wait for an item or for room, which may be long in coming, and
+ *   look for a short while.  With one CPU nobody can come while another looks: if
+ *   whoever creates the queue is bound to one CPU, the process is taken to have no
+ *   other until a waiter is met elsewhere.
+ *
  * LOCKS  `lock` guards everything but `count`, which it guards for writing; a
  *   leaf, but for spn_queue_drain_to.
  */
@@ -42,6 +49,8 @@ struct monitor {
     struct spn__waitq takers, putters; /* putters: the owners in a transfer queue */
     int32_t taker_count;               /* takers listed */
     bool closed;
+    int32_t spins_timed, spins_untimed; /* the options'; fixed */
+    SPN__ATOMIC(int32_t) only_cpu;      /* see SPINNING; -1: there are several */
     struct spn__store store;
     SPN__ATOMIC(int64_t) count; /* store.count, for those without the lock */
 };
@@ -247,11 +256,38 @@ static void enlist(struct monitor *m, struct spn__waitq *q, struct spn__hand *ha
         spn__waitq_add(q, &hand->w, self);
 }
 
-/* A hand-over that comes within a microsecond or two is not worth a sleep. */
+/* Whether looking is of no use.  relaxed: a hint, which only ever changes to -1. */
+static bool on_one_cpu(struct monitor *m)
+{
+    const int32_t only = spn__load(&m->only_cpu, relaxed);
+
+    if (only == -1)
+        return false;
+    if (spn__os_cpu() == only)
+        return true;
+    spn__store(&m->only_cpu, -1, relaxed);
+    return false;
+}
+
+/* How often to look before sleeping; see the public header. */
+static int32_t rounds_for(struct monitor *m, bool timed)
+{
+    const int32_t told = timed ? m->spins_timed : m->spins_untimed;
+
+    if (told != 0)
+        return told == -1 ? 0 : told;
+    if (on_one_cpu(m))
+        return 0;
+    if (m->q.kind == SPN_QUEUE_SYNCHRONOUS || m->q.kind == SPN_QUEUE_TRANSFER)
+        return timed ? 32 : 512;
+    return SPN__SPIN_LIMIT;
+}
+
+/* A hand-over that comes within a few microseconds is not worth a sleep. */
 static int await_hand(struct monitor *m, struct spn__hand *hand, int64_t deadline_ns)
 {
-    spn__waiter_spin(&hand->w);
-    return spn__waitq_wait(&hand->w, &m->lock, deadline_ns);
+    return spn__waitq_wait_spinning(&hand->w, &m->lock, deadline_ns,
+                                    rounds_for(m, deadline_ns != SPN_FOREVER));
 }
 
 static int monitor_insert(spn_queue *q, void *item, enum spn__end end,
@@ -677,6 +713,9 @@ spn_queue *spn__queue_create_monitor(spn_queue_kind kind, const spn_queue_opts *
     spn__waitq_init(&m->putters);
     m->taker_count = 0;
     m->closed = false;
+    m->spins_timed = o->spins_timed;
+    m->spins_untimed = o->spins_untimed;
+    spn__init(&m->only_cpu, spn__os_only_cpu());
     m->store = (struct spn__store){ .queue = &m->q, .cells = cells };
     m->store.cell_count = cells != NULL ? (size_t)o->capacity : 0;
     spn__list_init(&m->store.nodes);

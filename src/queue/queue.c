@@ -50,6 +50,11 @@ static bool valid_opts(spn_queue_kind kind, const spn_queue_opts *o)
         return false;
     if (kind != SPN_QUEUE_DELAY && (o->due != NULL || o->clock != NULL))
         return false;
+    if (o->spins_timed < -1 || o->spins_untimed < -1)
+        return false;
+    if ((o->spins_timed != 0 || o->spins_untimed != 0) &&
+        kind != SPN_QUEUE_SYNCHRONOUS && kind != SPN_QUEUE_TRANSFER)
+        return false;
     switch (kind) {
     case SPN_QUEUE_LINKED:
     case SPN_QUEUE_DEQUE:

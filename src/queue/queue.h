@@ -107,6 +107,28 @@ spn_queue *spn__queue_create_ring(const spn_queue_opts *o);
 spn_queue *spn__queue_create_monitor(spn_queue_kind kind, const spn_queue_opts *o);
 spn_queue *spn__queue_create_delay(const spn_queue_opts *o);
 
+/*
+ * How many pauses a waiter of fifo.c and ring.c makes before its first look, learnt.
+ * One that comes back to many items (or much room) is close behind a stream, and
+ * looks later the next time: each look takes the line from the side at work, and
+ * then pays for more items.  One that comes back to a few is in a conversation, or
+ * alone, and looks sooner.  A hint: relaxed everywhere.
+ */
+typedef SPN__ATOMIC(uint32_t) spn__first_look;
+enum {
+    SPN__FIRST_LOOK_MAX = SPN__SPIN_LIMIT >= 32 ? 32 : 1,
+    SPN__STREAM = 4 /* so many at once are a stream */
+};
+
+static inline void spn__first_look_learn(spn__first_look *first, bool stream)
+{
+    const uint32_t old = spn__load(first, relaxed);
+    const uint32_t next = stream ? old * 2 : old / 2;
+
+    if (next >= 1 && next <= SPN__FIRST_LOOK_MAX)
+        spn__store(first, next, relaxed);
+}
+
 /* Fills in the head. */
 void spn__queue_init(spn_queue *q, spn_queue_kind kind,
                      const struct spn__queue_ops *ops, const spn_queue_opts *o);

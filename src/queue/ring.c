@@ -59,6 +59,7 @@ struct ring {
     uint64_t mask; /* size - 1 */
     struct cell *cells;
     SPN__ATOMIC(int32_t) inside;
+    spn__first_look first_empty, first_full; /* of who waits for items, for room */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) tail; /* with CLOSED */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) head;
     _Alignas(SPN__CACHE_LINE) struct spn__eventcount not_empty;
@@ -184,14 +185,22 @@ static void announce_end(struct ring *r)
 
 /* Looks again, longer and longer after, whether the cell for `turn` is ready:
  * each look takes the line from the side that is at work. */
-static bool spin(const struct ring *r, uint64_t position, uint64_t turn)
+static bool spin(const struct ring *r, uint64_t position, uint64_t turn,
+                 spn__first_look *first)
 {
-    for (int pauses = 1; pauses <= SPN__SPIN_LIMIT; pauses *= 2) {
-        for (int i = 0; i < pauses; i++)
+    for (uint32_t pauses = spn__load(first, relaxed); pauses <= SPN__SPIN_LIMIT;
+         pauses *= 2) {
+        size_t count;
+
+        for (uint32_t i = 0; i < pauses; i++)
             spn__cpu_relax();
-        if (ready(r, position, turn, 1) == 1)
+        count = ready(r, position, turn, SPN__STREAM);
+        if (count != 0) {
+            spn__first_look_learn(first, count == SPN__STREAM);
             return true;
+        }
     }
+    spn__first_look_learn(first, false);
     return false;
 }
 
@@ -234,7 +243,7 @@ static int ring_insert_many(spn_queue *q, void *const *items, size_t count,
         if (!spun) {
             const uint64_t tail = spn__load(&r->tail, relaxed) & ~CLOSED; /* a hint */
 
-            spun = !spin(r, tail, tail);
+            spun = !spin(r, tail, tail, &r->first_full);
         } else if (!listed) {
             enter(r, &waited);
             rc = spn__eventcount_prepare(&r->not_full, &w);
@@ -279,7 +288,7 @@ static int ring_remove_many(spn_queue *q, void **items, size_t capacity,
         if (!spun) {
             const uint64_t head = spn__load(&r->head, relaxed); /* a hint */
 
-            spun = !spin(r, head, head + 1);
+            spun = !spin(r, head, head + 1, &r->first_empty);
         } else if (!listed) {
             enter(r, &waited);
             rc = spn__eventcount_prepare(&r->not_empty, &w);
@@ -437,6 +446,8 @@ spn_queue *spn__queue_create_ring(const spn_queue_opts *o)
         spn__init(&r->cells[i].item, NULL);
     }
     spn__init(&r->inside, 0);
+    spn__init(&r->first_empty, 1);
+    spn__init(&r->first_full, 1);
     spn__init(&r->tail, 0);
     spn__init(&r->head, 0);
     spn__eventcount_init(&r->not_empty, true);

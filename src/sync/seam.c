@@ -343,6 +343,31 @@ void spn__os_yield(void)
     sched_yield();
 }
 
+int32_t spn__os_only_cpu(void)
+{
+#ifdef __linux__
+    cpu_set_t mask[16]; /* 16384 CPUs: a kernel made for more refuses */
+
+    if (sched_getaffinity(0, sizeof mask, mask) != 0 ||
+        CPU_COUNT_S(sizeof mask, mask) != 1)
+        return -1;
+    for (int32_t cpu = 0;; cpu++)
+        if (CPU_ISSET_S((size_t)cpu, sizeof mask, mask))
+            return cpu;
+#else
+    return sysconf(_SC_NPROCESSORS_ONLN) == 1 ? 0 : -1;
+#endif
+}
+
+int32_t spn__os_cpu(void)
+{
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return 0;
+#endif
+}
+
 /* ---- the self pointer -------------------------------------------------- */
 
 _Thread_local void *spn__self_pointer __attribute__((tls_model("initial-exec")));

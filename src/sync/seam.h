@@ -55,6 +55,18 @@
 #define SPN__TSAN 0
 #endif
 
+/* The same for AddressSanitizer. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SPN__ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SPN__ASAN 1
+#endif
+#endif
+#ifndef SPN__ASAN
+#define SPN__ASAN 0
+#endif
+
 #define SPN__CACHE_LINE 64
 
 /* How a futex wait ended.  WOKEN may be spurious: re-check, always. */
@@ -213,10 +225,18 @@ void spn__os_get_sigmask(spn__sigmask *mask);
 bool spn__os_on_fork_child(void (*restore)(void));
 void spn__os_set_sigmask(const spn__sigmask *mask);
 void spn__os_yield(void);
+/* The one CPU the calling thread may run on, or -1: it may run on several. */
+int32_t spn__os_only_cpu(void);
+/* The CPU the calling thread runs on at this moment; -1: nobody knows. */
+int32_t spn__os_cpu(void);
 
 /* Runs cleanup(arg) when the scope is left by POP or by pthread_exit. */
 #define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
 #define SPN__CLEANUP_POP()              pthread_cleanup_pop(1)
+
+/* Calls body(ctx), which calls a function of the program's.  An exception that would
+ * pass ends the process, with a message; the end of the thread passes. */
+void spn__guarded(void (*body)(void *ctx), void *ctx);
 
 /* ---- the thread-local self pointer ------------------------------------- */
 
@@ -249,6 +269,9 @@ void spn__os_free(void *memory);
 #define spn__free(memory)                  spn__mem_free(memory)
 void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
 void spn__mem_free(void *memory);
+/* Whether somebody may watch every block come and go, so that none should be kept
+ * back: the program's own allocator, or a sanitizer. */
+bool spn__mem_watched(void);
 
 /* ---- a descriptor that others can poll ---------------------------------- */
 

@@ -83,13 +83,29 @@ static void kernel_name(char out[16], const char *name)
     memcpy(out + prefix, name + suffix, length - suffix + 1);
 }
 
+static void call_fn(void *p)
+{
+    struct spn_thread *self = p;
+
+    if (self->on_start != NULL)
+        self->on_start(self->hook_arg);
+    self->result = self->fn(self->arg);
+}
+
+static void call_stop(void *p)
+{
+    struct spn_thread *self = p;
+
+    self->on_stop(self->hook_arg);
+}
+
 static void finish(void *p)
 {
     struct spn_thread *self = p;
     struct spn__chosen chosen = { NULL, NULL };
 
     if (self->on_stop != NULL)
-        self->on_stop(self->hook_arg);
+        spn__guarded(call_stop, self);
 
     spn__lock(&self->lock);
     self->ended = true;
@@ -128,9 +144,7 @@ static void *run(void *p)
 
     SPN__CLEANUP_PUSH(finish, self);
     self->result = SPN_ECANCELED; /* what stays if fn leaves by pthread_exit */
-    if (self->on_start != NULL)
-        self->on_start(self->hook_arg);
-    self->result = self->fn(self->arg);
+    spn__guarded(call_fn, self);
     SPN__CLEANUP_POP();
     return NULL;
 }

@@ -10,7 +10,8 @@
  *   unpark then meets a record in the cache, or that of another thread, which
  *   gets one permit too many: park may return for no reason, so that is
  *   allowed.  This is why only the parker is touched without holding a handle,
- *   and why reuse resets it with an atomic store.  The cache never holds more
+ *   and why reuse resets it with an atomic store; and what blocks.c does with
+ *   `returned`, for the same reason and in the same way.  The cache never holds more
  *   records than there were threads at once.
  *
  * LIFE of a record
@@ -39,8 +40,8 @@ static void after_fork(void)
     const struct spn_thread *self = spn__self_get();
 
     /* Its holder may be a thread the child does not have; the list under it is
-     * whole at every step. */
-    spn__lock_init(&spn__thread_cache.lock);
+     * whole at every step.  relaxed: nobody else is here. */
+    spn__store(&spn__thread_cache.lock.state, SPN__LOCK_FREE, relaxed);
     if (self != NULL && !self->foreign)
         spn__os_set_sigmask(&self->exec_mask);
 }
@@ -76,8 +77,10 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
         spn__parker_init(&record->parker);
         spn__lock_init(&record->seat_lock);
         spn__list_init(&record->seats);
+        spn__blocks_init(&record->blocks);
     } else {
         spn__parker_reset(&record->parker);
+        spn__blocks_open(&record->blocks);
     }
     spn__init(&record->interrupted, 0);
     spn__init(&record->blocker, NULL);
@@ -127,6 +130,7 @@ void spn__thread_record_leave(void *p)
 
     if (record->seat_memo_next != 0) /* it took one once */
         spn__seats_leave(record);
+    spn__blocks_close(&record->blocks);
     /* [life] */
     if (spn__fetch_and(&record->life, ~SPN__LIFE_ALIVE, acq_rel) == SPN__LIFE_ALIVE)
         spn__thread_record_recycle(record);

@@ -6,6 +6,7 @@
 #include <spindle/thread.h>
 
 #include "base/list.h"
+#include "sync/blocks.h"
 #include "sync/lock.h"
 #include "sync/parker.h"
 #include "sync/seam.h"
@@ -90,6 +91,8 @@ struct spn_thread {
         struct spn__seat *seat;       /* the thread's own */
     } seat_memos[SPN__SEAT_MEMOS];
     unsigned seat_memo_next; /* the thread's own */
+
+    struct spn__blocks blocks; /* small blocks it keeps for its next need */
 
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };

@@ -35,6 +35,7 @@
  */
 #include "sync/waitq.h"
 
+#include "base/time.h"
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
@@ -190,14 +191,14 @@ static bool leave(struct spn__waiter *w, struct spn__lock *lock)
     return true;
 }
 
-void spn__waiter_spin(const struct spn__waiter *w)
+/* What a wait comes to that ends with `rc`, unless a waker is faster. */
+static int give_up(struct spn__waiter *w, struct spn__lock *lock, int rc)
 {
-    /* relaxed: a hint; the wait that follows looks again, and acquires. */
-    for (int i = 0; i < SPN__SPIN_LIMIT; i++) {
-        if (spn__load(&w->state, relaxed) == GRANTED)
-            return;
-        spn__cpu_relax();
-    }
+    if (!leave(w, lock))
+        return SPN_OK;
+    if (rc == SPN_EINTR)
+        (void)spn__interrupt_take(w->thread);
+    return rc;
 }
 
 int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadline_ns)
@@ -212,11 +213,35 @@ int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadl
         else if (!spn__parker_park(&w->thread->parker, deadline_ns))
             rc = SPN_ETIMEDOUT;
     }
-    if (!leave(w, lock))
-        return SPN_OK;
-    if (rc == SPN_EINTR)
-        (void)spn__interrupt_take(w->thread);
-    return rc;
+    return give_up(w, lock, rc);
+}
+
+int spn__waitq_wait_spinning(struct spn__waiter *w, struct spn__lock *lock,
+                             int64_t deadline_ns, int32_t rounds)
+{
+    int rc = SPN_OK;
+
+    while (rc == SPN_OK) {
+        int64_t left_ns = INT64_MAX;
+
+        if (granted(w))
+            return SPN_OK;
+        if (deadline_ns != SPN_FOREVER)
+            left_ns = spn__time_sub(deadline_ns, spn__now());
+        if (spn__interrupt_pending(w->thread)) {
+            rc = SPN_EINTR;
+        } else if (left_ns <= 0) {
+            rc = SPN_ETIMEDOUT;
+        } else if (rounds > 0) {
+            rounds--;
+            spn__cpu_relax();
+        } else if (left_ns <= SPN__WAIT_NOT_SLEPT_NS) {
+            spn__cpu_relax();
+        } else if (!spn__parker_park(&w->thread->parker, deadline_ns)) {
+            rc = SPN_ETIMEDOUT;
+        }
+    }
+    return give_up(w, lock, rc);
 }
 
 bool spn__waitq_cancel(struct spn__waiter *w, struct spn__lock *lock)

@@ -98,9 +98,16 @@ void spn__chosen_grant(struct spn__chosen *chosen);
  */
 int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadline_ns);
 
-/* Spins for about a microsecond, or until granted: before spn__waitq_wait where
- * the other side is likely to be on its way. */
-void spn__waiter_spin(const struct spn__waiter *w);
+/*
+ * The same where the other side is likely to be on its way: looks `rounds` times
+ * before it sleeps, and does not sleep when all that is left of the wait is
+ * SPN__WAIT_NOT_SLEPT_NS or less.  A round is one pause of the CPU and, with a
+ * deadline, one look at the clock.
+ */
+#define SPN__WAIT_NOT_SLEPT_NS INT64_C(1000)
+int spn__waitq_wait_spinning(struct spn__waiter *w, struct spn__lock *lock,
+                             int64_t deadline_ns, int32_t rounds);
+
 /* Sleeps until granted, whatever comes: for waits that are not interruptible.
  * Entered without the lock, which is not held afterwards either. */
 void spn__waitq_sleep(struct spn__waiter *w);

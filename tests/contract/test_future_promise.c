@@ -1210,6 +1210,98 @@ TEST(async__complete_async__completes_this_promise, "CF-32")
     CHECK_OK(spn_manual_executor_destroy(m));
 }
 
+/* The value a stage's function makes is freed if nobody reads it, whenever the
+ * destructor was set: before the stage is done, or after. */
+TEST(set_drop_value__stage_nobody_reads__value_freed, "G-16")
+{
+    for (int late = 0; late < 2; late++)
+        for (int how = 0; how < 4; how++) { /* unread, read, failed, unset again */
+            struct act act = { .add = 5, .code = how == 2 ? 6 : 0 };
+            spn_future *f = late != 0 ? completed(num(1)) : promise(), *s;
+            void *value;
+
+            atomic_store(&drops, 0);
+            REQUIRE_OK(spn_future_then(f, then_add, &act, &s));
+            CHECK_OK(spn_future_set_drop_value(s, count_drop));
+            if (how == 3)
+                CHECK_OK(spn_future_set_drop_value(s, NULL));
+            if (late == 0)
+                CHECK_EQ(spn_future_complete(f, num(1)), 1);
+            if (how == 1)
+                CHECK_OK(spn_future_get(s, &value, 0));
+            CHECK_EQ(drops, 0);
+            spn_future_unref(s);
+            CHECK_EQ(drops, how == 0);
+            spn_future_unref(f);
+        }
+}
+
+/* It comes too late for a value that was read or passed on before. */
+TEST(set_drop_value__value_read_or_passed_on__readers_keep_it, "G-16")
+{
+    spn_future *f = completed(num(1)), *s;
+    void *value;
+
+    atomic_store(&drops, 0);
+    CHECK_OK(spn_future_get(f, &value, 0));
+    CHECK_OK(spn_future_set_drop_value(f, count_drop));
+    spn_future_unref(f);
+    CHECK_EQ(drops, 0);
+
+    f = completed(num(1));
+    REQUIRE_OK(spn_future_copy(f, &s));
+    CHECK_OK(spn_future_set_drop_value(f, count_drop));
+    spn_future_unref(f);
+    CHECK_EQ(drops, 0);
+    check_value(s, 1);
+    spn_future_unref(s);
+    CHECK_EQ(drops, 0);
+}
+
+/* A stage that passes a value on leaves it to the future that frees it. */
+TEST(set_drop_value__both_have_one__freed_once_by_the_maker, "G-16")
+{
+    for (int read = 0; read < 2; read++) {
+        spn_future *f = promise(), *s;
+        void *value;
+
+        atomic_store(&drops, 0);
+        CHECK_OK(spn_future_set_drop_value(f, count_drop));
+        REQUIRE_OK(spn_future_copy(f, &s));
+        CHECK_OK(spn_future_set_drop_value(s, count_drop));
+        CHECK_EQ(spn_future_complete(f, num(1)), 1);
+        spn_future_unref(f);
+        CHECK_EQ(drops, 0); /* the copy keeps it */
+        if (read != 0)
+            CHECK_OK(spn_future_get(s, &value, 0));
+        spn_future_unref(s);
+        CHECK_EQ(drops, 1 - read);
+    }
+}
+
+/* A stage's result that comes after the stage was completed by hand is dropped. */
+static int cancel_me(void *arg, void *value, void **result)
+{
+    CHECK_EQ(spn_future_cancel(*(spn_future **)arg, 0), 1);
+    *result = value;
+    return 0;
+}
+
+TEST(set_drop_value__result_after_cancel__freed_at_once, "G-16")
+{
+    spn_future *f = promise(), *s;
+
+    atomic_store(&drops, 0);
+    REQUIRE_OK(spn_future_then(f, cancel_me, &s, &s));
+    CHECK_OK(spn_future_set_drop_value(s, count_drop));
+    CHECK_EQ(spn_future_complete(f, num(3)), 1);
+    CHECK_EQ(drops, 1);
+    CHECK_EQ(spn_future_is_cancelled(s), 1);
+    spn_future_unref(s);
+    spn_future_unref(f);
+    CHECK_EQ(drops, 1);
+}
+
 /* There is no default executor: an async form without one is refused. */
 TEST(async__without_executor__invalid, "CF-48")
 {

@@ -202,23 +202,32 @@ TEST(pool__refused__counted_and_nothing_else, "TPE-66", "TPE-40")
     gate_free(gate);
 }
 
-/* An older caller's shorter picture is filled as far as it goes and no further. */
-TEST(pool__shorter_stats__filled_as_far_as_they_go)
+/* A shorter picture is filled as far as it goes and no further; a longer one as far as
+ * this library knows, and the rest is zero. */
+TEST(pool__stats_of_other_sizes__cut_or_padded)
 {
     spn_pool *pool = pool_of(2, 3, 4);
     struct {
         spn_pool_stats stats;
-        unsigned char after[16];
+        unsigned char newer[16];
+        unsigned char beyond;
     } x;
 
     memset(&x, 0xee, sizeof x);
     x.stats.size = offsetof(spn_pool_stats, threads);
     CHECK_OK(spn_pool_stats_get(pool, &x.stats));
     CHECK_EQ(x.stats.size, offsetof(spn_pool_stats, threads));
-    CHECK_EQ(x.stats.core_threads, 2);
     CHECK_EQ(x.stats.max_threads, 3);
     for (size_t i = offsetof(spn_pool_stats, threads); i < sizeof x; i++)
         CHECK_EQ(((unsigned char *)&x)[i], 0xee);
+    x.stats.size = sizeof x.stats + sizeof x.newer;
+    CHECK_OK(spn_pool_stats_get(pool, &x.stats));
+    CHECK_EQ(x.stats.size, sizeof x.stats + sizeof x.newer);
+    CHECK_EQ(x.stats.core_threads, 2);
+    CHECK_EQ(x.stats.max_threads, 3);
+    for (size_t i = 0; i < sizeof x.newer; i++)
+        CHECK_EQ(x.newer[i], 0);
+    CHECK_EQ(x.beyond, 0xee);
     pool_close(pool);
 }
 
@@ -260,7 +269,7 @@ static void produce_or_watch(int index, void *arg)
         }
         return;
     }
-    for (int i = 0; i < t_rounds(20000) || atomic_load(&w->pictures) < 10; i++) {
+    for (int i = 0; i < t_rounds(4000) || atomic_load(&w->pictures) < 10; i++) {
         const int rc =
             spn_executor_call(spn_pool_executor(w->pool), work_a_little, NULL);
 

@@ -191,86 +191,89 @@ TEST_EACH(pool__future_kept_longer_than_the_pool__still_readable, "TPE-67", "G-1
 
 /* ---- tasks that wait for their own pool -------------------------------------------------- */
 
+/* One per depth, because one that waits in vain returns before what it waited for. */
+enum { DEPTH_MAX = 8 };
+
 struct nest {
     spn_pool *pool;
     int depth;
-    int rc; /* of the innermost wait that was not SPN_OK */
-    atomic_int reached;
+    atomic_int rc; /* of the innermost wait that was not SPN_OK */
 };
+
+static struct nest nests[DEPTH_MAX];
+
+static struct nest *nest_of(spn_pool *pool, int depth)
+{
+    struct nest *n = &nests[depth];
+
+    n->pool = pool;
+    n->depth = depth;
+    atomic_store(&n->rc, SPN_OK);
+    return n;
+}
 
 static int go_deeper(void *arg, void **result)
 {
-    struct nest *n = arg, inner = { .pool = n->pool, .depth = n->depth - 1 };
+    struct nest *n = arg, *inner;
     spn_future *f;
     int rc;
 
     (void)result;
-    n->rc = SPN_OK;
     if (n->depth == 0)
         return 0;
-    rc = spn_executor_submit(spn_pool_executor(n->pool), go_deeper, &inner, &f);
-    if (rc != SPN_OK) {
-        n->rc = rc;
-        return 0;
+    inner = nest_of(n->pool, n->depth - 1);
+    rc = spn_executor_submit(spn_pool_executor(n->pool), go_deeper, inner, &f);
+    if (rc == SPN_OK) {
+        rc = spn_future_get(f, NULL, SPN_FOREVER);
+        spn_future_unref(f); /* it goes on, or is run later */
     }
-    rc = spn_future_get(f, NULL, SPN_FOREVER);
-    if (rc != SPN_OK) {
-        /* It may still be queued: take it back before its argument goes. */
-        n->rc = rc;
-        if (spn_future_cancel(f, 0) != 1)
-            (void)!spn_future_join(f, NULL);
-    } else {
-        n->rc = inner.rc;
-    }
-    spn_future_unref(f);
+    atomic_store(&n->rc, rc != SPN_OK ? rc : atomic_load(&inner->rc));
     return 0;
 }
 
-/* Pools of one and more, deeper than they have threads: the wait that could never end
+/* What the waits of a nesting of that depth came to, when all of it is over. */
+static int nest_in(spn_pool *pool, int depth)
+{
+    struct nest *n = nest_of(pool, depth);
+    spn_future *f;
+
+    REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), go_deeper, n, &f));
+    CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
+    spn_future_unref(f);
+    pool_rest(pool);
+    return atomic_load(&n->rc);
+}
+
+/* Pools of one and more, deeper than they have threads: a wait that could never end
  * is refused with EDEADLK, and all goes on. */
-TEST(nested__deeper_than_the_pool__edeadlk_not_a_hang)
+TEST(nested__deeper_than_the_pool__edeadlk_not_a_hang, "P6")
 {
     for (int32_t threads = 1; threads <= 3; threads++) {
         spn_pool *pool = pool_of(threads, threads, SPN_UNBOUNDED);
-        struct nest n = { .pool = pool, .depth = threads + 2 };
-        spn_future *f;
 
-        REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), go_deeper, &n, &f));
-        CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
-        CHECK_STATUS(n.rc, SPN_EDEADLK);
-        spn_future_unref(f);
+        CHECK_STATUS(nest_in(pool, threads + 2), SPN_EDEADLK);
         pool_close(pool);
     }
 }
 
 /* The same as deep as there are threads: it just works. */
-TEST(nested__as_deep_as_the_pool__completes)
+TEST(nested__as_deep_as_the_pool__completes, "P6")
 {
     for (int32_t threads = 1; threads <= 4; threads++) {
         spn_pool *pool = pool_of(threads, threads, SPN_UNBOUNDED);
-        struct nest n = { .pool = pool, .depth = threads - 1 };
-        spn_future *f;
 
-        REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), go_deeper, &n, &f));
-        CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
-        CHECK_STATUS(n.rc, SPN_OK);
-        spn_future_unref(f);
+        CHECK_OK(nest_in(pool, threads - 1));
         pool_close(pool);
     }
 }
 
 /* Before it refuses, the pool grows to its maximum. */
-TEST(nested__room_for_threads__the_pool_grows)
+TEST(nested__room_for_threads__the_pool_grows, "P6")
 {
     spn_pool *pool = pool_of(1, 4, SPN_UNBOUNDED);
-    struct nest n = { .pool = pool, .depth = 3 };
-    spn_future *f;
 
-    REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), go_deeper, &n, &f));
-    CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
-    CHECK_STATUS(n.rc, SPN_OK);
+    CHECK_OK(nest_in(pool, 3));
     CHECK_EQ(spn_pool_largest(pool), 4);
-    spn_future_unref(f);
     pool_close(pool);
 }
 

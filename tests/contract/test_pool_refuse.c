@@ -818,13 +818,16 @@ TEST(reject__closed_loop_with_a_queue__never_refused)
     pool_close(l.pool);
 }
 
-/* The same on a hand-off. */
-TEST(reject__closed_loop_on_a_hand_off__never_refused)
+/* The same on a hand-off, where that moment shows: who waits it out is served. */
+TEST(reject__closed_loop_on_a_hand_off__served_by_waiting_a_moment)
 {
+    static const spn_reject_block moment = SPN_REJECT_BLOCK_INIT(SPN_SEC(60));
     struct loop l = { .pool = pool_of(T_THREADS, T_THREADS, SPN_HANDOFF),
                       .rounds = t_rounds(3000) };
 
+    REQUIRE_OK(spn_pool_set_reject(l.pool, &moment.policy));
     t_parallel(T_THREADS, call_and_wait, &l);
     CHECK_EQ(atomic_load(&l.refused), 0);
+    CHECK_EQ(atomic_load(&l.served), (long)T_THREADS * l.rounds);
     pool_close(l.pool);
 }

@@ -346,6 +346,39 @@ TEST(queue_synchronous__flag_set_with_counterpart__one_outcome, "SQ-17", "G-12")
     }
 }
 
+/* How often a waiter looks is the caller's to say, from not at all to for ever; how
+ * often it then does, the explorer counts. */
+TEST(queue_synchronous__spins__minus_one_and_more, "S-3")
+{
+    static const struct {
+        int32_t spins;
+        int rc;
+    } cases[] = { { INT32_MIN, SPN_EINVAL },
+                  { -2, SPN_EINVAL },
+                  { -1, SPN_OK },
+                  { 0, SPN_OK },
+                  { 1, SPN_OK },
+                  { 512, SPN_OK },
+                  { INT32_MAX, SPN_OK },
+                  { -1000, SPN_EINVAL } };
+    static const spn_queue_kind meeting[] = { SPN_QUEUE_SYNCHRONOUS,
+                                              SPN_QUEUE_TRANSFER };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int which = 0; which < 4; which++) {
+            spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
+            spn_queue *q;
+
+            if (which % 2 == 0)
+                opts.spins_timed = cases[i].spins;
+            else
+                opts.spins_untimed = cases[i].spins;
+            CHECK_STATUS(spn_queue_create(&q, meeting[which / 2], &opts), cases[i].rc);
+            if (q != NULL)
+                shut(q);
+        }
+}
+
 /* A waiter spins a little before it sleeps, and not for long: it gives up its CPU. */
 static int64_t cpu_time_ns(void)
 {

@@ -275,6 +275,7 @@ void sim__yield(struct sim_site *site)
     if (me == NULL)
         return;
     sim__memory_pause(me);
+    me->pauses++;
     me->fresh = false;
     engine.yielded |= sim__bit(me);
     sim__strategy_yield(me);
@@ -300,6 +301,7 @@ enum spn__futex_result sim__futex_wait(struct sim_site *site, spn__futex_word *w
     if (sim__choose(CHOOSE_SPURIOUS, 2) == 1)
         return SPN__WOKEN;
     me->address = word;
+    me->sleeps++;
     sim__block(me, IN_FUTEX, deadline_ns);
     return me->expired ? SPN__EXPIRED : SPN__WOKEN;
 }
@@ -346,6 +348,38 @@ int sim_self(void)
 int64_t sim_now(void)
 {
     return engine.now;
+}
+
+static const struct thread *started(int id)
+{
+    if (id < 0 || id >= engine.thread_count)
+        sim__stop(SIM_ASSERTION, "there is no thread %d", id);
+    return &engine.threads[id];
+}
+
+uint64_t sim_pauses(int id)
+{
+    return started(id)->pauses;
+}
+
+uint64_t sim_sleeps(int id)
+{
+    return started(id)->sleeps;
+}
+
+void sim_set_cpus(uint32_t count)
+{
+    engine.cpus = count;
+}
+
+int32_t spn__os_only_cpu(void)
+{
+    return engine.cpus == 1 ? 0 : -1;
+}
+
+int32_t spn__os_cpu(void)
+{
+    return (int32_t)((uint32_t)sim_self() % engine.cpus);
 }
 
 int64_t sim__now(struct sim_site *site)
@@ -432,6 +466,7 @@ void sim__run_schedule(uint64_t seed)
     engine.buffered = 0;
     engine.fences = -1;
     engine.faults = 0;
+    engine.cpus = 2;
     engine.kind = SIM_OK;
     engine.message[0] = '\0';
     idle_rounds = 0;

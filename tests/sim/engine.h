@@ -63,6 +63,7 @@ struct thread {
     spn__sigmask sigmask;
     char name[16];
     int saved_errno;
+    uint64_t pauses, sleeps; /* for the body, which may count them */
     unsigned buffer_count;
     struct buffered buffer[BUFFER_MAX];
     struct fiber fiber;
@@ -103,6 +104,7 @@ struct engine {
     unsigned buffered; /* stores in all buffers */
     int fences;        /* -1: not chosen yet, else as CHOOSE_FENCES */
     uint64_t faults;
+    uint32_t cpus; /* that the code under test is told of */
     enum sim_kind kind;
     char message[200];
     struct fiber home;

@@ -395,3 +395,76 @@ SCENARIO(stage__chain_on_the_direct_executor__runs_in_order, "CF-40", "CF-45")
     drop_two();
 }
 SCENARIO_OPTS(stage__chain_on_the_direct_executor__runs_in_order, .faults = true)
+
+/* ---- a destructor for what a stage makes ------------------------------------------ */
+
+static SPN__ATOMIC(int) drops;
+static SPN__ATOMIC(int) reads;
+
+static int make(void *arg, void *value, void **result)
+{
+    (void)arg;
+    (void)value;
+    (void)spn__fetch_add(&calls, 1, relaxed);
+    spn__store(&payload[1], 7, relaxed);
+    *result = &drops;
+    return 0;
+}
+
+static void drop(void *value)
+{
+    sim_assert(value == &drops);
+    sim_assert(spn__load(&payload[1], relaxed) == 7); /* all its maker did */
+    (void)spn__fetch_add(&drops, 1, relaxed);
+}
+
+static void complete_source(void *arg)
+{
+    (void)arg;
+    (void)spn_future_complete(f, &f);
+    spn_future_unref(f);
+}
+
+static void read_stage(void *arg)
+{
+    void *value = NULL;
+
+    if (arg == NULL) {
+        if (spn_future_get_now(s, NULL, &value) == SPN_OK && value == &drops)
+            (void)spn__fetch_add(&reads, 1, relaxed);
+    } else {
+        (void)spn_future_cancel(s, 0); /* with the function's result on its way */
+    }
+    spn_future_unref(s);
+}
+
+/* While the source ends, the stage is read or cancelled, and references go, the
+ * destructor is set: a value the function made is read or freed, once. */
+SCENARIO(stage__drop_set_while_completing_and_dropping__freed_once_unless_read, "G-16")
+{
+    const bool early = sim_choose(2) == 1, cancels = sim_choose(2) == 1;
+    int made, freed, read;
+
+    spn__init(&payload[1], 0);
+    spn__init(&calls, 0);
+    spn__init(&drops, 0);
+    spn__init(&reads, 0);
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_future_then(f, make, NULL, &s) == SPN_OK);
+    if (early)
+        sim_assert(spn_future_set_drop_value(s, drop) == SPN_OK);
+    (void)spn_future_ref(s);
+    sim_thread(complete_source, NULL);
+    sim_thread(read_stage, cancels ? s : NULL);
+    if (!early)
+        sim_assert(spn_future_set_drop_value(s, drop) == SPN_OK);
+    spn_future_unref(s);
+    sim_join_all();
+    made = spn__load(&calls, relaxed);
+    freed = spn__load(&drops, relaxed);
+    read = spn__load(&reads, relaxed);
+    sim_assert(freed + read <= made);
+    /* Only what comes after a cancel and before the set is nobody's. */
+    sim_assert(freed + read == made || (cancels && !early));
+    sim_outcome((unsigned)(made + 2 * freed + 4 * read));
+}

@@ -52,6 +52,8 @@ static bool open_queue(spn_queue_kind kind, int32_t capacity, bool fair)
         kind == SPN_QUEUE_DEQUE)
         opts.capacity = capacity;
     opts.fair = fair;
+    if (kind == SPN_QUEUE_SYNCHRONOUS || kind == SPN_QUEUE_TRANSFER)
+        opts.spins_timed = opts.spins_untimed = 1; /* more only lengthen schedules */
     if (kind == SPN_QUEUE_PRIORITY)
         opts.compare = by_value;
     if (kind == SPN_QUEUE_DELAY)
@@ -245,11 +247,18 @@ SCENARIO(queue_ring__batches__all_arrive, "G-15", "G-20")
 
 /* ---- time-outs ------------------------------------------------------------------ */
 
+/* A wait of a microsecond or less is spun out, a longer one sleeps. */
+static int64_t short_ns(int64_t ns)
+{
+    return sim_choose(2) == 0 ? ns : ns + SPN_US(2);
+}
+
 static void take_timed(void *arg)
 {
-    const int64_t deadline_ns = spn__now() + 400;
+    const int64_t timeout_ns = short_ns(400);
+    const int64_t deadline_ns = spn__now() + timeout_ns;
     void *item;
-    const int rc = spn_queue_poll_timed(queue, &item, 400);
+    const int rc = spn_queue_poll_timed(queue, &item, timeout_ns);
 
     (void)arg;
     if (rc == SPN_OK) {
@@ -264,7 +273,7 @@ static void offer_timed(void *item)
     int rc;
 
     spn__store(&payload[(uintptr_t)item], 7, relaxed);
-    rc = spn_queue_offer_timed(queue, item, 300);
+    rc = spn_queue_offer_timed(queue, item, short_ns(300));
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
     if (rc == SPN_ETIMEDOUT)
         got[(uintptr_t)item]++; /* it is ours still: never delivered */

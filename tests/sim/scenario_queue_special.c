@@ -27,14 +27,22 @@ static bool open_queue(spn_queue **out, spn_queue_kind kind, int32_t capacity)
     spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
 
     opts.capacity = capacity;
+    if (kind == SPN_QUEUE_SYNCHRONOUS || kind == SPN_QUEUE_TRANSFER)
+        opts.spins_timed = opts.spins_untimed = 1; /* more only lengthen schedules */
     return spn_queue_create(out, kind, &opts) == SPN_OK;
 }
 
 /* ---- transfer ------------------------------------------------------------------- */
 
+/* A wait of a microsecond or less is spun out, a longer one sleeps. */
+static int64_t short_ns(void)
+{
+    return sim_choose(2) == 0 ? 300 : SPN_US(2);
+}
+
 static void transfer_timed(void *item)
 {
-    const int rc = spn_queue_try_transfer_timed(queue, item, 300);
+    const int rc = spn_queue_try_transfer_timed(queue, item, short_ns());
 
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
     if (rc == SPN_ETIMEDOUT)
@@ -44,7 +52,7 @@ static void transfer_timed(void *item)
 static void poll_timed(void *arg)
 {
     void *item;
-    const int rc = spn_queue_poll_timed(queue, &item, 300);
+    const int rc = spn_queue_poll_timed(queue, &item, short_ns());
 
     (void)arg;
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
@@ -184,7 +192,7 @@ SCENARIO(queue__drains_cross__nothing_lost, "Q-34", "Q-35")
 
 static void offer_timed(void *item)
 {
-    const int rc = spn_queue_offer_timed(queue, item, 300);
+    const int rc = spn_queue_offer_timed(queue, item, short_ns());
 
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
     if (rc == SPN_ETIMEDOUT)
@@ -208,6 +216,179 @@ SCENARIO(queue_synchronous__drained_into_small_sink__each_item_once, "SQ-7", "Q-
     sim_assert(got[1] == 1 && got[2] == 1);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
     sim_assert(spn_queue_destroy(other) == SPN_OK);
+}
+
+/* ---- spinning ------------------------------------------------------------------ */
+
+static void wait_to_take(void *arg)
+{
+    void *item;
+
+    (void)arg;
+    sim_assert(spn_queue_take(queue, &item) == SPN_OK && item == (void *)1);
+}
+
+static void wait_to_put(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_queue_put(queue, (void *)1) == SPN_OK);
+}
+
+static void wait_to_transfer(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_queue_transfer(queue, (void *)1) == SPN_OK);
+}
+
+static bool open_spinning(bool transfer, int32_t timed, int32_t untimed)
+{
+    spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
+
+    opts.fair = !transfer && sim_choose(2) == 1;
+    opts.spins_timed = timed;
+    opts.spins_untimed = untimed;
+    return spn_queue_create(&queue,
+                            transfer ? SPN_QUEUE_TRANSFER : SPN_QUEUE_SYNCHRONOUS,
+                            &opts) == SPN_OK;
+}
+
+/* Who waits without a limit looks `rounds` times, and then sleeps. */
+static void looks_then_sleeps(int32_t untimed, uint64_t rounds)
+{
+    const bool transfer = sim_choose(2) == 1, puts = sim_choose(2) == 1;
+    void (*const waits)(void *) = !puts      ? wait_to_take
+                                  : transfer ? wait_to_transfer
+                                             : wait_to_put;
+    void *item;
+    int waiter;
+
+    sim_assert(open_spinning(transfer, 7, untimed));
+    waiter = sim_thread(waits, NULL);
+    while (sim_sleeps(waiter) == 0)
+        spn__cpu_relax(); /* nothing it could see changes */
+    sim_assert(sim_pauses(waiter) == rounds);
+    if (puts)
+        sim_assert(spn_queue_take(queue, &item) == SPN_OK && item == (void *)1);
+    else
+        sim_assert(spn_queue_put(queue, (void *)1) == SPN_OK);
+    sim_join_all();
+    sim_assert(sim_pauses(waiter) == rounds); /* woken, it does not look again */
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
+/* A timed wait looks `rounds` times and then sleeps until its time has come. */
+static void looks_then_sleeps_timed(int32_t timed, uint64_t rounds)
+{
+    const bool transfer = sim_choose(2) == 1, puts = sim_choose(2) == 1;
+    const int64_t deadline_ns = sim_now() + SPN_MS(1);
+    void *item;
+    int rc;
+
+    sim_assert(open_spinning(transfer, timed, 7));
+    if (!puts)
+        rc = spn_queue_poll_timed(queue, &item, SPN_MS(1));
+    else if (transfer)
+        rc = spn_queue_try_transfer_timed(queue, (void *)1, SPN_MS(1));
+    else
+        rc = spn_queue_offer_timed(queue, (void *)1, SPN_MS(1));
+    sim_assert(rc == SPN_ETIMEDOUT && sim_now() >= deadline_ns);
+    sim_assert(sim_pauses(0) == rounds && sim_sleeps(0) >= 1);
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
+/* By default 512 looks without a limit, and 32 in a timed wait. */
+SCENARIO(queue_synchronous__nobody_comes__looks_512_times, "S-3")
+{
+    looks_then_sleeps(0, 512);
+}
+SCENARIO(queue_synchronous__nobody_comes_in_time__looks_32_times, "S-3")
+{
+    looks_then_sleeps_timed(0, 32);
+}
+
+/* On one CPU none: whom it waits for could not come meanwhile. */
+SCENARIO(queue_synchronous__one_cpu__sleeps_at_once, "S-3")
+{
+    sim_set_cpus(1);
+    if (sim_choose(2) == 1)
+        looks_then_sleeps(0, 0);
+    else
+        looks_then_sleeps_timed(0, 0);
+}
+
+/* A creator that is bound to one CPU is not the whole process: once a thread waits
+ * on another CPU, all look. */
+SCENARIO(queue_synchronous__waiter_on_another_cpu__looks, "S-3")
+{
+    void *item;
+    int waiter;
+
+    sim_set_cpus(1);
+    sim_assert(open_spinning(sim_choose(2) == 1, 0, 0));
+    sim_set_cpus(2);
+    sim_assert(spn_queue_poll_timed(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
+    sim_assert(sim_pauses(0) == 0); /* on the same CPU: T0 on 0 */
+    waiter = sim_thread(wait_to_take, NULL);
+    while (sim_sleeps(waiter) == 0)
+        spn__cpu_relax();
+    sim_assert(sim_pauses(waiter) == 512); /* T1 on 1 */
+    sim_assert(spn_queue_put(queue, (void *)1) == SPN_OK);
+    sim_join_all();
+    waiter = (int)sim_pauses(0);
+    sim_assert(spn_queue_poll_timed(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
+    sim_assert((int)sim_pauses(0) - waiter == 32);
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
+/* As often as the options say, also on one CPU; -1 is not at all. */
+SCENARIO(queue_synchronous__told_how_often__looks_so_often, "S-3")
+{
+    const int32_t told = sim_choose(2) == 1 ? 5 : -1;
+
+    sim_set_cpus(sim_choose(2) + 1);
+    if (sim_choose(2) == 1)
+        looks_then_sleeps(told, told == 5 ? 5 : 0);
+    else
+        looks_then_sleeps_timed(told, told == 5 ? 5 : 0);
+}
+
+/* What has a microsecond or less to go never sleeps, and is not early; a wait of 0
+ * does not look at all. */
+SCENARIO(queue_synchronous__a_microsecond_left__not_slept, "S-3")
+{
+    static const int64_t timeouts_ns[] = { 1, 500, 1000 };
+    const int64_t timeout_ns = timeouts_ns[sim_choose(3)];
+    int64_t deadline_ns;
+    void *item;
+
+    sim_assert(open_spinning(sim_choose(2) == 1, -1, -1));
+    deadline_ns = sim_now() + timeout_ns;
+    sim_assert(spn_queue_poll_timed(queue, &item, timeout_ns) == SPN_ETIMEDOUT);
+    sim_assert(sim_now() >= deadline_ns && sim_sleeps(0) == 0);
+    sim_assert(timeout_ns < 500 || sim_pauses(0) > 0);
+    deadline_ns = (int64_t)sim_pauses(0);
+    sim_assert(spn_queue_poll_timed(queue, &item, 0) == SPN_ETIMEDOUT);
+    sim_assert((int64_t)sim_pauses(0) == deadline_ns && sim_sleeps(0) == 0);
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
+static void interrupt_body(void *thread)
+{
+    sim_assert(spn_thread_interrupt(thread) == SPN_OK);
+}
+
+/* A thread that looks sees an interrupt: it does not look to the end first. */
+SCENARIO(queue_synchronous__interrupted_while_looking__leaves, "S-3", "Q-32")
+{
+    spn_thread *self = spn_thread_current();
+    void *item;
+
+    sim_assert(open_spinning(sim_choose(2) == 1, 0, INT32_MAX));
+    sim_thread(interrupt_body, self);
+    sim_assert(spn_queue_take(queue, &item) == SPN_EINTR);
+    sim_assert(sim_sleeps(0) == 0);
+    sim_join_all();
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
 
 /* ---- delay ------------------------------------------------------------------------ */

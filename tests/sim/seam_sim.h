@@ -333,6 +333,8 @@ void spn__os_get_name(char name[16]);
 void spn__os_get_sigmask(spn__sigmask *mask);
 void spn__os_set_sigmask(const spn__sigmask *mask);
 bool spn__os_on_fork_child(void (*restore)(void)); /* may be made to fail */
+int32_t spn__os_only_cpu(void);                    /* see sim_set_cpus */
+int32_t spn__os_cpu(void);
 
 struct sim__cleanup {
     void (*run)(void *);
@@ -351,6 +353,8 @@ struct sim__cleanup {
     }
 void sim__cleanup_push(struct sim__cleanup *cleanup);
 void sim__cleanup_pop(void);
+
+#define spn__guarded(body, ctx) ((body)(ctx))
 
 /* ---- the thread-local self pointer ------------------------------------------- */
 
@@ -377,6 +381,7 @@ void *spn__os_alloc(size_t bytes, size_t alignment);
 void spn__os_free(void *memory);
 void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
 void spn__mem_free(void *memory);
+#define spn__mem_watched() true /* by heap.c */
 
 /* ---- a descriptor that others can poll: a flag, see event.c ------------------- */
 

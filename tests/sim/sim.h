@@ -112,6 +112,15 @@ unsigned sim_choose(unsigned n); /* 0 .. n-1, explored like every other choice *
 int sim_self(void);              /* number of the calling thread; the body is 0 */
 int64_t sim_now(void);           /* virtual time, and not a point              */
 
+/* How often a thread has paused (spn__cpu_relax, spn__os_yield) and how often it
+ * went to sleep in a futex; by its number, as sim_self and sim_thread give it. */
+uint64_t sim_pauses(int id);
+uint64_t sim_sleeps(int id);
+
+/* How many CPUs the code under test is told of from now on; 2 at first.  Thread n
+ * says it runs on CPU n modulo that.  Any two threads run at once in any case. */
+void sim_set_cpus(uint32_t count);
+
 /* Marks an outcome, 0 .. 63, as seen; the result tells which were. */
 void sim_outcome(unsigned outcome);
 

@@ -123,6 +123,7 @@ struct thread *sim__spawn(void *(*entry)(void *), void (*entry_void)(void *), vo
     else
         sigemptyset(&t->sigmask);
     t->buffer_count = 0;
+    t->pauses = t->sleeps = 0;
     engine.alive++;
     sim__make_ready(t);
     sim__strategy_thread(t);

@@ -166,6 +166,19 @@ static bool printed(const char *text)
     return found;
 }
 
+/* The delays of the tests are those of the contract, times one factor. */
+TEST(harness__delays__are_those_of_the_contract, "G-28")
+{
+    const int64_t scale = t_scaled(1);
+
+    CHECK(scale >= 1);
+    CHECK_EQ(T_PROBE_NS, 12 * 1000000 * scale);
+    CHECK_EQ(T_SHORT_NS, 50 * 1000000 * scale);
+    CHECK_EQ(T_SMALL_NS, 250 * 1000000 * scale);
+    CHECK_EQ(T_MEDIUM_NS, 500 * 1000000 * scale);
+    CHECK_EQ(T_LONG_NS, INT64_C(10) * 1000000000 * scale);
+}
+
 /* A passing test gives exit 0 and the closing line. */
 TEST(harness__passing_test__exit_0)
 {

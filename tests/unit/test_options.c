@@ -35,7 +35,8 @@ TEST(options__same_size__copied)
  * copied and the others read as 0. */
 TEST(options__older_caller__missing_bytes_are_zero)
 {
-    for (size_t size = sizeof(size_t); size < sizeof(struct options); size++) {
+    for (size_t size = sizeof(size_t); size < sizeof(struct options);
+         size += sizeof(size_t)) {
         unsigned char from[sizeof(struct options)], to[sizeof(struct options)];
 
         memset(from, 0xaa, sizeof from);
@@ -44,6 +45,20 @@ TEST(options__older_caller__missing_bytes_are_zero)
         CHECK_OK(spn__options_copy(to, sizeof to, from));
         for (size_t i = 0; i < sizeof to; i++)
             CHECK_EQ(to[i], i < size ? from[i] : 0);
+    }
+}
+
+/* A size that ends inside a field is nobody's: refused, and nothing was written. */
+TEST(options__size_inside_a_field__refused, "G-3")
+{
+    for (size_t size = sizeof(size_t); size < sizeof(struct newer); size++) {
+        struct newer from = { .known = { size, 10, 20, 30 } };
+        struct options to = untouched;
+
+        if (size % sizeof(size_t) == 0)
+            continue;
+        CHECK_STATUS(spn__options_copy(&to, sizeof to, &from.known), SPN_EINVAL);
+        CHECK_EQ(memcmp(&to, &untouched, sizeof to), 0);
     }
 }
 

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+//
+// test_exception.cpp - a C++ exception that leaves a function the library called ends
+// the process with a message, and no handler above is reached; one that the function
+// catches itself is its own affair; and the end of a thread still passes.
+//
+// Each case is a child process: what it writes and how it ends is looked at.
+#include <spindle.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace
+{
+
+struct test {
+    const char *name;
+    bool ends; // the process, with the message
+    void (*body)();
+    test *next;
+};
+test *tests, **last = &tests;
+
+// The ids are the lines of docs/contract.md that the test proves.
+#define TEST_(test_name, ends)                                                  \
+    void test_name();                                                           \
+    test test_of_##test_name = { #test_name, ends, test_name, nullptr };        \
+    const bool registered_##test_name =                                         \
+        (*last = &test_of_##test_name, last = &test_of_##test_name.next, true); \
+    void test_name()
+#define TEST(test_name, id)      TEST_(test_name, true)
+#define TEST_FINE(test_name, id) TEST_(test_name, false)
+
+void require(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    std::fprintf(stderr, "does not hold: %s\n", what);
+    std::_Exit(3);
+}
+#define REQUIRE(condition) require((condition), #condition)
+
+[[noreturn]] void nobody_gets_here()
+{
+    std::fprintf(stderr, "a handler above was reached\n");
+    std::_Exit(4);
+}
+
+int throws(void *, void **)
+{
+    throw std::runtime_error("thrown by the test");
+}
+int then_throws(void *, void *, void **)
+{
+    throw std::runtime_error("thrown by the test");
+}
+int throws_on_thread(void *)
+{
+    throw std::runtime_error("thrown by the test");
+}
+int task_throws(spn_task *)
+{
+    throw std::runtime_error("thrown by the test");
+}
+void done_throws(spn_future *, void *)
+{
+    throw std::runtime_error("thrown by the test");
+}
+void drop_throws(void *)
+{
+    throw std::runtime_error("thrown by the test");
+}
+
+spn_future *task_future(spn_call_fn fn, void *arg = nullptr)
+{
+    spn_future *f;
+
+    REQUIRE(spn_future_create_task(&f, fn, arg, nullptr) == SPN_OK);
+    return f;
+}
+
+int run_future(void *f)
+{
+    return spn_future_run(static_cast<spn_future *>(f));
+}
+
+void on_thread(spn_thread_fn fn, void *arg)
+{
+    spn_thread *thread;
+
+    REQUIRE(spn_thread_create(&thread, nullptr, fn, arg) == SPN_OK);
+    REQUIRE(spn_thread_join(thread, SPN_FOREVER, nullptr) == SPN_OK);
+    spn_thread_unref(thread);
+}
+
+// Calls with a handler that must not be reached.
+template <typename Call> void expect_end(Call call)
+{
+    try {
+        call();
+    } catch (...) {
+        nobody_gets_here();
+    }
+    nobody_gets_here();
+}
+
+// ---- it ends the process ------------------------------------------------------
+
+TEST(exception__task_on_a_thread_of_ours__ends_the_process, "G-21")
+{
+    expect_end([] { on_thread(run_future, task_future(throws)); });
+}
+
+TEST(exception__task_run_by_a_caller_that_catches__ends_the_process, "G-21")
+{
+    expect_end([] { spn_future_run(task_future(throws)); });
+}
+
+TEST(exception__task_of_the_direct_executor__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_future *f;
+
+        (void)!spn_executor_submit(spn_executor_direct(), throws, nullptr, &f);
+    });
+}
+
+TEST(exception__bare_task_of_the_direct_executor__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_task task = SPN_TASK_INIT(task_throws, nullptr);
+
+        (void)!spn_executor_execute(spn_executor_direct(), &task);
+    });
+}
+
+TEST(exception__task_of_the_manual_executor__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_task task = SPN_TASK_INIT(task_throws, nullptr);
+        spn_manual_executor *m;
+
+        REQUIRE(spn_manual_executor_create(&m) == SPN_OK);
+        REQUIRE(spn_executor_execute(spn_manual_executor_executor(m), &task) == SPN_OK);
+        spn_manual_executor_run_all(m, nullptr);
+    });
+}
+
+TEST(exception__stage_inside_complete__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_future *f, *s;
+
+        REQUIRE(spn_future_create(&f, nullptr) == SPN_OK);
+        REQUIRE(spn_future_then(f, then_throws, nullptr, &s) == SPN_OK);
+        spn_future_complete(f, nullptr);
+    });
+}
+
+TEST(exception__supplier__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_future *f;
+
+        REQUIRE(spn_future_create(&f, nullptr) == SPN_OK);
+        (void)!spn_future_complete_async(f, spn_executor_direct(), throws, nullptr);
+    });
+}
+
+TEST(exception__done_hook__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
+        spn_future *f;
+
+        opts.done = done_throws;
+        REQUIRE(spn_future_create(&f, &opts) == SPN_OK);
+        spn_future_complete(f, nullptr);
+    });
+}
+
+TEST(exception__destructor_of_a_value__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_future *f;
+
+        REQUIRE(spn_future_create_completed(&f, &f) == SPN_OK);
+        REQUIRE(spn_future_set_drop_value(f, drop_throws) == SPN_OK);
+        spn_future_unref(f);
+    });
+}
+
+TEST(exception__function_of_a_thread__ends_the_process, "G-21")
+{
+    expect_end([] { on_thread(throws_on_thread, nullptr); });
+}
+
+// ---- it does not ----------------------------------------------------------------
+
+int throws_and_catches(void *arg, void **result)
+{
+    try {
+        throw std::runtime_error("its own");
+    } catch (const std::exception &) {
+        *result = arg;
+    }
+    return 0;
+}
+
+// What a function catches itself is its own affair.
+TEST_FINE(exception__caught_in_the_function__goes_on, "G-21")
+{
+    spn_future *f = task_future(throws_and_catches, &tests);
+    void *value = nullptr;
+
+    REQUIRE(spn_future_run(f) == 1);
+    REQUIRE(spn_future_get(f, &value, 0) == SPN_OK && value == &tests);
+    spn_future_unref(f);
+}
+
+struct noted {
+    bool *flag;
+    ~noted()
+    {
+        *flag = true;
+    }
+};
+
+int exits(void *arg, void **)
+{
+    noted object = { static_cast<bool *>(arg) };
+
+    pthread_exit(nullptr);
+    return 0;
+}
+
+void *run_on_foreign_thread(void *f)
+{
+    spn_future_run(static_cast<spn_future *>(f));
+    return nullptr;
+}
+
+// pthread_exit unwinds through the library, runs destructors and fails the future.
+TEST_FINE(exception__end_of_the_thread__still_passes, "G-21")
+{
+    for (int ours = 0; ours < 2; ours++) {
+        bool unwound = false;
+        spn_future *f = task_future(exits, &unwound);
+        pthread_t thread;
+        int code;
+
+        if (ours != 0) {
+            on_thread(run_future, f);
+        } else {
+            REQUIRE(pthread_create(&thread, nullptr, run_on_foreign_thread, f) == 0);
+            REQUIRE(pthread_join(thread, nullptr) == 0);
+        }
+        REQUIRE(unwound);
+        REQUIRE(spn_future_get(f, nullptr, 0) == SPN_EFAILED);
+        REQUIRE(spn_future_error(f, &code, nullptr, 0) == SPN_OK &&
+                code == SPN_EFAILED);
+        spn_future_unref(f);
+    }
+}
+
+// ---- running them ----------------------------------------------------------------
+
+std::string read_all(int fd)
+{
+    std::string text;
+    char buffer[512];
+    ssize_t got;
+
+    while ((got = read(fd, buffer, sizeof buffer)) > 0)
+        text.append(buffer, static_cast<size_t>(got));
+    return text;
+}
+
+bool passes(const test &t)
+{
+    std::string text;
+    int fds[2], status;
+    pid_t child;
+
+    if (pipe(fds) != 0 || (child = fork()) < 0)
+        return false;
+    if (child == 0) {
+        const rlimit none = { 0, 0 };
+
+        setrlimit(RLIMIT_CORE, &none);
+        alarm(60);
+        dup2(fds[1], STDERR_FILENO);
+        close(fds[0]);
+        close(fds[1]);
+        t.body();
+        std::_Exit(0);
+    }
+    close(fds[1]);
+    text = read_all(fds[0]);
+    close(fds[0]);
+    if (waitpid(child, &status, 0) != child)
+        return false;
+    if (!t.ends && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return true;
+    // A sanitizer may turn the abort into an exit of its own.
+    if (t.ends && text.find("spindle: an exception left a function") != text.npos &&
+        text.find("return a status instead") != text.npos &&
+        text.find("thrown by the test") != text.npos &&
+        text.find("handler above") == text.npos &&
+        (WIFSIGNALED(status) ? WTERMSIG(status) == SIGABRT : WEXITSTATUS(status) != 0))
+        return true;
+    std::printf("%s\nstatus %#x\n", text.c_str(), static_cast<unsigned>(status));
+    return false;
+}
+
+} // namespace
+
+int main()
+{
+    int passed = 0, failed = 0;
+
+    for (const test *t = tests; t != nullptr; t = t->next) {
+        const bool ok = passes(*t);
+
+        std::printf("%s %s\n", ok ? "ok  " : "FAIL", t->name);
+        ++(ok ? passed : failed);
+    }
+    std::printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_pool_lanes.c - the pool over lanes: calls without a node and plain tasks,
+ * workers that run a batch in one go, against sleeping, leaving and the end.
+ */
+#include "sim.h"
+
+#include <spindle.h>
+
+#include "exec/pool.h"
+#include "sync/seam.h"
+
+enum { CALLS = 4 };
+
+static spn_pool *pool;
+static spn_executor *ex;
+static SPN__ATOMIC(int) ran[CALLS], refused, accepted, returned;
+
+static int count_call(void *arg)
+{
+    (void)spn__fetch_add(&ran[(intptr_t)arg], 1, relaxed);
+    return 0;
+}
+
+static bool open_pool(int32_t core, int32_t max)
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    for (int i = 0; i < CALLS; i++)
+        spn__init(&ran[i], 0);
+    spn__init(&refused, 0);
+    spn__init(&accepted, 0);
+    spn__init(&returned, 0);
+    o.name = "p";
+    o.core_threads = core;
+    o.max_threads = max;
+    o.queue_kind = SPN_POOL_LANES;
+    o.queue_capacity = SPN_UNBOUNDED;
+    o.keep_alive_ns = SPN_MS(1);
+    if (spn_pool_create(&pool, &o) != SPN_OK)
+        return false;
+    ex = spn_pool_executor(pool);
+    return true;
+}
+
+static void call(int i)
+{
+    if (spn_executor_call(ex, count_call, (void *)(intptr_t)i) == SPN_OK)
+        (void)spn__fetch_add(&accepted, 1, relaxed);
+    else
+        (void)spn__fetch_add(&refused, 1, relaxed);
+}
+
+/* Ends the pool: what was accepted has run or was given back, each once. */
+static void close_pool(void)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int sum = 0;
+
+    if (spn_pool_is_shutdown(pool) == 0)
+        (void)spn_pool_shutdown(pool);
+    while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+        ;
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    for (int i = 0; i < CALLS; i++) {
+        sim_assert(spn__load(&ran[i], relaxed) <= 1);
+        sum += spn__load(&ran[i], relaxed);
+    }
+    sim_assert(s.pending == 0);
+    sim_assert(s.completed == sum);
+    sim_assert(s.accepted == spn__load(&accepted, relaxed));
+    sim_assert(s.accepted ==
+               s.completed + s.failed + s.cancelled + s.returned + s.dropped);
+    sim_assert(sum + spn__load(&returned, relaxed) + s.dropped ==
+               spn__load(&accepted, relaxed));
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+}
+
+static void call_two(void *first)
+{
+    call((int)(intptr_t)first);
+    call((int)(intptr_t)first + 1);
+}
+
+/* A worker that goes to sleep hears of what comes. */
+SCENARIO(pool_lanes__call_races_sleep__runs, "TPE-4")
+{
+    if (!open_pool(1, 1))
+        return;
+    call(0);
+    sim_thread(call_two, (void *)1);
+    while (spn__load(&ran[1], relaxed) + spn__load(&ran[2], relaxed) < 2)
+        spn__cpu_relax();
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_lanes__call_races_sleep__runs, .max_steps = 60000)
+
+/* A call that was accepted runs, though the pool is shut down meanwhile; one that was
+ * not leaves nothing that keeps the pool from its end. */
+SCENARIO(pool_lanes__call_races_shutdown__runs_or_refused, "TPE-16")
+{
+    if (!open_pool(1, 1))
+        return;
+    call(0);
+    sim_thread(call_two, (void *)1);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_lanes__call_races_shutdown__runs_or_refused, .max_steps = 60000)
+
+static void unrun(void *ctx, spn_task *task)
+{
+    (void)ctx;
+    (void)spn__fetch_add(&returned, 1, relaxed);
+    (void)spn_task_drop(task, SPN_ESHUTDOWN);
+}
+
+/* A call that was accepted runs or is given back, each once. */
+SCENARIO(pool_lanes__call_races_shutdown_now__runs_or_returned, "TPE-19")
+{
+    if (!open_pool(1, 1))
+        return;
+    call(0);
+    call(3);
+    sim_thread(call_two, (void *)1);
+    sim_assert(spn_pool_shutdown_now(pool, unrun, NULL, NULL) == SPN_OK);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_lanes__call_races_shutdown_now__runs_or_returned, .max_steps = 60000)
+
+/* A call that comes as the last worker leaves is run by it or by another. */
+SCENARIO(pool_lanes__call_races_keep_alive__runs, "TPE-9")
+{
+    if (!open_pool(0, 1))
+        return;
+    call(0);
+    sim_sleep(SPN_MS(1));
+    sim_thread(call_two, (void *)1);
+    sim_join_all();
+    close_pool();
+    sim_assert(spn__load(&ran[1], relaxed) == 1 && spn__load(&ran[2], relaxed) == 1);
+}
+SCENARIO_OPTS(pool_lanes__call_races_keep_alive__runs, .max_steps = 60000)
+
+/* Waits until the calls behind it have run. */
+static int long_call(void *arg)
+{
+    (void)arg;
+    while (spn__load(&ran[1], relaxed) + spn__load(&ran[2], relaxed) < 2)
+        spn__cpu_relax();
+    (void)spn__fetch_add(&ran[3], 1, relaxed);
+    return 0;
+}
+
+/* What waits behind a long task, in its worker's batch too, is done by a worker that
+ * has nothing else to do. */
+SCENARIO(pool_lanes__long_task_first__others_run_meanwhile)
+{
+    if (!open_pool(2, 2))
+        return;
+    if (spn_pool_prestart_all(pool) == 2) {
+        if (spn_executor_call(ex, long_call, NULL) == SPN_OK)
+            (void)spn__fetch_add(&accepted, 1, relaxed);
+        call(1);
+        call(2);
+    }
+    close_pool();
+}
+SCENARIO_OPTS(pool_lanes__long_task_first__others_run_meanwhile, .max_steps = 200000)
+
+static int exit_call(void *arg)
+{
+    (void)spn__fetch_add(&ran[(intptr_t)arg], 1, relaxed);
+    sim_exit();
+}
+
+/* A call that ends its thread: what was in the batch is run by the next. */
+SCENARIO(pool_lanes__worker_dies__its_batch_is_run)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    if (!open_pool(1, 1))
+        return;
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    for (int i = 0; i < 3; i++)
+        if (spn_executor_call(ex, i == 0 ? exit_call : count_call,
+                              (void *)(intptr_t)i) != SPN_OK)
+            sim_assert(false);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    (void)spn_pool_shutdown(pool);
+    while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+        ;
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.completed == 2 && s.failed == 1 && s.pending == 0);
+    for (int i = 0; i < 3; i++)
+        sim_assert(spn__load(&ran[i], relaxed) == 1);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+}
