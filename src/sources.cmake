@@ -5,6 +5,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/assert.c
   ${CMAKE_CURRENT_LIST_DIR}/base/cpu.c
   ${CMAKE_CURRENT_LIST_DIR}/base/log.c
+  ${CMAKE_CURRENT_LIST_DIR}/base/options.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/completion.c

@@ -14,12 +14,16 @@
 #ifndef SPN__OPTIONS_H
 #define SPN__OPTIONS_H
 
+#include <stdbool.h>
 #include <string.h>
 
 #include <spindle/status.h>
 
 /* Larger than any options struct will be: a size beyond it was never set. */
 #define SPN__OPTIONS_MAX 4096
+
+/* Whether the bytes from `size` to user_size are all 0. */
+bool spn__options_tail_is_zero(const void *options, size_t size, size_t user_size);
 
 /* Copies caller options into a struct of this build's size, once, so that the
  * rest of the code never asks whether a field is present. */
@@ -32,9 +36,8 @@ static inline int spn__options_copy(void *to, size_t size, const void *from)
         return SPN_EINVAL; /* .size was never set */
     if (user_size % sizeof user_size != 0)
         return SPN_EINVAL; /* no sizeof: would end inside a field */
-    for (size_t i = size; i < user_size; i++)
-        if (((const unsigned char *)from)[i] != 0)
-            return SPN_EINVAL; /* asks for what we do not have */
+    if (user_size > size && !spn__options_tail_is_zero(from, size, user_size))
+        return SPN_EINVAL; /* asks for what we do not have */
     memset(to, 0, size);
     memcpy(to, from, user_size < size ? user_size : size);
     return SPN_OK;

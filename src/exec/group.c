@@ -33,7 +33,8 @@
  *   one chance only, and a group can be asked first gently and then again.
  *
  * ORDERING
- *   [phase] every step is acq_rel: who settles sees the outcome of who ended.
+ *   [phase] who ends and who takes back add and clear their bits with acq_rel: who
+ *           settles has all that the other did before, its use of the executor too.
  *   [submitted] a future may be done while its task is still on the way to the
  *           executor, when there is nothing to take back yet.  Submit says SUBMITTED and
  *           then looks at the future's state; who completes the future changes the state
@@ -205,7 +206,8 @@ static void member_begin(struct spn__task_future *t, bool runs)
 {
     struct member *m = member_of(t);
 
-    (void)spn__fetch_or(&m->phase, STARTED, acq_rel); /* [phase] */
+    /* relaxed: keeps others from taking it back; ENDED does the ordering. */
+    (void)spn__fetch_or(&m->phase, STARTED, relaxed);
     /* The canceller may not have come to this one yet. */
     if (spn_cancel_token_is_cancelled(m->group->token))
         (void)spn_future_cancel(&t->future, 0);
@@ -298,6 +300,7 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
     } else {
         /* [submitted] mutant: half of a pair */
         (void)spn__fetch_or(&m->phase, SUBMITTED, seq_cst);
+        /* [submitted] mutant: half of a pair */
         if (spn__phase_done(spn__load(&m->t.future.state, seq_cst)))
             take_back(m);
     }

@@ -292,7 +292,7 @@ static int make_group(spn_executor *executor, const spn_call *calls, size_t coun
     struct group *g;
     int rc;
 
-    g = spn__alloc(sizeof *g + count * sizeof *g->futures);
+    g = spn__alloc(sizeof *g + count * sizeof(struct spn_future *));
     if (g == NULL) {
         release_from(calls, 0, count, opts);
         return SPN_ENOMEM;

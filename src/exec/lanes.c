@@ -119,7 +119,7 @@ void spn__lanes_done(struct spn__lanes *lanes, struct chunk *c, uint32_t slots)
 static bool grow_directory(struct lane *l)
 {
     const uint64_t size = l->directory_size;
-    struct chunk **bigger = spn__alloc((size_t)(2 * size) * sizeof *bigger);
+    struct chunk **bigger = spn__alloc((size_t)(2 * size) * sizeof(struct chunk *));
     /* relaxed: ours, by the lock.  The oldest chunk with an entry. */
     const uint64_t oldest = spn__load(&l->head, relaxed) / CHUNK;
 

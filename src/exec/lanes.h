@@ -38,7 +38,7 @@ struct chunk {
 };
 
 /* Two lines, because processors like to fetch their neighbours too. */
-#define APART (2 * SPN__CACHE_LINE)
+#define APART ((size_t)2 * SPN__CACHE_LINE)
 
 struct lane {
     /* The producer's; read by nobody else. */

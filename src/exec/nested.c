@@ -42,7 +42,9 @@ bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except)
     spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
 
-        if (w != except && (w->waits_for == NULL || spn__future_done(w->waits_for)))
+        if (except != NULL && w == except)
+            continue;
+        if (w->waits_for == NULL || spn__future_done(w->waits_for))
             return false;
     }
     return true;

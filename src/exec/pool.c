@@ -388,7 +388,8 @@ const char *spn_pool_name(spn_pool *pool)
 
 int32_t spn_pool_threads(spn_pool *pool)
 {
-    return pool == NULL ? SPN_EINVAL : spn__ctl_count(spn__load(&pool->ctl, acquire));
+    /* relaxed: a number that may have changed by now. */
+    return pool == NULL ? SPN_EINVAL : spn__ctl_count(spn__load(&pool->ctl, relaxed));
 }
 
 int32_t spn_pool_largest(spn_pool *pool)
@@ -492,13 +493,15 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
 int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats)
 {
+    const size_t size_0_1 =
+        offsetof(spn_pool_stats, submitted) + sizeof stats->submitted;
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     size_t size;
 
     if (pool == NULL || stats == NULL)
         return SPN_EINVAL;
     size = stats->size;
-    if (size < sizeof size || size > SPN__OPTIONS_MAX)
+    if (size < size_0_1 || size > SPN__OPTIONS_MAX)
         return SPN_EINVAL;
     fill(pool, &s);
     s.size = size;

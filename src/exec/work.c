@@ -564,11 +564,6 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
     }
 }
 
-int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
-{
-    return spn__lanes_push(pool->work.lanes, (struct spn__entry){ fn, arg });
-}
-
 bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
 {
     spn_task *task = fifo_take(&pool->work.urgent, NULL);

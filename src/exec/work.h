@@ -81,11 +81,9 @@ void spn__work_fini(struct spn_pool *pool);
 
 /*
  * Takes in a task that is claimed: SPN_OK; SPN_EFULL; SPN_ENOMEM; SPN_ESHUTDOWN;
- * SPN_EAGAIN: there is no worker that would take it out again.  push_call: without a
- * node (LANES only).
+ * SPN_EAGAIN: there is no worker that would take it out again.
  */
 int spn__work_push(struct spn_pool *pool, spn_task *task);
-int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
 
 /* USER: a worker has taken an item out itself; a push is undone. */
 void spn__work_taken_from_user(struct spn_pool *pool, spn_task *task);

@@ -143,7 +143,8 @@ static void forget_callbacks(struct spn_cancel_token *t)
 
     spn__debug_assert(spn__list_empty(&t->children)); /* they would keep it */
     while ((node = spn__list_pop_front(&t->callbacks)) != NULL)
-        spn__store(token_of(callback_of(node)), NULL, release); /* [on] */
+        /* [on] mutant: as in register */
+        spn__store(token_of(callback_of(node)), NULL, release);
 }
 
 void spn_cancel_token_unref(spn_cancel_token *t)
@@ -240,7 +241,7 @@ static void run_callbacks(struct spn_cancel_token *t, int32_t reason)
         if (node == NULL)
             return;
         callback = callback_of(node);
-        spn__store(token_of(callback), NULL, release); /* [on] */
+        spn__store(token_of(callback), NULL, release); /* [on] mutant: as in register */
         callback->fn(callback, reason);
     }
 }
@@ -324,7 +325,7 @@ int spn_cancel_token_register(spn_cancel_token *t, spn_cancel_callback *callback
     spn__unlock(&t->lock);
     if (reason == 0)
         return SPN_OK;
-    spn__store(token_of(callback), NULL, release); /* [on] mutant: as above */
+    spn__store(token_of(callback), NULL, release); /* [on] mutant: as in register */
     callback->fn(callback, reason);
     return SPN_ECANCELED;
 }
@@ -350,7 +351,7 @@ static int deregister(struct spn_cancel_token *t, spn_cancel_callback *callback,
     } else if (spn__load(token_of(callback), relaxed) == t && /* under the lock */
                spn__list_linked(node_of(callback))) {
         spn__list_remove(node_of(callback));
-        spn__store(token_of(callback), NULL, release); /* [on] mutant: as above */
+        spn__store(token_of(callback), NULL, release); /* [on] mutant: as in register */
         rc = 1;
     }
     spn__unlock(&t->lock);

@@ -76,7 +76,7 @@ int spn_context_create(spn_context **out, const spn_context_opts *opts)
         o.trace_size = o.parent->trace_size;
     }
     c->trace_size = (uint8_t)o.trace_size;
-    if (o.trace_size != 0)
+    if (o.trace != NULL && o.trace_size != 0)
         memcpy(c->trace, o.trace, o.trace_size);
     c->trace[o.trace_size] = '\0';
     c->deadline_ns = earlier(o.deadline_ns != 0 ? o.deadline_ns : SPN_FOREVER,

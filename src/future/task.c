@@ -251,9 +251,11 @@ void spn__task_future_uncapture(struct spn__task_future *t,
 /* [context] acquire: the context, and that the future is done if another took it. */
 static struct spn_context *take_context(struct spn__task_future *t)
 {
-    /* Mostly there is none, and a look is cheaper than an exchange. */
+    /* Mostly there is none, and a look is cheaper than an exchange.
+     * mutant: to the explorer [runner] orders these, too */
     if (spn__load(&t->context, acquire) == NULL)
         return NULL;
+    /* [context] mutant: the release, as above */
     return spn__exchange(&t->context, NULL, acq_rel);
 }
 

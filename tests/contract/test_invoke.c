@@ -999,6 +999,136 @@ TEST(shutdown_now__plain_future__comes_back_pending, "TPE-54")
     spn_future_unref(f);
 }
 
+/* ---- on a pool of one thread ------------------------------------------------------------ */
+
+static spn_pool *single_pool(bool helping)
+{
+    spn_pool_opts opts = spn_pool_opts_fixed(1, -1);
+    spn_pool *pool;
+
+    opts.helping = helping;
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    return pool;
+}
+
+static void close_pool(spn_pool *pool)
+{
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+}
+
+/* One thread: the first success is the only effect. */
+TEST(invoke_any__one_thread__only_one_has_an_effect, "AES-11", "AES-12")
+{
+    spn_pool *pool = single_pool(false);
+    struct work w[3] = { 0 };
+    spn_call calls[3];
+    void *value = NULL;
+    int effects = 0;
+
+    for (int i = 0; i < 3; i++)
+        w[i].value = &w[i];
+    fill(calls, w, 3);
+    CHECK_OK(spn_pool_pause(pool)); /* so that all are there before one runs */
+    struct all a = { spn_pool_executor(pool), calls, 3, SPN_FOREVER, NULL, NULL, NULL };
+    struct peer p;
+
+    peer_start(&p, call_invoke_any, &a);
+    T_AWAIT(spn_pool_queued(pool) == 3);
+    w[1].gate = w[2].gate = latch(1); /* the others would wait, if they began */
+    CHECK_OK(spn_pool_resume(pool));
+    CHECK_OK(peer_finish(&p));
+    value = a.value;
+    spn_future_unref(a.decider);
+    close_pool(pool);
+    CHECK(value == &w[0]);
+    for (int i = 0; i < 3; i++)
+        effects += atomic_load(&w[i].runs) - atomic_load(&w[i].interrupted);
+    CHECK_EQ(effects, 1);
+    open_and_destroy(w[1].gate);
+}
+
+/* shutdown_now: what runs is interrupted, what waits is cancelled, the invoker back. */
+TEST(shutdown_now__pool_under_an_invoker__releases_it, "TPE-69", "AES-6")
+{
+    int (*const invokers[])(void *) = { call_invoke_all, call_invoke_any };
+
+    for (int n = 0; n < 4; n++) {
+        spn_pool *pool = single_pool(false);
+        spn_latch *gate = latch(1), *begun = latch(1);
+        struct work w[3] = { { .gate = gate, .begun = begun },
+                             { .gate = gate },
+                             { .gate = gate } };
+        spn_call calls[3];
+        spn_future *f[3] = { NULL };
+        struct all a = {
+            spn_pool_executor(pool), calls, 3, SPN_FOREVER, f, NULL, NULL
+        };
+        struct peer p;
+        int64_t count = 0;
+        int given = 0;
+
+        fill(calls, w, 3);
+        peer_start(&p, invokers[n % 2], &a);
+        CHECK_OK(spn_latch_await(begun, SPN_FOREVER));
+        T_AWAIT(spn_pool_queued(pool) == 2);
+        if (n < 2)
+            CHECK_OK(spn_pool_shutdown_now(pool, keep, &given, &count));
+        else
+            CHECK_OK(spn_pool_shutdown_now(pool, NULL, NULL, &count));
+        CHECK_EQ(count, 2);
+        CHECK_EQ(given, n < 2 ? 2 : 0);
+        CHECK_STATUS(peer_finish(&p), n % 2 == 0 ? SPN_OK : SPN_EFAILED);
+        spn_future_unref(a.decider);
+        unref_all(f, 3);
+        CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+        CHECK_EQ(atomic_load(&w[0].interrupted), 1);
+        CHECK_EQ(atomic_load(&w[1].runs) + atomic_load(&w[2].runs), 0);
+        close_pool(pool);
+        open_and_destroy(gate);
+        open_and_destroy(begun);
+    }
+}
+
+struct inner {
+    spn_executor *executor;
+    int all_rc, any_rc;
+};
+
+static int invoke_inside(void *arg, void **result)
+{
+    struct inner *in = arg;
+    struct work w[2] = { { .value = in }, { .value = in } };
+    spn_call calls[2];
+    spn_future *f[2];
+
+    (void)result;
+    fill(calls, w, 2);
+    in->all_rc = spn_executor_invoke_all(in->executor, calls, 2, T_LONG_NS, NULL, f);
+    unref_all(f, 2);
+    in->any_rc =
+        spn_executor_invoke_any(in->executor, calls, 2, T_LONG_NS, NULL, NULL, NULL);
+    return 0;
+}
+
+/* From the only thread of the pool: refused, or run right here if it may help. */
+TEST(invoke__from_the_only_thread__never_hangs, "AES-17")
+{
+    for (int helping = 0; helping <= 1; helping++) {
+        spn_pool *pool = single_pool(helping != 0);
+        struct inner in = { spn_pool_executor(pool), -1, -1 };
+        spn_future *f;
+
+        REQUIRE_OK(spn_executor_submit(in.executor, invoke_inside, &in, &f));
+        /* Not with get, which might run it here, on no thread of the pool. */
+        T_AWAIT(spn_future_is_done(f) == 1);
+        CHECK_STATUS(in.all_rc, helping != 0 ? SPN_OK : SPN_EDEADLK);
+        CHECK_STATUS(in.any_rc, helping != 0 ? SPN_OK : SPN_EDEADLK);
+        spn_future_unref(f);
+        close_pool(pool);
+    }
+}
+
 /* ---- nothing is left ------------------------------------------------------------------ */
 
 static void free_value(void *value)

@@ -11,7 +11,7 @@
 #include "sync/seam.h"
 
 static int key;
-static SPN__ATOMIC(int) payload, ended, runs, foreign;
+static SPN__ATOMIC(int) payload[2], ended, runs, foreign;
 static spn_manual_executor *manual;
 static spn_context *context;
 static spn_future *f;
@@ -24,7 +24,8 @@ static void end_value(void *value)
 
 static void begin(void)
 {
-    spn__init(&payload, 0);
+    spn__init(&payload[0], 0);
+    spn__init(&payload[1], 0);
     spn__init(&ended, 0);
     spn__init(&runs, 0);
     spn__init(&foreign, 0);
@@ -122,6 +123,34 @@ SCENARIO(context__task_cancelled_meanwhile__never_without_and_never_kept, "FUT-2
 SCENARIO_OPTS(context__task_cancelled_meanwhile__never_without_and_never_kept, .dfs = 3,
               .dfs_models = SIM_SC)
 
+/* Submitted by one thread while another, that had the future before, cancels it: whoever
+ * ends the context, it is after its making. */
+SCENARIO(context__submit_races_cancel__ends_once, "FUT-16", "G-16", "G-19")
+{
+    spn_context_scope scope;
+
+    begin();
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    if (spn_future_create_task(&f, sees_it, NULL, NULL) == SPN_OK) {
+        sim_thread(cancel, NULL);
+        if (make_context()) {
+            if (spn_context_enter(&scope, context) == SPN_OK) {
+                (void)(spn_future_submit(f, spn_manual_executor_executor(manual)) ==
+                       SPN_OK);
+                sim_assert(spn_context_leave(&scope) == SPN_OK);
+            }
+            spn_context_unref(context);
+        }
+        run_all(NULL);
+        sim_join_all();
+        sim_assert(ends() <= 1);
+        spn_future_unref(f);
+    }
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(context__submit_races_cancel__ends_once, .dfs = 2, .dfs_models = SIM_SC)
+
 /* Cancelled while nobody runs it: the context has ended before the task is looked at
  * again. */
 SCENARIO(context__task_cancelled_in_the_queue__ends_at_once, "FUT-24")
@@ -187,52 +216,71 @@ static void cancel_stage(void *arg)
     (void)spn_future_cancel(stage, 0);
 }
 
-/* A stage belongs to who attached it: completed by another thread, and cancelled by a
- * third, it is called with its context or not at all, and the context ends. */
-SCENARIO(context__stage__called_with_what_it_was_attached_with, "CF-45", "G-16")
+/* A stage on a source, made with a context that only it has now. */
+static bool attach(void)
 {
     spn_context_scope scope;
 
     begin();
     stage = NULL;
     if (!make_context())
-        return;
+        return false;
     if (spn_future_create(&source, NULL) == SPN_OK) {
         if (spn_context_enter(&scope, context) == SPN_OK) {
             if (spn_future_then(source, then, NULL, &stage) != SPN_OK)
                 sim_assert(stage == NULL);
             sim_assert(spn_context_leave(&scope) == SPN_OK);
         }
-        spn_context_unref(context);
-        context = NULL;
-        if (stage != NULL) {
-            sim_thread(complete, NULL);
-            if (sim_choose(2) == 1)
-                cancel_stage(NULL);
-            sim_join_all();
-            sim_assert(ends() == 1); /* though the stage is kept */
-            sim_outcome((unsigned)spn__load(&runs, relaxed));
-            spn_future_unref(stage);
-        }
-        spn_future_unref(source);
-    } else {
-        spn_context_unref(context);
+        if (stage == NULL)
+            spn_future_unref(source);
     }
+    spn_context_unref(context);
+    return stage != NULL;
+}
+
+static void detach(void)
+{
+    sim_join_all();
+    sim_assert(ends() == 1); /* though the stage is kept */
+    sim_outcome((unsigned)spn__load(&runs, relaxed));
+    spn_future_unref(stage);
+    spn_future_unref(source);
+}
+
+/* A stage belongs to who attached it, and is called with that context by whoever
+ * completes the source. */
+SCENARIO(context__stage__called_with_what_it_was_attached_with, "CF-45", "G-16")
+{
+    if (!attach())
+        return;
+    sim_thread(complete, NULL);
+    detach();
 }
 SCENARIO_OPTS(context__stage__called_with_what_it_was_attached_with, .dfs = 2,
               .dfs_models = SIM_SC)
 
-static void drop_reference(void *arg)
+/* Cancelled at the same time, it is called with its context or not at all. */
+SCENARIO(context__stage_cancelled_meanwhile__never_without, "CF-45", "G-16")
 {
-    (void)arg;
-    spn__store(&payload, 7, relaxed);
+    if (!attach())
+        return;
+    sim_thread(complete, NULL);
+    cancel_stage(NULL);
+    detach();
+}
+SCENARIO_OPTS(context__stage_cancelled_meanwhile__never_without, .dfs = 2)
+
+static void drop_reference(void *mine)
+{
+    spn__store((SPN__ATOMIC(int) *)mine, 7, relaxed);
     spn_context_unref(context);
 }
 
 static void end_ordered(void *value)
 {
     (void)value;
-    sim_assert(spn__load(&payload, relaxed) == 7);
+    sim_assert(spn__load(&payload[0], relaxed) == 7);
+    sim_assert(spn__load(&payload[1], relaxed) == 7);
     (void)spn__fetch_add(&ended, 1, relaxed);
 }
 
@@ -252,8 +300,8 @@ SCENARIO(context__last_reference__releases_once_in_order, "G-16", "G-19")
     opts.parent = parent;
     if (spn_context_create(&context, &opts) == SPN_OK) {
         sim_assert(spn_context_ref(context) == context);
-        sim_thread(drop_reference, NULL);
-        drop_reference(NULL);
+        sim_thread(drop_reference, &payload[0]);
+        drop_reference(&payload[1]);
         spn_context_unref(parent);
         sim_join_all();
         sim_assert(ends() == 1);

@@ -12,7 +12,7 @@
 static spn_manual_executor *manual;
 static spn_group *group, *inner;
 static spn_future *f;
-static SPN__ATOMIC(int) payload, runs, gone, interrupts;
+static SPN__ATOMIC(int) payload, runs, gone, interrupts, removes[2];
 
 /* In front of the manual executor, to see that nobody uses it when it may be gone. */
 static int front_execute(spn_executor *executor, spn_task *task)
@@ -26,9 +26,11 @@ static int front_remove(spn_executor *executor, spn_task *task)
     int rc;
 
     (void)executor;
+    (void)spn__fetch_add(&removes[0], 1, relaxed);
     sim_assert(spn__load(&gone, relaxed) == 0);
     rc = spn_executor_remove(spn_manual_executor_executor(manual), task);
     sim_assert(spn__load(&gone, relaxed) == 0);
+    (void)spn__fetch_add(&removes[1], 1, relaxed);
     return rc;
 }
 
@@ -42,6 +44,8 @@ static bool create(const spn_group_opts *opts)
     spn__init(&payload, 0);
     spn__init(&runs, 0);
     spn__init(&gone, 0);
+    spn__init(&removes[0], 0);
+    spn__init(&removes[1], 0);
     spn__init(&interrupts, 0);
     f = NULL;
     inner = NULL;
@@ -144,6 +148,11 @@ SCENARIO(group__future_cancelled_as_it_starts__settled_once, "FUT-35", "G-17")
         rc = spn_group_wait(group, SPN_FOREVER);
         sim_assert(rc == SPN_OK);
         sim_assert(stats_of(group).submitted == 1 && stats_of(group).live == 0);
+        /* Whoever used the executor is through with it, and we know. */
+        sim_assert(spn__fetch_add(&removes[0], 0, relaxed) ==
+                   spn__load(&removes[1], relaxed));
+        if (spn__load(&runs, relaxed) == 1) /* all it did is here */
+            sim_assert(spn__load(&payload, relaxed) == 7);
         sim_outcome((unsigned)stats_of(group).cancelled +
                     2 * (unsigned)spn__load(&runs, relaxed));
         spn__store(&gone, 1, relaxed);

@@ -173,6 +173,94 @@ SCENARIO(reject__block_races_shutdown__ends, "TPE-82")
         sim_assert(runs(i) == (items[i].task.flags == 0) && drops(i) == 0);
 }
 
+static void stop_now(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_shutdown_now(pool, NULL, NULL, NULL) == SPN_OK);
+}
+
+/* Stopped while paused, no worker ever takes a task: only the stop itself can tell the
+ * one that waits. */
+SCENARIO(reject__block_races_stop_while_paused__refused, "TPE-82")
+{
+    start(&patient.policy, 1);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(give(0) == SPN_OK);
+    sim_thread(stop_now, NULL);
+    sim_assert(give(1) == SPN_EREJECTED);
+    sim_join_all();
+    stop();
+    sim_assert(runs(0) == 0 && drops(0) == 1);
+    sim_assert(runs(1) == 0 && drops(1) == 0);
+}
+SCENARIO_OPTS(reject__block_races_stop_while_paused__refused, .dfs = 2,
+              .dfs_models = SIM_SC)
+
+static spn_job jobs[3];
+static SPN__ATOMIC(int) urgent_runs;
+
+static int run_urgent(spn_task *task)
+{
+    (void)task;
+    (void)spn__fetch_add(&urgent_runs, 1, relaxed);
+    return 0;
+}
+
+static void give_urgent(void *arg)
+{
+    sim_assert(spn_executor_execute(spn_pool_executor(pool),
+                                    &jobs[(intptr_t)arg].task) == SPN_OK);
+}
+
+/* The urgent lane has room of its own, and those who wait for it are told. */
+SCENARIO(reject__block_on_urgent_lane__everybody_gets_in, "P9")
+{
+    const spn_job job = SPN_JOB_INIT(run_urgent, NULL);
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+
+    for (int i = 0; i < 3; i++) {
+        jobs[i] = job;
+        jobs[i].urgent = 1;
+    }
+    spn__init(&urgent_runs, 0);
+    opts.core_threads = opts.max_threads = 1;
+    opts.urgent_capacity = 1;
+    opts.urgent_threads = 0;
+    opts.reject = &patient.policy;
+    sim_assert(spn_pool_create(&pool, &opts) == SPN_OK);
+    sim_thread(give_urgent, (void *)(intptr_t)1);
+    give_urgent((void *)(intptr_t)0);
+    give_urgent((void *)(intptr_t)2);
+    sim_join_all();
+    stop();
+    sim_assert(spn__load(&urgent_runs, relaxed) == 3);
+}
+
+/* So it is with a queue of the program's own. */
+SCENARIO(reject__block_on_own_queue__everybody_gets_in, "P9")
+{
+    spn_queue_opts queue_opts = SPN_QUEUE_OPTS_INIT;
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+    spn_queue *queue;
+
+    start(&patient.policy, 1); /* for the items */
+    stop();
+    queue_opts.capacity = 1;
+    sim_assert(spn_queue_create(&queue, SPN_QUEUE_LINKED, &queue_opts) == SPN_OK);
+    opts.core_threads = opts.max_threads = 1;
+    opts.queue = queue;
+    opts.reject = &patient.policy;
+    sim_assert(spn_pool_create(&pool, &opts) == SPN_OK);
+    sim_thread(give_patiently, (void *)(intptr_t)1);
+    sim_assert(give(0) == SPN_OK);
+    sim_assert(give(2) == SPN_OK);
+    sim_join_all();
+    stop();
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+    for (int i = 0; i < 3; i++)
+        sim_assert(runs(i) == 1 && drops(i) == 0);
+}
+
 static void raise_capacity(void *arg)
 {
     (void)arg;

@@ -80,6 +80,7 @@ static void producer(struct load *l, int index)
 
         REQUIRE_OK(spn_thread_create(&thread, NULL, produce, &p));
         CHECK_OK(spn_thread_join(thread, SPN_FOREVER, NULL));
+        spn_thread_unref(thread);
     }
     atomic_fetch_sub(&l->producing, 1);
 }
