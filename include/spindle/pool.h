@@ -470,8 +470,9 @@ SPN_API int64_t spn_pool_queued(spn_pool *pool);
 SPN_API int64_t spn_pool_task_count(spn_pool *pool);
 SPN_API int64_t spn_pool_completed_count(spn_pool *pool);
 
-/* Fills *stats; a larger one, of a newer program, reads as 0 behind what this library
- * knows.  SPN_OK; SPN_EINVAL (NULL, or a size that was never right).  Since 0.1 */
+/* Fills *stats as far as stats->size goes; what a newer program knows and this library
+ * does not reads as 0.  SPN_OK; SPN_EINVAL (NULL, or a size that was never set).
+ * Since 0.1 */
 SPN_API int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats);
 
 /*

@@ -120,8 +120,11 @@ void spn__idle_look_around(struct spn_pool *pool)
     spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
 
-        /* [user] after the fence; acquire: `self` comes with it. */
-        if (spn__load(&w->waiting, acquire) != 0)
+        uint32_t waits = 1;
+
+        /* [user] after the fence; acquire: `self` comes with it; release: who leaves
+         * the queue now waits for the interrupt. */
+        if (spn__cas(&w->waiting, &waits, 2, acq_rel, relaxed))
             spn__interrupt_set(spn__load(&w->self, relaxed)); /* written before it */
     }
 }

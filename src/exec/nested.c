@@ -31,10 +31,31 @@
 /* How deep helping goes: as deep as small stacks bear. */
 enum { HELP_DEPTH_MAX = 32 };
 
-bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except)
+/* Whether a worker waits for what only a worker of this pool can do: a task that is
+ * still queued here, or that another of them runs.  Whoever else has it (a helper, a
+ * submitter that runs it, one that drops it) will end the wait. */
+static bool is_stuck(struct spn_pool *pool, const struct spn__worker *w)
 {
-    /* relaxed: the lock is held, and who is counted without it is not enlisted. */
-    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+    struct spn__list_node *node;
+    const struct spn_thread *runner;
+
+    if (w->waits_for == NULL || spn__future_done(w->waits_for))
+        return false;
+    if (spn__work_has(pool, spn__future_task(w->waits_for)))
+        return true;
+    runner = spn__future_runner(w->waits_for);
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *other = spn__list_entry(node, struct spn__worker, link);
+
+        if (runner != NULL && spn__load(&other->self, relaxed) == runner) /* a hint */
+            return true;
+    }
+    return false;
+}
+
+bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
+                        int32_t count)
+{
     struct spn__list_node *node;
 
     if (pool->live - (except != NULL) != count)
@@ -44,7 +65,7 @@ bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except)
 
         if (except != NULL && w == except)
             continue;
-        if (w->waits_for == NULL || spn__future_done(w->waits_for))
+        if (!is_stuck(pool, w))
             return false;
     }
     return true;
@@ -81,6 +102,8 @@ static bool help(struct spn_pool *pool, spn_task *task)
 {
     struct helping h = { .pool = pool };
 
+    if (spn__load(&pool->paused, relaxed) != 0) /* as good as any moment */
+        return false;
     (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
     SPN__CLEANUP_PUSH(help_ended, &h);
     h.taken = spn__work_remove(pool, task);
@@ -100,6 +123,11 @@ int spn__pool_help(spn_executor *executor, spn_task *task)
     return help((struct spn_pool *)(void *)executor, task);
 }
 
+static int32_t workers_of(struct spn_pool *pool)
+{
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)); /* the lock is held */
+}
+
 /* All workers would wait: another one, or none of them ever goes on. */
 static int resolve(struct spn_pool *pool, struct spn__worker *w)
 {
@@ -109,7 +137,7 @@ static int resolve(struct spn_pool *pool, struct spn__worker *w)
         return SPN_OK;
     spn__lock(&pool->lock);
     /* One of them may have got what it waited for meanwhile. */
-    if (spn__pool_all_wait(pool, NULL))
+    if (spn__pool_all_wait(pool, NULL, workers_of(pool)))
         w->waits_for = NULL;
     else
         rc = SPN_OK;
@@ -137,7 +165,7 @@ int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
     }
     spn__lock(&pool->lock);
     w->waits_for = future;
-    all = spn__pool_all_wait(pool, NULL);
+    all = spn__pool_all_wait(pool, NULL, workers_of(pool));
     spn__unlock(&pool->lock);
     return all ? resolve(pool, w) : SPN_OK;
 }

@@ -26,6 +26,7 @@
 #include "base/time.h"
 #include "future/core.h"
 #include "future/executor.h"
+#include "queue/queue.h"
 #include "sync/thread_record.h"
 
 #define DEFAULT_CAPACITY 1024
@@ -84,9 +85,11 @@ static int check_combination(const spn_pool_opts *o)
 {
     const bool own = o->queue != NULL;
     const bool handoff = o->queue_capacity == SPN_HANDOFF;
+    /* Tasks are taken out of it by who they are, and not by what they equal. */
+    const bool equals = own && o->queue->equal != NULL;
     const bool hooked = o->hooks.before != NULL || o->hooks.after != NULL;
 
-    if (own && (o->queue_kind != SPN_POOL_FIFO || o->eager != 0 ||
+    if (own && (o->queue_kind != SPN_POOL_FIFO || o->eager != 0 || equals ||
                 spn_queue_kind_of(o->queue) == SPN_QUEUE_RING))
         return SPN_EINVAL;
     if (o->queue_kind == SPN_POOL_LANES && (o->queue_capacity >= 0 || o->eager != 0))
@@ -493,21 +496,12 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
 int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats)
 {
-    const size_t size_0_1 =
-        offsetof(spn_pool_stats, submitted) + sizeof stats->submitted;
     spn_pool_stats s = SPN_POOL_STATS_INIT;
-    size_t size;
 
     if (pool == NULL || stats == NULL)
         return SPN_EINVAL;
-    size = stats->size;
-    if (size < size_0_1 || size > SPN__OPTIONS_MAX)
-        return SPN_EINVAL;
     fill(pool, &s);
-    s.size = size;
-    memset(stats, 0, size); /* what a newer program knows and we do not */
-    memcpy(stats, &s, size < sizeof s ? size : sizeof s);
-    return SPN_OK;
+    return spn__output_copy(stats, &s, sizeof s);
 }
 
 int64_t spn_pool_task_count(spn_pool *pool)

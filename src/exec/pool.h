@@ -218,8 +218,9 @@ static inline bool spn__factory_is_whole(const spn_thread_factory *factory)
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task);
 void spn__pool_wait_end(spn_executor *executor);
 int spn__pool_help(spn_executor *executor, spn_task *task);
-/* Without `except`, which has just left the count. */
-bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except);
+/* But for `except`; `count` is how many there are but for it. */
+bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
+                        int32_t count);
 
 /* shutdown.c: call with pool->lock held; returns true if the caller must finish
  * the termination with spn__pool_terminate, after unlocking. */

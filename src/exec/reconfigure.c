@@ -224,12 +224,29 @@ int spn_pool_pause(spn_pool *pool)
 static void staff(struct spn_pool *pool)
 {
     const int32_t core = spn__load(&pool->core, relaxed); /* a knob */
+    bool all_wait;
 
     start_more(pool, core);
     /* relaxed: a hint; the queue is not left alone either way. */
     if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && spn__work_any(pool) &&
         spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
         spn__pool_give_up(pool);
+    if (pool->handoff) /* each was let in for a worker of its own */
+        for (int64_t n = spn__work_size(pool);
+             n > 0 && spn__load(&pool->idle_count, relaxed) == 0; n--)
+            if (spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+                break;
+    if (spn__work_any_urgent(pool))
+        (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
+    spn__lock(&pool->lock);
+    all_wait =
+        spn__pool_all_wait(pool, NULL,
+                           spn__ctl_count(
+                               spn__load(&pool->ctl, relaxed))); /* under the lock */
+    spn__unlock(&pool->lock);
+    if (all_wait && spn__work_any(pool))
+        (void)spn__pool_add_worker(pool, NULL, SPN__TO_MAX);
+    spn__pool_compensate(pool);
 }
 
 int spn_pool_resume(spn_pool *pool)

@@ -55,7 +55,6 @@ bool spn__pool_try_terminate(struct spn_pool *pool)
         spn__load(&pool->helpers, relaxed) != 0) /* [help] */
         return false;
     advance(pool, SPN_EXECUTOR_TIDYING);
-    pool->terminator = spn__self_get();
     return true;
 }
 
@@ -63,8 +62,14 @@ void spn__pool_terminate(struct spn_pool *pool)
 {
     struct spn__chosen chosen = { NULL, NULL };
 
-    if (pool->hooks.terminated != NULL)
+    if (pool->hooks.terminated != NULL) {
+        struct spn_thread *self = spn__thread_self();
+
+        spn__lock(&pool->lock);
+        pool->terminator = self; /* so that it does not wait for itself in the hook */
+        spn__unlock(&pool->lock);
         pool->hooks.terminated(pool, pool->hooks.ctx);
+    }
     spn__lock(&pool->lock);
     pool->terminator = NULL;
     advance(pool, SPN_EXECUTOR_TERMINATED);
@@ -140,12 +145,13 @@ static void give_back(struct spn_pool *pool, struct spn__list *tasks,
         spn_task *task = spn__node_task(node);
 
         spn__job_forget(task);
+        if (unrun != NULL)
+            spn__task_given_back(task); /* before anybody can submit it again */
         spn_task_release(task);
         if (unrun == NULL) {
             (void)spn_task_drop(task, reason);
             continue;
         }
-        spn__task_given_back(task);
         unrun(ctx, task);
     }
 }
@@ -177,9 +183,7 @@ int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t
 
 static bool waits_for_itself(struct spn_pool *pool)
 {
-    const struct spn__worker *w = spn__worker_current();
-
-    return w != NULL && w->pool == pool;
+    return spn_executor_is_inside(&pool->executor) == 1;
 }
 
 static bool is_terminated(struct spn_pool *pool)
@@ -275,7 +279,8 @@ void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken
     *counter += taken;
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
-    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING)
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
+        pool->kind == SPN__WORK_USER)
         spn__idle_look_around(pool);
     finish_shutdown(pool); /* unlocks */
 }
@@ -370,8 +375,9 @@ void spn__pool_give_up(struct spn_pool *pool)
 
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
-    /* Somebody may have come meanwhile. */
-    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0) { /* [ctl] a hint */
+    /* Somebody may have come meanwhile, or it is paused now and keeps them. */
+    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* [ctl] a hint */
+        spn__load(&pool->paused, relaxed) != 0) {
         spn__unlock(&pool->lock);
         return;
     }

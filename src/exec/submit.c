@@ -113,11 +113,16 @@ static int after_push(struct spn_pool *pool, struct spn__entry entry)
 static int hurry(struct spn_pool *pool)
 {
     spn__idle_notify(pool);
+    if (pool->kind == SPN__WORK_USER) { /* they sleep in the user's queue */
+        spn__lock(&pool->lock);
+        spn__idle_look_around(pool);
+        spn__unlock(&pool->lock);
+    }
     /* relaxed, both: a thread too many goes again. */
     if (spn__load(&pool->idle_count, relaxed) == 0 &&
-        spn__load(&pool->searching, relaxed) == 0 &&
-        spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool))
-        (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
+        spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool) &&
+        spn__pool_add_worker(pool, NULL, SPN__TO_URGENT) != SPN_OK)
+        spn__pool_compensate(pool);
     return SPN_OK;
 }
 
@@ -142,7 +147,7 @@ static int refusal(int pushed, int added)
 }
 
 /* The steps; the task is claimed. */
-static int admit(struct spn_pool *pool, spn_task *task)
+static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
 {
     const bool urgent = is_urgent(task);
     /* The urgent lane has a door: nothing to be seen to afterwards. */
@@ -179,9 +184,20 @@ static int admit(struct spn_pool *pool, spn_task *task)
             refused_by_lane(pool);
     }
     /* Nobody was there to take it, and now there is somebody: try again. */
-    if (pushed == SPN_EAGAIN && added == SPN_EFULL)
-        return admit(pool, task);
+    *again = pushed == SPN_EAGAIN && added == SPN_EFULL;
     return refusal(pushed, added);
+}
+
+static int admit(struct spn_pool *pool, spn_task *task)
+{
+    bool again;
+    int rc;
+
+    do {
+        again = false;
+        rc = try_admit(pool, task, &again);
+    } while (again && rc != SPN_OK);
+    return rc;
 }
 
 int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)

@@ -564,6 +564,27 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
     }
 }
 
+bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker)
+{
+    struct spn__fifo *f = &pool->work.fifo;
+    bool spare;
+
+    if (!worker->free)
+        return true;
+    spn__lock(&f->out_lock);
+    spn__lock(&f->in_lock);
+    /* relaxed, all: written under the locks, but for `free`, which others raise. */
+    spare = spn__load(&f->pushed, relaxed) - spn__load(&f->popped, relaxed) <
+            spn__load(&pool->work.free, relaxed);
+    if (spare) {
+        (void)spn__fetch_sub(&pool->work.free, 1, relaxed); /* [free] under the locks */
+        worker->free = false;
+    }
+    spn__unlock(&f->in_lock);
+    spn__unlock(&f->out_lock);
+    return spare;
+}
+
 bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
 {
     spn_task *task = fifo_take(&pool->work.urgent, NULL);
@@ -713,6 +734,11 @@ void spn__work_close(struct spn_pool *pool)
         spn__fence_heavy(); /* [door] */
 }
 
+bool spn__work_has(struct spn_pool *pool, spn_task *task)
+{
+    return marked(task, pool->id) || marked(task, pool->id + 1);
+}
+
 bool spn__work_remove(struct spn_pool *pool, spn_task *task)
 {
     struct spn__work_queue *work = &pool->work;
@@ -855,7 +881,8 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return count + spn__lanes_snapshot(work->lanes, tasks + used, capacity - used);
+        return count + spn__lanes_snapshot(work->lanes, used > 0 ? tasks + used : tasks,
+                                           capacity - used);
     case SPN__WORK_PRIORITY:
         return heap_snapshot(&work->heap, tasks, capacity, count);
     case SPN__WORK_USER:

@@ -94,6 +94,10 @@ bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry);
 bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry);
 
+/* Hand-off: the worker is no longer free for a task that is handed over, if none counts
+ * on it; false: one does. */
+bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker);
+
 /* Whether a worker that looks now would find something: with it, what was pushed
  * before a fence that pairs with the caller's is seen. */
 bool spn__work_any(struct spn_pool *pool);
@@ -111,6 +115,8 @@ void spn__work_close(struct spn_pool *pool);
 void spn__work_door_lock(struct spn_pool *pool);
 void spn__work_door_unlock(struct spn_pool *pool);
 
+/* Whether a task waits here, about. */
+bool spn__work_has(struct spn_pool *pool, spn_task *task);
 /* Takes a task out that waits here; false if it does not. */
 bool spn__work_remove(struct spn_pool *pool, spn_task *task);
 /* Takes out the one that would start next, but no urgent one; NULL: there is none. */

@@ -132,7 +132,7 @@ static bool enlist(struct spn_pool *pool, struct spn__worker *w)
     return true;
 }
 
-static struct spn__worker *make_worker(struct spn_pool *pool, spn_task *first)
+static struct spn__worker *make_bare_worker(struct spn_pool *pool, spn_task *first)
 {
     struct spn__worker *w = spn__alloc_aligned(sizeof *w, SPN__CACHE_LINE);
 
@@ -146,6 +146,15 @@ static struct spn__worker *make_worker(struct spn_pool *pool, spn_task *first)
     spn__init(&w->counts.failed, 0);
     spn__init(&w->counts.expired, 0);
     spn__parker_init(&w->parker);
+    return w;
+}
+
+static struct spn__worker *make_worker(struct spn_pool *pool, spn_task *first)
+{
+    struct spn__worker *w = make_bare_worker(pool, first);
+
+    if (w == NULL)
+        return NULL;
     if (pool->kind == SPN__WORK_LANES &&
         spn__lanes_worker_init(pool->work.lanes, w) != SPN_OK) {
         spn__free(w);
@@ -296,17 +305,47 @@ static enum stay to_go(struct spn__worker *w)
     return STAY;
 }
 
-static bool is_last(struct spn_pool *pool)
-{
-    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0; /* changes under lock */
-}
-
 /* What it counted goes to the pool; pool->lock is held.  relaxed: its own. */
 static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
 {
     pool->completed += spn__exchange(&w->counts.completed, 0, relaxed);
     pool->failed += spn__exchange(&w->counts.failed, 0, relaxed);
     pool->expired += spn__exchange(&w->counts.expired, 0, relaxed);
+}
+
+/* Whether something speaks against its leaving; pool->lock and the door are held.
+ * `counted`: 1 if it is still in the control word. */
+static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
+{
+    struct spn_pool *pool = w->pool;
+    /* relaxed, all: they change under the lock, or are hints. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+    const int32_t others = spn__ctl_count(ctl) - counted;
+    const int32_t core = spn__load(&pool->core, relaxed);
+
+    if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
+        return false;
+    if (w->free && spn__work_any(pool))
+        return true; /* hand-off: something may count on it */
+    if (!spn__idle_work_waits(pool))
+        return false;
+    if (stay == GO && pool->kind != SPN__WORK_USER)
+        return true;
+    return others == 0 || spn__work_any_urgent(pool) ||
+           others - spn__load(&pool->blocked, relaxed) < (core > 1 ? core : 1) ||
+           spn__pool_all_wait(pool, w, others);
+}
+
+/* Back into the control word, unless somebody else has come for the work. */
+static bool count_in_again(struct spn_pool *pool)
+{
+    uint32_t ctl = spn__load(&pool->ctl, relaxed); /* the loop tells */
+
+    while (spn__ctl_count(ctl) == 0 ||
+           spn__ctl_count(ctl) < spn__pool_bound(pool, SPN__TO_BLOCKED))
+        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, acq_rel, relaxed)) /* [ctl] */
+            return true;
+    return false;
 }
 
 /* Off the list and out of the count, if nothing speaks against it: see above.  Then
@@ -316,7 +355,7 @@ static bool leave(struct spn__worker *w)
     struct spn_pool *pool = w->pool;
     const bool fenced = pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER;
     enum stay stay;
-    bool wanted, end;
+    bool end, left_over;
 
     spn__idle_found(w);
     spn__lock(&pool->lock);
@@ -326,21 +365,20 @@ static bool leave(struct spn__worker *w)
         return false;
     }
     spn__work_door_lock(pool);
-    count_out(pool);
-    if (fenced)
-        spn__fence_heavy(); /* [door] */
-    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
-        wanted = false; /* relaxed: it changes under the lock */
-    else if (stay == GO_ALTHOUGH || pool->kind == SPN__WORK_USER)
-        wanted = (is_last(pool) || spn__pool_all_wait(pool, w)) &&
-                 spn__idle_work_waits(pool);
-    else
-        wanted = spn__idle_work_waits(pool);
-    if (wanted) {
-        (void)spn__fetch_add(&pool->ctl, 1, acq_rel); /* [ctl] */
+    if (!fenced && is_wanted(w, stay, 1)) {
+        /* Nothing comes in while the door is held: so it is not even counted out. */
         spn__work_door_unlock(pool);
         spn__unlock(&pool->lock);
         return false;
+    }
+    count_out(pool);
+    if (fenced) {
+        spn__fence_heavy(); /* [door] */
+        if (is_wanted(w, stay, 0) && count_in_again(pool)) {
+            spn__work_door_unlock(pool);
+            spn__unlock(&pool->lock);
+            return false;
+        }
     }
     if (w->free) /* relaxed: nothing waits, so nothing relied on it */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
@@ -351,10 +389,18 @@ static bool leave(struct spn__worker *w)
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
     end = spn__pool_try_terminate(pool);
+    /* The user put something into his queue between the two looks.  A task of the
+     * shut-down pool keeps it from its end, so it is still there afterwards. */
+    left_over = pool->kind == SPN__WORK_USER && !end &&
+                spn__ctl_make(SPN_EXECUTOR_SHUTDOWN, 0) ==
+                    spn__load(&pool->ctl, relaxed) && /* changes under the lock */
+                spn__work_any(pool);
     spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
+    else if (left_over && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+        spn__pool_give_up(pool);
     return true;
 }
 
@@ -402,6 +448,7 @@ static void end_task(struct spn__worker *w)
     spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
     w->in_task = false;
     w->label = NULL;
+    w->help_depth = 0; /* a task that it helped may have ended the thread */
     spn__pool_settle(w->pool, 1);
     spn__store(&w->running, 0, release); /* [stop] */
 }
@@ -580,7 +627,12 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
         rc = timeout_ns == SPN_FOREVER
                  ? spn_queue_take(pool->work.queue, &item)
                  : spn_queue_poll_timed(pool->work.queue, &item, timeout_ns);
-    spn__store(&w->waiting, 0, relaxed); /* an interrupt more does no harm */
+    if (spn__exchange(&w->waiting, 0, acquire) == 2) { /* [user] */
+        /* Whoever said so holds the lock until the interrupt is there: so that it is
+         * cleared before the next task, and does not come into it. */
+        spn__lock(&pool->lock);
+        spn__unlock(&pool->lock);
+    }
     if (rc == SPN_OK) {
         spn__work_taken_from_user(pool, item);
         *entry = (struct spn__entry){ spn__entry_task, item };
@@ -614,8 +666,10 @@ static bool take(struct spn__worker *w, struct spn__entry *entry)
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || spn__load(&pool->paused, relaxed))
         return false; /* relaxed: comes with the epoch */
-    if (spn__work_take_urgent(pool, entry))
+    if (spn__work_any_urgent(pool) && spn__work_be_busy(pool, w) &&
+        spn__work_take_urgent(pool, entry))
         return true;
+    be_free(w);
     if (spn__ctl_count(ctl) > spn__load(&pool->max, relaxed) && /* a knob */
         spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED) && !w->needed)
         return false; /* it is one too many, and goes */
@@ -655,8 +709,11 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
         }
         w->timed_out = false;
         if (pool->kind == SPN__WORK_USER && spn__load(&pool->paused, relaxed) == 0) {
-            if (wait_user(w, entry, epoch, keep_alive_ns))
+            /* One that stayed for what is not due yet waits for that, and not again
+             * and again for its keep-alive. */
+            if (wait_user(w, entry, epoch, w->needed ? SPN_FOREVER : keep_alive_ns))
                 break;
+            w->needed = false;
         } else {
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
@@ -697,7 +754,7 @@ static void serve(struct spn__worker *w)
 static bool replace(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    struct spn__worker *other = make_worker(pool, NULL);
+    struct spn__worker *other = make_bare_worker(pool, NULL);
     enum stay stay;
 
     spn__lock(&pool->lock);
@@ -705,10 +762,12 @@ static bool replace(struct spn__worker *w)
     stay = to_go(w);
     if (other == NULL || stay == GO_ALTHOUGH || (stay == GO && !spn__work_any(pool))) {
         spn__unlock(&pool->lock);
-        if (other != NULL)
-            free_worker(pool, other);
+        spn__free(other);
         return false;
     }
+    other->batch =
+        w->batch; /* with what is left in it; the thread's making orders it */
+    w->batch = NULL;
     spn__list_remove(&w->link); /* live and count: its successor's */
     spn__list_push_back(&pool->workers, &other->link);
     hand_over_counts(pool, w);
@@ -721,8 +780,9 @@ static bool replace(struct spn__worker *w)
     pool->threads_failed++;
     spn__list_remove(&other->link);
     spn__list_push_back(&pool->workers, &w->link);
+    w->batch = other->batch;
     spn__unlock(&pool->lock);
-    free_worker(pool, other);
+    spn__free(other);
     return false;
 }
 

@@ -205,6 +205,10 @@ void spn__task_mark_awaited(struct spn_future *f);
 void spn__task_interrupt(struct spn_future *f);
 /* The task future that a task is part of, borrowed; NULL if it is none's. */
 struct spn_future *spn__task_future(spn_task *task);
+/* The task of a task future; who runs it now, as a hint: NULL if nobody, or a thread
+ * without a record. */
+spn_task *spn__future_task(struct spn_future *f);
+const struct spn_thread *spn__future_runner(struct spn_future *f);
 /* The executor has given the task back, unrun: it has no say in the future now. */
 void spn__task_given_back(spn_task *task);
 /*

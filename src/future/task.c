@@ -357,7 +357,8 @@ static void help(struct spn__task_future *t, struct spn_thread *self)
     word = spn__load(&t->executor, seq_cst); /* [pin] */
     executor = (spn_executor *)(word & ~HELPS);
     /* [pin] */
-    if (word != 0 && spn__phase(spn__load(&t->future.state, seq_cst)) == SPN__NEW)
+    if ((word & HELPS) != 0 &&
+        spn__phase(spn__load(&t->future.state, seq_cst)) == SPN__NEW)
         (void)executor->ops->help(executor, &t->task);
     /* relaxed: only this thread writes it. */
     if ((spn__load(&t->runner, relaxed) & ~WANTED) == pin_of(self)) {
@@ -579,6 +580,21 @@ struct spn_future *spn__task_future(spn_task *task)
     /* The function says what the task is part of. */
     return task != NULL && task->fn == run_task
                ? &spn__list_entry(task, struct spn__task_future, task)->future
+               : NULL;
+}
+
+spn_task *spn__future_task(struct spn_future *f)
+{
+    return &task_of(f)->task;
+}
+
+const struct spn_thread *spn__future_runner(struct spn_future *f)
+{
+    /* relaxed: a hint. */
+    const uintptr_t runner = spn__load(&task_of(f)->runner, relaxed);
+
+    return runner > CLOSED && (runner & (PINNED | WANTED)) == 0
+               ? (const struct spn_thread *)runner
                : NULL;
 }
 
