@@ -284,8 +284,8 @@ typedef struct spn_pool_opts {
     int32_t queue_capacity; /* SPN_DEFAULT: 1024 (LANES: unbounded); SPN_UNBOUNDED;
                                SPN_HANDOFF                                          */
     uint32_t queue_kind;    /* spn_pool_queue_kind                                   */
-    spn_queue *queue;       /* a queue of your own instead, of any kind but ring, its
-                               items spn_task *; borrowed.  You may put tasks into it
+    spn_queue *queue;       /* a queue of your own instead, of any kind but ring and
+                               without `equal`, its items spn_task *; borrowed.  You may put tasks into it
                                directly (mark them with spn_task_claim), while threads
                                live.  NULL: by queue_kind                           */
     int64_t age_ns;         /* PRIORITY: a task that has waited this long counts one

@@ -74,7 +74,8 @@ bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
 /* One task run by who waits for it. */
 struct helping {
     struct spn_pool *pool;
-    bool taken, returned;
+    spn_executor_frame frame; /* the thread is inside the pool meanwhile */
+    bool taken, returned, inside;
     int status;
 };
 
@@ -84,6 +85,9 @@ static void help_ended(void *arg)
     struct helping *h = arg;
     struct spn_pool *pool = h->pool;
     bool end;
+
+    if (h->inside)
+        (void)spn_executor_leave(&h->frame);
 
     spn__lock(&pool->lock);
     if (h->taken) {
@@ -110,6 +114,7 @@ static bool help(struct spn_pool *pool, spn_task *task)
     if (h.taken) {
         spn__room_notify_thread(&pool->room);
         spn_task_release(task);
+        h.inside = spn_executor_enter(&pool->executor, &h.frame) == SPN_OK;
         h.status =
             spn__task_run_here(task); /* a future's: 0, and the node may be gone */
         h.returned = true;
@@ -152,8 +157,13 @@ int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
     struct spn_future *future = spn__task_future(task);
     bool all;
 
-    if (w == NULL || w->pool != pool || future == NULL)
+    if (future == NULL)
         return SPN_OK;
+    if (w == NULL || w->pool != pool) { /* inside, in a task that it helped */
+        if (pool->helping)
+            (void)help(pool, task);
+        return SPN_OK;
+    }
     if (pool->helping && w->help_depth < HELP_DEPTH_MAX) {
         bool helped;
 
