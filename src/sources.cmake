@@ -29,7 +29,8 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/semaphore.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c
-  ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c)
+  ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/wheel.c)
 set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c)
