@@ -16,6 +16,8 @@
 #include <spindle/status.h>
 #include <spindle/thread.h>
 #include <spindle/time.h>
+#include <spindle/timer.h>
 #include <spindle/version.h>
+#include <spindle/wheel.h>
 
 #endif /* SPINDLE_H */

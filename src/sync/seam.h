@@ -213,6 +213,9 @@ void spn__os_get_sigmask(spn__sigmask *mask);
 bool spn__os_on_fork_child(void (*restore)(void));
 void spn__os_set_sigmask(const spn__sigmask *mask);
 void spn__os_yield(void);
+/* Lets the calling thread's sleeps end as close to their deadlines as the system
+ * can, where that is not the default. */
+void spn__os_sleep_precisely(void);
 
 /* Runs cleanup(arg) when the scope is left by POP or by pthread_exit. */
 #define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
@@ -257,6 +260,12 @@ int spn__os_event_create(int *fd);
 void spn__os_event_signal(int fd); /* makes it readable   */
 void spn__os_event_clear(int fd);  /* and unreadable      */
 void spn__os_event_close(int fd);
+
+/* A descriptor that becomes readable when the monotonic clock reaches deadline_ns
+ * (SPN_FOREVER: never), and is not until then.  Results as above. */
+int spn__os_alarm_create(int *fd);
+void spn__os_alarm_set(int fd, int64_t deadline_ns);
+void spn__os_alarm_close(int fd);
 
 /* 64 random bits, good enough to pick victims and jitter; not for secrets. */
 uint64_t spn__random(void);

@@ -31,7 +31,7 @@
 #include "base/assert.h"
 
 struct spn__thread_cache spn__thread_cache = { SPN__ATOMIC_INIT(0), SPN__LOCK_INIT,
-                                               NULL };
+                                               NULL, 0 };
 
 /* In the child of a fork, on the thread that forked. */
 static void after_fork(void)
@@ -60,6 +60,7 @@ bool spn__thread_install_fork_hook(void)
 struct spn_thread *spn__thread_record_create(uint64_t handles)
 {
     struct spn_thread *record;
+    uint32_t number = 0;
 
     if (!spn__thread_install_fork_hook())
         return NULL;
@@ -67,6 +68,8 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record = spn__thread_cache.free;
     if (record != NULL)
         spn__thread_cache.free = record->next_free;
+    else
+        number = spn__thread_cache.made++;
     spn__unlock(&spn__thread_cache.lock);
 
     if (record == NULL) {
@@ -74,6 +77,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
         if (record == NULL)
             return NULL;
         spn__parker_init(&record->parker);
+        record->number = number;
     } else {
         spn__parker_reset(&record->parker);
     }

@@ -56,6 +56,7 @@ struct spn_thread {
     struct spn__hand_over *hand_over;
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
+    uint32_t number;      /* counts records as they are made: spreads threads evenly */
 
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
@@ -63,8 +64,9 @@ struct spn_thread {
 /* The records nobody uses, and what else is one per process. */
 struct spn__thread_cache {
     SPN__ATOMIC(uint32_t) fork_hook; /* 1: see spn__thread_install_fork_hook */
-    struct spn__lock lock;           /* guards free; a leaf */
+    struct spn__lock lock;           /* guards the rest; a leaf */
     struct spn_thread *free;
+    uint32_t made; /* records ever made; guarded by lock */
 };
 extern struct spn__thread_cache spn__thread_cache;
 

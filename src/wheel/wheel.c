@@ -42,7 +42,6 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/time.h"
 #include "sync/seam.h"
 
 _Static_assert(sizeof(spn_wheel_node) == 2 * sizeof(void *) + 16,
@@ -480,16 +479,6 @@ spn_wheel_node *spn_wheel_take_due(spn_wheel *w)
     return node;
 }
 
-/* When a tick begins. */
-static int64_t time_of(const struct spn_wheel *w, uint64_t tick)
-{
-    uint64_t ns;
-
-    if (__builtin_mul_overflow(tick, w->tick_ns, &ns) || ns > (uint64_t)INT64_MAX)
-        return SPN_FOREVER;
-    return spn__time_add(w->origin_ns, (int64_t)ns);
-}
-
 /* How many slots of the level below to be early by; see SLEEPING. */
 static uint64_t lead_of(const struct spn_wheel *w)
 {
@@ -498,14 +487,12 @@ static uint64_t lead_of(const struct spn_wheel *w)
     return slots >= UINT64_C(4) << w->step_bits ? slots / 2 : 0;
 }
 
-int64_t spn_wheel_next_expiry(const spn_wheel *w)
+uint64_t spn__wheel_next_tick(const struct spn_wheel *w)
 {
     uint64_t tick;
 
-    if (w == NULL)
-        return SPN_FOREVER;
     if (w->due.next != &w->due)
-        return w->now_ns;
+        return 0;
     tick = next_used(w, &w->levels[0]);
     for (uint32_t level = 1; level <= w->top; level++) {
         const struct spn__wheel_level *l = &w->levels[level];
@@ -521,7 +508,17 @@ int64_t spn_wheel_next_expiry(const spn_wheel *w)
         if (start < tick)
             tick = start;
     }
-    return tick == NONE ? SPN_FOREVER : time_of(w, tick);
+    return tick;
+}
+
+int64_t spn_wheel_next_expiry(const spn_wheel *w)
+{
+    uint64_t tick;
+
+    if (w == NULL)
+        return SPN_FOREVER;
+    tick = spn__wheel_next_tick(w);
+    return tick == 0 ? w->now_ns : spn__wheel_time_of(w, tick);
 }
 
 int64_t spn_wheel_now(const spn_wheel *w)
@@ -653,18 +650,26 @@ static void check_level(struct check *c, uint32_t level)
     expect(c, used == l->used_slots, "a wrong number of occupied slots");
 }
 
-int spn_wheel_check(const spn_wheel *w)
+const char *spn__wheel_wrong(const struct spn_wheel *w, size_t count)
 {
     struct check c = { w, NULL, 0 };
 
-    if (w == NULL)
-        return SPN_EINVAL;
     check_ring(&c, &w->due, SPN__WHEEL_DUE, 0);
     for (uint32_t level = 0; level <= w->top; level++)
         check_level(&c, level);
-    expect(&c, c.nodes == w->count, "a wrong count");
-    if (c.wrong == NULL)
+    expect(&c, c.nodes == count, "a wrong count");
+    return c.wrong;
+}
+
+int spn_wheel_check(const spn_wheel *w)
+{
+    const char *wrong;
+
+    if (w == NULL)
+        return SPN_EINVAL;
+    wrong = spn__wheel_wrong(w, w->count);
+    if (wrong == NULL)
         return SPN_OK;
-    spn__log(SPN_LOG_ERROR, "wheel: the check found %s", c.wrong);
+    spn__log(SPN_LOG_ERROR, "wheel: the check found %s", wrong);
     return SPN_ESTATE;
 }

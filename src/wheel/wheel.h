@@ -95,22 +95,35 @@ static inline void spn__wheel_put(struct spn_wheel *w, spn_wheel_node *node,
     l->used_slots++;
 }
 
+/* When a tick begins; tick 0 has passed. */
+static inline int64_t spn__wheel_time_of(const struct spn_wheel *w, uint64_t tick)
+{
+    uint64_t ns;
+
+    if (__builtin_mul_overflow(tick, w->tick_ns, &ns) ||
+        ns > (uint64_t)(INT64_MAX - w->origin_ns))
+        return SPN_FOREVER;
+    return w->origin_ns + (int64_t)ns;
+}
+
 /* Files a node by its due_ns: among the due ones, or in the lowest level that
- * reaches so far. */
-static inline void spn__wheel_link(struct spn_wheel *w, spn_wheel_node *node)
+ * reaches so far.  Returns its tick; 0: it is due. */
+static inline uint64_t spn__wheel_link(struct spn_wheel *w, spn_wheel_node *node)
 {
     const struct spn__wheel_level *l = w->levels;
-    uint64_t number = spn__wheel_tick_of(w, node->due_ns);
+    const uint64_t tick = spn__wheel_tick_of(w, node->due_ns);
+    uint64_t number = tick;
     uint32_t level = 0;
 
     if (node->due_ns <= w->now_ns || number < l->cursor) {
         node->place = SPN__WHEEL_DUE;
         spn__wheel_push(&w->due, &node->link);
-        return;
+        return 0;
     }
     for (; number >= l->limit; l++, level++)
         number >>= w->step_bits;
     spn__wheel_put(w, node, level, number);
+    return tick;
 }
 
 static inline void spn__wheel_vacate(struct spn__wheel_level *l, uint64_t slot)
@@ -137,12 +150,31 @@ static inline void spn__wheel_unlink(struct spn_wheel *w, spn_wheel_node *node)
     node->place = SPN__WHEEL_IDLE;
 }
 
+/* Appends all that is due to another ring. */
+static inline void spn__wheel_splice_due(struct spn_wheel *w, spn_wheel_link *ring)
+{
+    if (w->due.next == &w->due)
+        return;
+    w->due.next->prev = ring->prev;
+    ring->prev->next = w->due.next;
+    w->due.prev->next = ring;
+    ring->prev = w->due.prev;
+    w->due.next = w->due.prev = &w->due;
+}
+
 /*
  * Moves the time towards now_ns, handling at most about `budget` nodes; what has
  * become due is appended to w->due.  False: there is more to do before now_ns is
  * reached, call again.
  */
 bool spn__wheel_step(struct spn_wheel *w, int64_t now_ns, size_t budget);
+
+/* The tick at which to call step next: 0 if something is due, all ones if there is no
+ * node. */
+uint64_t spn__wheel_next_tick(const struct spn_wheel *w);
+
+/* What is wrong with a wheel that should have `count` nodes; NULL: nothing. */
+const char *spn__wheel_wrong(const struct spn_wheel *w, size_t count);
 
 /* Whether the time stands so far behind that new nodes would be filed poorly. */
 static inline bool spn__wheel_is_stale(const struct spn_wheel *w, int64_t now_ns)

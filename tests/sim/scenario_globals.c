@@ -10,11 +10,13 @@
 
 #include "queue/queue.h"
 #include "sync/thread_record.h"
+#include "wheel/timer.h"
 
 void sim_globals_reset(void)
 {
     memset(&spn__thread_cache, 0, sizeof spn__thread_cache);
     memset(&spn__queue_drain_lock, 0, sizeof spn__queue_drain_lock);
+    memset(&spn__timer_census, 0, sizeof spn__timer_census);
 }
 
 void sim_globals_drain(void)

@@ -385,6 +385,11 @@ void spn__os_event_signal(int fd);
 void spn__os_event_clear(int fd);
 void spn__os_event_close(int fd);
 bool sim_event_readable(int fd);
+int spn__os_alarm_create(int *fd);
+void spn__os_alarm_set(int fd, int64_t deadline_ns);
+void spn__os_alarm_close(int fd);
+int64_t sim_alarm_deadline(int fd);
+#define spn__os_sleep_precisely() ((void)0)
 
 uint64_t spn__random(void);
 

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * timeout.c - timeouts: scheduling, batches, cancelling.
+ *
+ * STATE, under the lock of the shard that is the timeout's home
+ *   NEW, EXPIRED, CANCELLED --schedule--> PENDING
+ *   PENDING --cancel, stop--> CANCELLED
+ *   PENDING --taken to run--> EXPIRED --if periodic, after the run--> PENDING
+ *   EXPIRED, periodic, running --cancel--> CANCELLED
+ *   PENDING is linked: in the wheel, among its due nodes, or in `firing`.
+ *
+ * HOME
+ *   A thread adds to the shard its number stands for.  The timeout keeps that shard,
+ *   also when it is scheduled again by another thread, because its callback may still
+ *   run there, and whoever cancels it must find it.
+ *
+ * LOCKS  a batch holds the locks of all shards it needs, in the order of their index;
+ *   everything else holds one.
+ */
+#include "wheel/timer.h"
+
+#include "base/options.h"
+#include "base/time.h"
+#include "sync/thread_record.h"
+
+#define BURST_MAX 65535
+
+/* ---- scheduling --------------------------------------------------------------- */
+
+/* What to make of a timeout. */
+struct arming {
+    spn_timeout_fn fn;
+    int64_t due_ns, now_ns; /* now_ns: INT64_MIN if the clock was not read */
+    int64_t period_ns;
+    uint32_t policy;
+};
+
+/* The shard of this timer that the timeout belongs to, or NULL. */
+static struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeout *t)
+{
+    const uintptr_t offset = (uintptr_t)t->home - (uintptr_t)timer->shards;
+
+    if (offset > timer->shard_mask * sizeof *timer->shards)
+        return NULL;
+    return t->home;
+}
+
+/* The shard the calling thread adds to. */
+static struct spn__shard *own_shard(struct spn_timer *timer)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    if (self == NULL)
+        self = spn__thread_self();
+    return &timer->shards[self != NULL ? self->number & timer->shard_mask : 0];
+}
+
+/* One place of max_pending; true if there was one. */
+static bool reserve(struct spn_timer *timer)
+{
+    int64_t taken;
+
+    if (!timer->limited)
+        return true;
+    /* relaxed, all: see spn__timer_release. */
+    taken = spn__load(&timer->taken, relaxed);
+    do {
+        if (taken >= timer->max_pending)
+            return false;
+    } while (!spn__cas_weak(&timer->taken, &taken, taken + 1, relaxed, relaxed));
+    return true;
+}
+
+/* A run of this timeout that is under way is not to arm it again; true if there is
+ * one.  The lock is held. */
+static bool disown_runs(struct spn__shard *s, const spn_timeout *t)
+{
+    struct spn__list_node *node;
+    bool found = false;
+
+    spn__list_each (node, &s->running) {
+        struct spn__run *run = spn__list_entry(node, struct spn__run, link);
+
+        if (run->timeout == t)
+            found = run->gone = true;
+    }
+    return found;
+}
+
+/* Fills in and links a timeout that is not linked; the lock is held.  As
+ * spn__shard_link. */
+static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
+                int64_t *wake_ns)
+{
+    if (!spn__list_empty(&s->running))
+        (void)disown_runs(s, t);
+    /* The thread may have slept for long: let the wheel's time follow, so that the
+     * node is filed where it belongs.  What is due is left to the thread. */
+    if (spn__wheel_is_stale(s->wheel, a->now_ns))
+        (void)spn__wheel_step(s->wheel, a->now_ns, 1);
+    t->fn = a->fn;
+    t->home = s;
+    t->period_ns = a->period_ns;
+    t->policy = a->policy;
+    t->node.due_ns = a->due_ns;
+    spn__state_set(t, SPN__TIMEOUT_PENDING);
+    s->armed++;
+    return spn__shard_link(s, t, wake_ns);
+}
+
+static int schedule(struct spn_timer *timer, spn_timeout *t, const struct arming *a)
+{
+    struct spn__shard *s = home_of(timer, t);
+    int64_t wake_ns = 0;
+    bool earlier = false;
+    int rc = spn__timer_ensure_started(timer);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (s == NULL) {
+        if (spn__state_get(t) == SPN__TIMEOUT_PENDING)
+            return SPN_EBUSY; /* in another timer */
+        s = own_shard(timer);
+    }
+    spn__lock(&s->lock);
+    if (s->stopped) {
+        rc = SPN_ESTATE;
+    } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+        spn__wheel_unlink(s->wheel, &t->node);
+        s->replaced++;
+        earlier = arm(s, t, a, &wake_ns);
+    } else if (!reserve(timer)) {
+        s->rejected++;
+        rc = SPN_EREJECTED;
+    } else {
+        spn__shard_count(s, 1);
+        earlier = arm(s, t, a, &wake_ns);
+    }
+    spn__unlock(&s->lock);
+    if (earlier)
+        spn__timer_notify(timer, wake_ns);
+    return rc;
+}
+
+int spn_timer_schedule(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
+                       int64_t delay_ns)
+{
+    struct arming a = { .fn = fn };
+
+    if (timer == NULL || t == NULL || fn == NULL)
+        return SPN_EINVAL;
+    a.now_ns = spn__timer_now(timer);
+    a.due_ns = spn__deadline(a.now_ns, delay_ns);
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_schedule_at(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
+                          int64_t due_ns)
+{
+    const struct arming a = { .fn = fn, .due_ns = due_ns, .now_ns = INT64_MIN };
+
+    if (timer == NULL || t == NULL || fn == NULL)
+        return SPN_EINVAL;
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_schedule_periodic(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
+                                int64_t first_ns, const spn_period *period)
+{
+    struct arming a = { .fn = fn };
+    spn_period p;
+
+    if (timer == NULL || t == NULL || fn == NULL || period == NULL ||
+        spn__options_copy(&p, sizeof p, period) != SPN_OK)
+        return SPN_EINVAL;
+    if (p.period_ns <= 0 || p.missed > SPN_MISSED_DELAY || p.burst_max > BURST_MAX ||
+        p.stop_on_failure > 1 || p.reserved != 0)
+        return SPN_EINVAL;
+    if (p.burst_max == 0)
+        p.burst_max = BURST_MAX;
+    a.period_ns = p.period_ns;
+    a.policy = p.missed | (p.stop_on_failure != 0 ? SPN__POLICY_STOP : 0) |
+               p.burst_max << SPN__POLICY_BURST_SHIFT;
+    a.now_ns = spn__timer_now(timer);
+    a.due_ns = spn__deadline(a.now_ns, first_ns);
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_again(spn_timer *timer, spn_timeout *t)
+{
+    struct arming a;
+    struct spn__shard *s;
+
+    if (timer == NULL || t == NULL)
+        return SPN_EINVAL;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return SPN_EINVAL; /* never scheduled here */
+    spn__lock(&s->lock);
+    a = (struct arming){ .fn = t->fn, .period_ns = t->period_ns, .policy = t->policy };
+    spn__unlock(&s->lock);
+    if (a.period_ns == 0)
+        return SPN_OK;
+    a.now_ns = spn__timer_now(timer);
+    a.due_ns = spn__time_add(a.now_ns, a.period_ns);
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_set_period(spn_timer *timer, spn_timeout *t, int64_t period_ns)
+{
+    struct spn__shard *s;
+
+    if (timer == NULL || t == NULL || period_ns < 0)
+        return SPN_EINVAL;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return SPN_EINVAL;
+    spn__lock(&s->lock);
+    t->period_ns = period_ns;
+    spn__unlock(&s->lock);
+    return SPN_OK;
+}
+
+/* ---- batches ------------------------------------------------------------------ */
+
+static struct spn__shard *shard_for(const struct spn_timer *timer, const spn_timeout *t,
+                                    struct spn__shard *own)
+{
+    struct spn__shard *s = home_of(timer, t);
+
+    return s != NULL ? s : own;
+}
+
+/* Those that have a home elsewhere in this timer stay there: all the shards a batch
+ * needs are locked together, in the order of their index. */
+static uint64_t shards_of(const struct spn_timer *timer, const spn_timer_entry *entries,
+                          size_t count, struct spn__shard *own)
+{
+    uint64_t set = 0;
+
+    for (size_t i = 0; i < count; i++)
+        set |=
+            UINT64_C(1) << (shard_for(timer, entries[i].timeout, own) - timer->shards);
+    return set;
+}
+
+static void lock_set(struct spn_timer *timer, uint64_t set)
+{
+    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+        if ((set >> i & 1) != 0)
+            spn__lock(&timer->shards[i].lock);
+}
+
+static void unlock_set(struct spn_timer *timer, uint64_t set)
+{
+    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+        if ((set >> i & 1) != 0)
+            spn__unlock(&timer->shards[i].lock);
+}
+
+/* Marks the entries as pending, and reserves their places; on failure unmarks those it
+ * had marked.  `reserved` keeps what a timeout was. */
+static int claim_batch(struct spn_timer *timer, const spn_timer_entry *entries,
+                       size_t count, struct spn__shard *own)
+{
+    size_t claimed = 0;
+    int rc = SPN_OK;
+
+    for (; claimed < count; claimed++) {
+        spn_timeout *t = entries[claimed].timeout;
+        struct spn__shard *s = shard_for(timer, t, own);
+        const uint32_t was = spn__state_get(t);
+
+        if (s->stopped)
+            rc = SPN_ESTATE;
+        else if (was == SPN__TIMEOUT_PENDING)
+            rc = SPN_EBUSY;
+        else if (!reserve(timer))
+            rc = SPN_EREJECTED;
+        if (rc != SPN_OK)
+            break;
+        t->reserved = was;
+        spn__state_set(t, SPN__TIMEOUT_PENDING);
+    }
+    if (rc == SPN_OK)
+        return SPN_OK;
+    if (rc == SPN_EREJECTED)
+        own->rejected++;
+    while (claimed-- > 0) {
+        spn_timeout *t = entries[claimed].timeout;
+
+        spn__state_set(t, t->reserved);
+        t->reserved = 0;
+        spn__timer_release(timer);
+    }
+    return rc;
+}
+
+int spn_timer_schedule_many(spn_timer *timer, const spn_timer_entry *entries,
+                            size_t count)
+{
+    struct spn__shard *own;
+    struct arming a = { .fn = NULL };
+    int64_t wake_ns = SPN_FOREVER;
+    uint64_t set;
+    int rc;
+
+    if (timer == NULL || (entries == NULL && count != 0))
+        return SPN_EINVAL;
+    if (count > SIZE_MAX / sizeof *entries)
+        return SPN_EINVAL;
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].timeout == NULL || entries[i].fn == NULL)
+            return SPN_EINVAL;
+    rc = spn__timer_ensure_started(timer);
+    if (rc != SPN_OK)
+        return rc;
+    own = own_shard(timer);
+    set = UINT64_C(1) << (own - timer->shards) | shards_of(timer, entries, count, own);
+    a.now_ns = spn__timer_now(timer);
+    lock_set(timer, set);
+    rc = claim_batch(timer, entries, count, own);
+    for (size_t i = 0; rc == SPN_OK && i < count; i++) {
+        spn_timeout *t = entries[i].timeout;
+        struct spn__shard *s = shard_for(timer, t, own);
+        int64_t at_ns;
+
+        t->reserved = 0;
+        a.fn = entries[i].fn;
+        a.due_ns = spn__deadline(a.now_ns, entries[i].delay_ns);
+        spn__shard_count(s, 1);
+        if (arm(s, t, &a, &at_ns) && at_ns < wake_ns)
+            wake_ns = at_ns;
+    }
+    unlock_set(timer, set);
+    if (wake_ns != SPN_FOREVER)
+        spn__timer_notify(timer, wake_ns);
+    return rc;
+}
+
+/* ---- cancelling --------------------------------------------------------------- */
+
+/* The lock is held. */
+static int cancel_locked(struct spn__shard *s, spn_timeout *t)
+{
+    const bool running = !spn__list_empty(&s->running) && disown_runs(s, t);
+
+    if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+        spn__wheel_unlink(s->wheel, &t->node);
+        spn__state_set(t, SPN__TIMEOUT_CANCELLED);
+        spn__shard_count(s, -1);
+        spn__timer_release(s->timer);
+        s->cancelled++;
+        return SPN_TIMEOUT_REMOVED;
+    }
+    if (!running)
+        return SPN_TIMEOUT_GONE;
+    if (t->period_ns > 0)
+        spn__state_set(t, SPN__TIMEOUT_CANCELLED);
+    return SPN_TIMEOUT_RUNNING;
+}
+
+int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
+{
+    struct spn__shard *s;
+    int result;
+
+    if (timer == NULL || t == NULL)
+        return SPN_EINVAL;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
+                                                         : SPN_TIMEOUT_GONE;
+    spn__lock(&s->lock);
+    result = cancel_locked(s, t);
+    spn__unlock(&s->lock);
+    return result;
+}
+
+/* Whether a callback of the timeout runs, and on this very thread; the lock is held. */
+static bool find_run(const struct spn__shard *s, const spn_timeout *t,
+                     const struct spn_thread *self, bool *own)
+{
+    struct spn__list_node *node;
+    bool found = false;
+
+    *own = false;
+    spn__list_each (node, &s->running) {
+        const struct spn__run *run = spn__list_entry(node, struct spn__run, link);
+
+        if (run->timeout == t) {
+            found = true;
+            *own = *own || run->thread == self;
+        }
+    }
+    return found;
+}
+
+/* Waits for the end of a run; the lock is held before, and after SPN_OK. */
+static int await_run(struct spn__shard *s, struct spn_thread *self, int64_t deadline_ns)
+{
+    struct spn__waiter w;
+    int rc;
+
+    spn__waitq_add(&s->idle, &w, self);
+    s->waiting++;
+    spn__unlock(&s->lock);
+    rc = spn__waitq_wait(&w, &s->lock, deadline_ns);
+    if (rc == SPN_OK)
+        spn__lock(&s->lock);
+    s->waiting--;
+    if (rc != SPN_OK)
+        spn__unlock(&s->lock);
+    return rc;
+}
+
+int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
+{
+    struct spn_thread *self;
+    struct spn__shard *s;
+    int64_t deadline_ns;
+    bool own;
+    int result = SPN_TIMEOUT_GONE, rc;
+
+    if (timer == NULL || t == NULL)
+        return SPN_EINVAL;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
+                                                         : SPN_TIMEOUT_GONE;
+    deadline_ns = spn__deadline(spn__now(), timeout_ns);
+    spn__lock(&s->lock);
+    if (find_run(s, t, self, &own) && own) {
+        spn__unlock(&s->lock);
+        return SPN_EDEADLK;
+    }
+    for (;;) { /* a callback may have scheduled it again meanwhile */
+        rc = cancel_locked(s, t);
+        if (result == SPN_TIMEOUT_GONE)
+            result = rc;
+        if (!find_run(s, t, self, &own))
+            break;
+        rc = await_run(s, self, deadline_ns);
+        if (rc != SPN_OK)
+            return rc;
+    }
+    spn__unlock(&s->lock);
+    return result;
+}
+
+/* ---- asking ------------------------------------------------------------------- */
+
+int spn_timeout_is_pending(const spn_timeout *t)
+{
+    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_PENDING;
+}
+
+int spn_timeout_is_expired(const spn_timeout *t)
+{
+    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_EXPIRED;
+}
+
+int spn_timeout_is_cancelled(const spn_timeout *t)
+{
+    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_CANCELLED;
+}
+
+spn_timer *spn_timeout_timer(const spn_timeout *t)
+{
+    const struct spn__shard *home = t != NULL ? t->home : NULL;
+
+    return home != NULL ? home->timer : NULL;
+}
+
+int64_t spn_timer_remaining(spn_timer *timer, spn_timeout *t)
+{
+    struct spn__shard *s = timer != NULL && t != NULL ? home_of(timer, t) : NULL;
+    int64_t now_ns, left_ns = 0;
+
+    if (s == NULL)
+        return 0;
+    now_ns = spn__timer_now(timer);
+    spn__lock(&s->lock);
+    if (spn__state_get(t) == SPN__TIMEOUT_PENDING && t->node.due_ns > now_ns)
+        left_ns = t->node.due_ns == SPN_FOREVER ? SPN_FOREVER : t->node.due_ns - now_ns;
+    spn__unlock(&s->lock);
+    return left_ns;
+}
