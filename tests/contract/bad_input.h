@@ -24,7 +24,9 @@
 #include <spindle/poll_set.h>
 #include <spindle/semaphore.h>
 #include <spindle/thread.h>
+#include <spindle/timer.h>
 #include <spindle/version.h>
+#include <spindle/wheel.h>
 
 #include "counting.h"
 #include "peer.h"
@@ -58,6 +60,12 @@ struct fixture {
     spn_executor bare;            /* without operations */
     spn_task node, hollow;        /* one to run, one without a function */
     spn_poll_set *set;
+    spn_wheel *wheel;                     /* with one node, for later */
+    spn_wheel_node wheel_node, free_node; /* that one, and one in no wheel */
+    spn_timer *timer;                     /* driven by hand; one timeout, for later */
+    spn_timer *stopped;
+    spn_timeout timeout, idle;  /* that one, and one never scheduled */
+    spn_timer_entry entries[3]; /* idle; the pending one; one without a function */
     struct peer waiter;
 };
 
@@ -78,6 +86,10 @@ struct results {
     spn_future *future;
     spn_manual_executor *manual;
     spn_poll_set *set;
+    spn_wheel *wheel;
+    spn_timer *timer;
+    spn_timeout *left;
+    spn_timer_stats stats;
     void *value;
     int64_t now;
     int result;
@@ -96,6 +108,7 @@ struct state {
     int64_t deque, empty, ring, waiting, closed;
     const void *first, *last; /* of the deque */
     int64_t future, dependents, task, queued, in_set;
+    int64_t in_wheel, timeouts, timer_stopped;
 };
 
 static inline int return_seven(void *arg)
@@ -172,6 +185,20 @@ static inline int good_task(spn_task *task)
     return 0;
 }
 
+static inline int good_timeout(spn_timeout *timeout)
+{
+    (void)timeout;
+    return 0;
+}
+
+static const spn_period good_period = { sizeof(spn_period), 1000, 0, 0, 0, 0 };
+
+static inline void ignore_node(spn_wheel_node *node, void *ctx)
+{
+    (void)node;
+    (void)ctx;
+}
+
 /* Ends and drops what a call that makes a future made. */
 static inline void drop_stage(void)
 {
@@ -224,6 +251,9 @@ static inline struct state state_now(void)
         .queued =
             (int64_t)spn_manual_executor_pending(fixture.manual) + fixture.node.queued,
         .in_set = (int64_t)spn_poll_set_count(fixture.set),
+        .in_wheel = (int64_t)spn_wheel_count(fixture.wheel),
+        .timeouts = spn_timer_pending(fixture.timer),
+        .timer_stopped = spn_timer_is_stopped(fixture.timer),
     };
 }
 
@@ -287,6 +317,36 @@ static inline void close_queues(void)
     CHECK_OK(spn_queue_destroy(fixture.empty));
 }
 
+static inline void open_timers(void)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    REQUIRE_OK(spn_wheel_create(&fixture.wheel, NULL));
+    REQUIRE_OK(spn_wheel_add(fixture.wheel, &fixture.wheel_node, SPN_SEC(100)));
+    opts.drive = SPN_TIMER_DRIVEN;
+    REQUIRE_OK(spn_timer_create(&fixture.timer, &opts));
+    REQUIRE_OK(spn_timer_schedule(fixture.timer, &fixture.timeout, good_timeout,
+                                  SPN_SEC(3600)));
+    REQUIRE_OK(spn_timer_create(&fixture.stopped, &opts));
+    REQUIRE_OK(spn_timer_stop(fixture.stopped, NULL));
+    fixture.entries[0] = (spn_timer_entry){ &fixture.idle, good_timeout, SPN_SEC(1) };
+    fixture.entries[1] = (spn_timer_entry){ &fixture.timeout, good_timeout, 1 };
+    fixture.entries[2] = (spn_timer_entry){ &fixture.idle, NULL, 1 };
+}
+
+static inline void close_timers(void)
+{
+    spn_timeout *left;
+
+    CHECK_EQ(spn_wheel_remove(fixture.wheel, &fixture.wheel_node), 1);
+    CHECK_OK(spn_wheel_destroy(fixture.wheel));
+    REQUIRE_OK(spn_timer_stop(fixture.timer, &left));
+    CHECK(spn_timeout_pop(&left) == &fixture.timeout);
+    CHECK(spn_timeout_pop(&left) == NULL);
+    CHECK_OK(spn_timer_destroy(fixture.timer));
+    CHECK_OK(spn_timer_destroy(fixture.stopped));
+}
+
 static inline void open_fixture(void)
 {
     spn_semaphore_opts opts = SPN_SEMAPHORE_OPTS_INIT;
@@ -314,6 +374,7 @@ static inline void open_fixture(void)
     REQUIRE_OK(spn_thread_create(&fixture.target, NULL, await_gate, &fixture));
     fixture.self = spn_thread_current();
     open_queues();
+    open_timers();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -333,6 +394,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
     CHECK_OK(spn_clock_destroy(fixture.clock));
     close_queues();
+    close_timers();
     spn_future_unref(fixture.future);
     spn_future_unref(fixture.done);
     spn_future_unref(fixture.failed);
@@ -362,11 +424,18 @@ GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
+GROWN(spn_period, { sizeof(spn_period), 1000, 0, 0, 0, 0 })
+GROWN(spn_timer_opts, SPN_TIMER_OPTS_INIT)
+GROWN(spn_timer_stats, SPN_TIMER_STATS_INIT)
+GROWN(spn_wheel_opts, SPN_WHEEL_OPTS_INIT)
 
 /* Field values that want a name. */
 static const uint32_t no_cpu[] = { UINT32_MAX };
 #define NAME_64       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define NAME_TOO_LONG NAME_64 NAME_64 NAME_64 NAME_64 /* 256 bytes */
+
+static const spn_thread_opts bad_thread_opts = { 0, NULL, 0, NULL, 0,    0,
+                                                 0, 0,    0, NULL, NULL, NULL };
 
 /* ---- wrong states ------------------------------------------------------------- */
 
