@@ -200,7 +200,7 @@ static void cancel_job(void *results)
 }
 
 /* Two cancel what is about to fire: one run, or one cancel that says so. */
-SCENARIO(timer__cancel_races_fire__one_of_them, "HWT-30", "HWT-34", "HWT-40", "P19")
+SCENARIO(timer__cancel_races_fire__one_of_them, "HWT-30", "HWT-34", "HWT-40")
 {
     static spn__futex_word removed;
 
@@ -224,8 +224,7 @@ SCENARIO(timer__cancel_races_fire__one_of_them, "HWT-30", "HWT-34", "HWT-40", "P
 
 /* The callback schedules itself again while others cancel: what is armed is run,
  * cancelled or pending, and cancel_sync means the end. */
-SCENARIO(timer__cancel_races_fire_and_rearm__counts_even, "HWT-22", "HWT-37", "P19",
-         "P28")
+SCENARIO(timer__cancel_races_fire_and_rearm__counts_even, "HWT-22", "HWT-37")
 {
     static spn__futex_word removed;
     int rc, runs;
@@ -250,7 +249,7 @@ SCENARIO(timer__cancel_races_fire_and_rearm__counts_even, "HWT-22", "HWT-37", "P
 }
 
 /* What is free after cancel_sync may be freed. */
-SCENARIO(timer__freed_after_cancel_sync__callback_is_over, "HWT-34", "P28")
+SCENARIO(timer__freed_after_cancel_sync__callback_is_over, "HWT-34")
 {
     struct job *j;
     int rc;
@@ -282,7 +281,7 @@ static int free_self(spn_timeout *t)
 }
 
 /* A callback frees its own timeout, while the timer is stopped. */
-SCENARIO(timer__callback_frees_itself__never_touched_again, "P27", "HWT-10")
+SCENARIO(timer__callback_frees_itself__never_touched_again, "HWT-10")
 {
     struct job *j;
     spn_timeout *left;
@@ -384,7 +383,7 @@ static int schedule_period(struct job *j)
 
 /* A periodic timeout is cancelled between, before, during its runs: no run after
  * cancel_sync, and the pending count is 0. */
-SCENARIO(timer__periodic_cancelled_any_time__ends, "HWT-30", "P19", "P28")
+SCENARIO(timer__periodic_cancelled_any_time__ends, "HWT-30")
 {
     int runs, rc;
 
@@ -474,7 +473,7 @@ static void run_what_comes(void *arg)
 
 /* A callback hangs until the other, which is due in the same tick, has run: the other
  * does not wait behind it. */
-SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27", "P31")
+SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27")
 {
     if (spn_manual_executor_create(&manual) != SPN_OK)
         return;
