@@ -62,6 +62,7 @@ static struct {
     const char *filters[WORKLOADS_MAX];
     int filter_count;
     const char *json;
+    const char *subject, *variant; /* only names that start so; NULL: all */
     int runs;
     int timeout_s;
     bool quick, list;
@@ -435,9 +436,26 @@ static void progress(const char *format, ...)
     fflush(stderr);
 }
 
+static bool starts_with(const char *name, const char *start)
+{
+    return start == NULL || strncmp(name, start, strlen(start)) == 0;
+}
+
+/* Marks what was not asked for. */
+static void leave_out(const struct bench_workload *w)
+{
+    for (int v = 0; v < BENCH_VARIANTS_MAX && w->variants[v].name != NULL; v++)
+        for (int s = 0; s < BENCH_SUBJECTS_MAX && w->subjects[s].name != NULL; s++)
+            if (!starts_with(w->variants[v].name, options.variant) ||
+                !starts_with(w->subjects[s].name, options.subject))
+                snprintf(cells[v][s].skipped, sizeof(cells[v][s].skipped),
+                         "not asked for");
+}
+
 static void run_workload(const struct bench_workload *w)
 {
     memset(cells, 0, sizeof(cells));
+    leave_out(w);
     for (int round = 0; round <= options.runs; round++) {
         if (!isatty(STDERR_FILENO))
             progress("%s: round %d of %d%s", w->name, round, options.runs,
@@ -489,6 +507,8 @@ static bool higher_is_better(const char *metric)
 {
     const size_t length = strlen(metric);
 
+    if (strncmp(metric, "cpu_", 4) == 0 || strncmp(metric, "wakeups_", 8) == 0)
+        return false; /* what is spent, not what is done */
     return length > 6 && strcmp(metric + length - 6, "_per_s") == 0;
 }
 
@@ -574,7 +594,7 @@ static void print_workload(const struct bench_workload *w)
         if (w->subjects[s].detail != NULL)
             printf("    %s is %s\n", w->subjects[s].name, w->subjects[s].detail);
     for (int v = 0; v < BENCH_VARIANTS_MAX && w->variants[v].name != NULL; v++) {
-        const struct cell *widest = &cells[v][0];
+        struct cell *widest = &cells[v][0];
         bool any = false;
 
         /* The subject that reported most names the metrics. */
@@ -582,7 +602,9 @@ static void print_workload(const struct bench_workload *w)
             if (cells[v][s].series_count > widest->series_count)
                 widest = &cells[v][s];
         for (int i = 0; i < widest->series_count; i++) {
-            if (strncmp(widest->series[i].metric, "cpu_", 4) == 0)
+            /* The CPU time of another metric is a column of its table. */
+            if (strncmp(widest->series[i].metric, "cpu_", 4) == 0 &&
+                series_of(widest, widest->series[i].metric + 4) != NULL)
                 continue;
             print_table(w, v, widest->series[i].metric);
             any = true;
@@ -668,6 +690,8 @@ static const char usage[] =
     "  --workload NAME  the same as WORKLOAD; may be given several times\n"
     "  --json FILE      also writes one line of JSON per result\n"
     "  --runs N         repeats that count, 1 to 101; 7 by default\n"
+    "  --subject NAME   only subjects whose name starts with NAME\n"
+    "  --variant NAME   only variants whose name starts with NAME\n"
     "  --quick          little work and 3 repeats: shows that it runs\n"
     "  --timeout S      seconds after which a run is killed; 60 by default\n"
     "  --list           lists the workloads and does not run them\n"
@@ -703,6 +727,8 @@ static void parse(int argc, char **argv)
         { "workload", required_argument, NULL, 'w' },
         { "json", required_argument, NULL, 'j' },
         { "runs", required_argument, NULL, 'r' },
+        { "subject", required_argument, NULL, 's' },
+        { "variant", required_argument, NULL, 'v' },
         { "quick", no_argument, NULL, 'q' },
         { "timeout", required_argument, NULL, 't' },
         { "list", no_argument, NULL, 'l' },
@@ -721,6 +747,12 @@ static void parse(int argc, char **argv)
             break;
         case 'r':
             options.runs = number_option("runs", optarg, 1, RUNS_MAX);
+            break;
+        case 's':
+            options.subject = optarg;
+            break;
+        case 'v':
+            options.variant = optarg;
             break;
         case 'q':
             options.quick = true;

@@ -613,7 +613,8 @@ static void check_ring(struct check *c, const spn_wheel_link *head, uint32_t lev
         tick = spn__wheel_tick_of(w, node->due_ns);
         if (level == SPN__WHEEL_DUE) {
             expect(c, node->place == SPN__WHEEL_DUE, "a due node with another mark");
-            expect(c, tick < w->levels[0].cursor || node->due_ns <= w->now_ns,
+            /* At the cursor: its slot is being emptied. */
+            expect(c, tick <= w->levels[0].cursor || node->due_ns <= w->now_ns,
                    "a due node that is not due");
             continue;
         }
