@@ -53,7 +53,7 @@ static void run_service(struct bench *b)
     for (size_t i = 0; i < count; i++) {
         const int64_t delay_ns = SPN_MS(fire_delay_ms(&seed));
 
-        fire.due_ns[i] = load_now() + delay_ns;
+        fire.shots[i].due_ns = load_now() + delay_ns;
         BENCH_CHECK(b, spn_timer_schedule(timer, &timeouts[i], on_fire, delay_ns) ==
                            SPN_OK);
     }

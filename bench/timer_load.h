@@ -122,20 +122,23 @@ churn_run(struct churn *c, uint64_t pairs, load_add_fn add, load_cancel_fn cance
 
 /* ---- fire -------------------------------------------------------------------- */
 
+/* When one is due, and how late it was. */
+struct shot {
+    int64_t late_ns, due_ns;
+};
+
 struct fire {
     size_t count;
-    int64_t *due_ns, *late_ns;
+    struct shot *shots;
 };
 
 static inline void fire_init(struct fire *f, size_t count)
 {
     f->count = count;
-    f->due_ns = (int64_t *)malloc(count * sizeof *f->due_ns);
-    f->late_ns = (int64_t *)malloc(count * sizeof *f->late_ns);
-    if (f->due_ns == NULL || f->late_ns == NULL)
+    f->shots = (struct shot *)malloc(count * sizeof *f->shots);
+    if (f->shots == NULL)
         abort();
-    memset(f->due_ns, 1, count * sizeof *f->due_ns);
-    memset(f->late_ns, 1, count * sizeof *f->late_ns);
+    memset(f->shots, 1, count * sizeof *f->shots);
 }
 
 /* 100 ms .. 2 s */
@@ -146,12 +149,13 @@ static inline int64_t fire_delay_ms(uint64_t *seed)
 
 static inline void fire_note(struct fire *f, size_t index)
 {
-    f->late_ns[index] = load_now() - f->due_ns[index];
+    f->shots[index].late_ns = load_now() - f->shots[index].due_ns;
 }
 
 static inline int fire_order(const void *a, const void *b)
 {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    const int64_t x = ((const struct shot *)a)->late_ns;
+    const int64_t y = ((const struct shot *)b)->late_ns;
 
     return (x > y) - (x < y);
 }
@@ -163,13 +167,13 @@ static inline void fire_figures(struct fire *f, double cpu_s,
 {
     double early = 0;
 
-    qsort(f->late_ns, f->count, sizeof *f->late_ns, fire_order);
-    for (size_t i = 0; i < f->count && f->late_ns[i] < 0; i++)
+    qsort(f->shots, f->count, sizeof *f->shots, fire_order);
+    for (size_t i = 0; i < f->count && f->shots[i].late_ns < 0; i++)
         early++;
-    report(ctx, "p99_us", (double)f->late_ns[f->count * 99 / 100] / 1e3);
-    report(ctx, "p50_us", (double)f->late_ns[f->count / 2] / 1e3);
-    report(ctx, "p999_us", (double)f->late_ns[f->count * 999 / 1000] / 1e3);
-    report(ctx, "max_us", (double)f->late_ns[f->count - 1] / 1e3);
+    report(ctx, "p99_us", (double)f->shots[f->count * 99 / 100].late_ns / 1e3);
+    report(ctx, "p50_us", (double)f->shots[f->count / 2].late_ns / 1e3);
+    report(ctx, "p999_us", (double)f->shots[f->count * 999 / 1000].late_ns / 1e3);
+    report(ctx, "max_us", (double)f->shots[f->count - 1].late_ns / 1e3);
     report(ctx, "early", early);
     report(ctx, "cpu_s", cpu_s);
 }

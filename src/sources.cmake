@@ -26,6 +26,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/lock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/park.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/parker.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/quick_lock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/semaphore.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c

@@ -108,7 +108,7 @@ static int shoot(size_t count)
     for (size_t i = 0; i < count; i++) {
         const int64_t delay_ns = fire_delay_ms(&seed) * 1000000;
 
-        fire.due_ns[i] = load_now() + delay_ns;
+        fire.shots[i].due_ns = load_now() + delay_ns;
         peer_add(i, delay_ns);
     }
     value(NULL, "insert_ns", (double)(load_now() - begun) / (double)count);

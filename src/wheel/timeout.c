@@ -122,7 +122,7 @@ static int schedule(struct spn_timer *timer, spn_timeout *t, const struct arming
             return SPN_EBUSY; /* in another timer */
         s = own_shard(timer);
     }
-    spn__lock(&s->lock);
+    spn__quick_lock(&s->lock);
     if (s->stopped) {
         rc = SPN_ESTATE;
     } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
@@ -136,7 +136,7 @@ static int schedule(struct spn_timer *timer, spn_timeout *t, const struct arming
         spn__shard_count(s, 1);
         earlier = arm(s, t, a, &wake_ns);
     }
-    spn__unlock(&s->lock);
+    spn__quick_unlock(&s->lock);
     if (earlier)
         spn__timer_notify(timer, wake_ns);
     return rc;
@@ -196,9 +196,9 @@ int spn_timer_again(spn_timer *timer, spn_timeout *t)
     s = home_of(timer, t);
     if (s == NULL)
         return SPN_EINVAL; /* never scheduled here */
-    spn__lock(&s->lock);
+    spn__quick_lock(&s->lock);
     a = (struct arming){ .fn = t->fn, .period_ns = t->period_ns, .policy = t->policy };
-    spn__unlock(&s->lock);
+    spn__quick_unlock(&s->lock);
     if (a.period_ns == 0)
         return SPN_OK;
     a.now_ns = spn__timer_now(timer);
@@ -215,9 +215,9 @@ int spn_timer_set_period(spn_timer *timer, spn_timeout *t, int64_t period_ns)
     s = home_of(timer, t);
     if (s == NULL)
         return SPN_EINVAL;
-    spn__lock(&s->lock);
+    spn__quick_lock(&s->lock);
     t->period_ns = period_ns;
-    spn__unlock(&s->lock);
+    spn__quick_unlock(&s->lock);
     return SPN_OK;
 }
 
@@ -248,14 +248,14 @@ static void lock_set(struct spn_timer *timer, uint64_t set)
 {
     for (uint32_t i = 0; i <= timer->shard_mask; i++)
         if ((set >> i & 1) != 0)
-            spn__lock(&timer->shards[i].lock);
+            spn__quick_lock(&timer->shards[i].lock);
 }
 
 static void unlock_set(struct spn_timer *timer, uint64_t set)
 {
     for (uint32_t i = 0; i <= timer->shard_mask; i++)
         if ((set >> i & 1) != 0)
-            spn__unlock(&timer->shards[i].lock);
+            spn__quick_unlock(&timer->shards[i].lock);
 }
 
 /* Marks the entries as pending, and reserves their places; on failure unmarks those it
@@ -371,9 +371,9 @@ int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
     if (s == NULL)
         return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
                                                          : SPN_TIMEOUT_GONE;
-    spn__lock(&s->lock);
+    spn__quick_lock(&s->lock);
     result = cancel_locked(s, t);
-    spn__unlock(&s->lock);
+    spn__quick_unlock(&s->lock);
     return result;
 }
 
@@ -402,15 +402,15 @@ static int await_run(struct spn__shard *s, struct spn_thread *self, int64_t dead
     struct spn__waiter w;
     int rc;
 
-    spn__waitq_add(&s->idle, &w, self);
-    s->waiting++;
-    spn__unlock(&s->lock);
-    rc = spn__waitq_wait(&w, &s->lock, deadline_ns);
-    if (rc == SPN_OK)
-        spn__lock(&s->lock);
+    spn__shard_enlist(s, &w, self);
+    spn__quick_unlock(&s->lock);
+    rc = spn__waitq_wait(&w, &s->idle_lock, deadline_ns);
+    if (rc != SPN_OK)
+        spn__unlock(&s->idle_lock);
+    spn__quick_lock(&s->lock);
     s->waiting--;
     if (rc != SPN_OK)
-        spn__unlock(&s->lock);
+        spn__quick_unlock(&s->lock);
     return rc;
 }
 
@@ -432,9 +432,9 @@ int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
         return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
                                                          : SPN_TIMEOUT_GONE;
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
-    spn__lock(&s->lock);
+    spn__quick_lock(&s->lock);
     if (find_run(s, t, self, &own) && own) {
-        spn__unlock(&s->lock);
+        spn__quick_unlock(&s->lock);
         return SPN_EDEADLK;
     }
     for (;;) { /* a callback may have scheduled it again meanwhile */
@@ -447,7 +447,7 @@ int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
         if (rc != SPN_OK)
             return rc;
     }
-    spn__unlock(&s->lock);
+    spn__quick_unlock(&s->lock);
     return result;
 }
 
@@ -483,9 +483,9 @@ int64_t spn_timer_remaining(spn_timer *timer, spn_timeout *t)
     if (s == NULL)
         return 0;
     now_ns = spn__timer_now(timer);
-    spn__lock(&s->lock);
+    spn__quick_lock(&s->lock);
     if (spn__state_get(t) == SPN__TIMEOUT_PENDING && t->node.due_ns > now_ns)
         left_ns = t->node.due_ns == SPN_FOREVER ? SPN_FOREVER : t->node.due_ns - now_ns;
-    spn__unlock(&s->lock);
+    spn__quick_unlock(&s->lock);
     return left_ns;
 }

@@ -182,7 +182,8 @@ static int make_shards(struct spn_timer *timer, const spn_timer_opts *o)
     for (uint32_t i = 0; i < o->shards; i++) {
         struct spn__shard *s = &timer->shards[i];
 
-        spn__lock_init(&s->lock);
+        spn__quick_lock_init(&s->lock);
+        spn__lock_init(&s->idle_lock);
         spn__init(&s->pending, 0);
         s->firing.next = s->firing.prev = &s->firing;
         s->known = UINT64_MAX;
@@ -290,9 +291,9 @@ static bool is_busy(struct spn_timer *timer)
     for (uint32_t i = 0; i <= timer->shard_mask && !busy; i++) {
         struct spn__shard *s = &timer->shards[i];
 
-        spn__lock(&s->lock);
+        spn__quick_lock(&s->lock);
         busy = s->waiting != 0;
-        spn__unlock(&s->lock);
+        spn__quick_unlock(&s->lock);
     }
     return busy;
 }
@@ -353,11 +354,11 @@ static bool in_callback(struct spn_timer *timer, const struct spn_thread *thread
         struct spn__shard *s = &timer->shards[i];
         struct spn__list_node *node;
 
-        spn__lock(&s->lock);
+        spn__quick_lock(&s->lock);
         spn__list_each (node, &s->running)
             found =
                 found || spn__list_entry(node, struct spn__run, link)->thread == thread;
-        spn__unlock(&s->lock);
+        spn__quick_unlock(&s->lock);
     }
     return found;
 }
@@ -365,18 +366,17 @@ static bool in_callback(struct spn_timer *timer, const struct spn_thread *thread
 /* Waits until no callback of the shard runs, whatever comes. */
 static void await_idle(struct spn__shard *s, struct spn_thread *self)
 {
-    spn__lock(&s->lock);
+    spn__quick_lock(&s->lock);
     while (!spn__list_empty(&s->running)) {
         struct spn__waiter w;
 
-        spn__waitq_add(&s->idle, &w, self);
-        s->waiting++;
-        spn__unlock(&s->lock);
+        spn__shard_enlist(s, &w, self);
+        spn__quick_unlock(&s->lock);
         spn__waitq_sleep(&w);
-        spn__lock(&s->lock);
+        spn__quick_lock(&s->lock);
         s->waiting--;
     }
-    spn__unlock(&s->lock);
+    spn__quick_unlock(&s->lock);
 }
 
 struct collected {
@@ -412,11 +412,11 @@ static spn_timeout *collect(struct spn_timer *timer)
         struct spn__shard *s = &timer->shards[i];
 
         c.shard = s;
-        spn__lock(&s->lock);
+        spn__quick_lock(&s->lock);
         while (s->firing.next != &s->firing)
             collect_one(spn__wheel_node_of(s->firing.next), &c);
         (void)spn_wheel_each(s->wheel, collect_one, &c);
-        spn__unlock(&s->lock);
+        spn__quick_unlock(&s->lock);
     }
     return c.first;
 }
@@ -433,9 +433,9 @@ static bool begin_stop(struct spn_timer *timer)
     timer->stopping++;
     spn__unlock(&timer->life_lock);
     for (uint32_t i = 0; first && i <= timer->shard_mask; i++) {
-        spn__lock(&timer->shards[i].lock);
+        spn__quick_lock(&timer->shards[i].lock);
         timer->shards[i].stopped = true;
-        spn__unlock(&timer->shards[i].lock);
+        spn__quick_unlock(&timer->shards[i].lock);
     }
     return first;
 }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
+#include "sync/quick_lock.h"
 #include "sync/seam.h"
 #include "sync/waitq.h"
 #include "wheel/wheel.h"
@@ -74,18 +75,19 @@ struct spn__run {
 enum { SPN__LATE_BUCKETS = 488 };
 
 struct spn__shard {
-    /* Guards all of it, but `pending` for reading.  A leaf. */
-    _Alignas(SPN__CACHE_LINE) struct spn__lock lock;
+    /* Guards all of it, but `pending` for reading, and `idle`. */
+    _Alignas(SPN__CACHE_LINE) struct spn__quick_lock lock;
     bool stopped;
     struct spn_wheel *wheel;
     uint64_t known;        /* the tick at which the timer will look at us again */
     spn_wheel_link firing; /* due, for whoever runs callbacks; a ring, place DUE */
     SPN__ATOMIC(int64_t) pending;
     uint64_t armed, fired, cancelled, replaced, returned, rejected, failed, missed;
-    struct spn__list running; /* struct spn__run */
-    struct spn__waitq idle;   /* those who wait for a run to end */
-    int32_t waiting;          /* how many they are, on their way out included */
-    struct spn_timer *timer;  /* fixed */
+    struct spn__list running;   /* struct spn__run */
+    struct spn__lock idle_lock; /* guards the next line; after `lock`, a leaf */
+    struct spn__waitq idle;     /* those who wait for a run to end */
+    int32_t waiting;            /* how many they are, on their way out included */
+    struct spn_timer *timer;    /* fixed */
     int64_t late_max_ns;
     uint64_t late[SPN__LATE_BUCKETS];
 };
@@ -162,6 +164,16 @@ static inline void spn__shard_count(struct spn__shard *s, int64_t change)
 {
     /* relaxed: written under the lock; readers want a number. */
     spn__store(&s->pending, spn__load(&s->pending, relaxed) + change, relaxed);
+}
+
+/* Lists the calling thread among those who wait for a run to end; the lock is held. */
+static inline void spn__shard_enlist(struct spn__shard *s, struct spn__waiter *w,
+                                     struct spn_thread *self)
+{
+    spn__lock(&s->idle_lock);
+    spn__waitq_add(&s->idle, w, self);
+    spn__unlock(&s->idle_lock);
+    s->waiting++;
 }
 
 /* Gives back a place of max_pending. */

@@ -61,7 +61,7 @@ int spn_timer_get_stats(spn_timer *timer, spn_timer_stats *stats)
     for (uint32_t i = 0; i <= timer->shard_mask; i++) {
         struct spn__shard *s = &timer->shards[i];
 
-        spn__lock(&s->lock);
+        spn__quick_lock(&s->lock);
         sum.armed += s->armed;
         sum.fired += s->fired;
         sum.cancelled += s->cancelled;
@@ -75,7 +75,7 @@ int spn_timer_get_stats(spn_timer *timer, spn_timer_stats *stats)
             sum.late_max_ns = s->late_max_ns;
         for (uint32_t b = 0; b < SPN__LATE_BUCKETS; b++)
             late[b] += s->late[b];
-        spn__unlock(&s->lock);
+        spn__quick_unlock(&s->lock);
     }
     sum.passes = spn__load(&timer->passes, relaxed); /* for people */
     spn__lock(&timer->exec_lock);
@@ -108,9 +108,9 @@ int spn_timer_check(spn_timer *timer)
     if (timer == NULL)
         return SPN_EINVAL;
     for (uint32_t i = 0; i <= timer->shard_mask && wrong == NULL; i++) {
-        spn__lock(&timer->shards[i].lock);
+        spn__quick_lock(&timer->shards[i].lock);
         wrong = shard_wrong(&timer->shards[i]);
-        spn__unlock(&timer->shards[i].lock);
+        spn__quick_unlock(&timer->shards[i].lock);
     }
     if (wrong == NULL)
         return SPN_OK;

@@ -119,32 +119,18 @@ static void set_cursor(struct spn_wheel *w, uint32_t level, uint64_t cursor)
         w->levels[level - 1].limit = cursor << w->step_bits;
 }
 
-/* Moves up to *budget nodes of a slot of level 0 to the due ones.  True: all. */
-static bool expire_slot(struct spn_wheel *w, uint64_t number, size_t *budget)
+/* Moves a whole slot of level 0 to the due ones, without touching its nodes but the
+ * outer two. */
+static void expire_slot(struct spn_wheel *w, uint64_t number)
 {
     struct spn__wheel_level *l = &w->levels[0];
-    spn_wheel_link *head = &l->slots[number & w->mask], *last = head;
+    spn_wheel_link *head = &l->slots[number & w->mask];
 
-    while (last->next != head && *budget > 0) {
-        last = last->next;
-        __builtin_prefetch(last->next->next, 1);
-        spn__wheel_node_of(last)->place = SPN__WHEEL_DUE;
-        --*budget;
-    }
-    if (last != head) { /* first .. last go, as they are */
-        spn_wheel_link *const first = head->next, *const rest = last->next;
-
-        first->prev = w->due.prev;
-        w->due.prev->next = first;
-        last->next = &w->due;
-        w->due.prev = last;
-        head->next = rest;
-        rest->prev = head;
-    }
-    if (head->next != head)
-        return false;
+    head->next->prev = w->due.prev;
+    w->due.prev->next = head->next;
+    head->prev->next = &w->due;
+    w->due.prev = head->prev;
     spn__wheel_vacate(l, number & w->mask);
-    return true;
 }
 
 /*
@@ -263,10 +249,11 @@ static bool step_hierarchical(struct spn_wheel *w, uint64_t now, size_t *budget)
         }
         if (tick > now)
             break;
-        pass(w, tick);
-        if (!expire_slot(w, tick, budget))
-            return false;
+        expire_slot(w, tick);
         pass(w, tick + 1);
+        if (*budget == 0)
+            return false;
+        --*budget;
     }
     if (w->levels[0].cursor <= now)
         pass(w, now + 1);
@@ -464,6 +451,12 @@ int spn_wheel_advance_to(spn_wheel *w, int64_t now_ns)
         return SPN_EINVAL;
     while (!spn__wheel_step(w, now_ns, AHEAD_NODES)) {
     }
+    /* The new ones at the end, for spn_wheel_node_is_due. */
+    for (spn_wheel_link *link = w->due.prev; link != &w->due; link = link->prev) {
+        if (spn__wheel_node_of(link)->place == SPN__WHEEL_DUE)
+            break;
+        spn__wheel_node_of(link)->place = SPN__WHEEL_DUE;
+    }
     return SPN_OK;
 }
 
@@ -612,9 +605,9 @@ static void check_ring(struct check *c, const spn_wheel_link *head, uint32_t lev
         c->nodes++;
         tick = spn__wheel_tick_of(w, node->due_ns);
         if (level == SPN__WHEEL_DUE) {
-            expect(c, node->place == SPN__WHEEL_DUE, "a due node with another mark");
-            /* At the cursor: its slot is being emptied. */
-            expect(c, tick <= w->levels[0].cursor || node->due_ns <= w->now_ns,
+            expect(c, node->place == SPN__WHEEL_DUE || node->place - 1 <= w->top,
+                   "a due node with no mark");
+            expect(c, tick < w->levels[0].cursor || node->due_ns <= w->now_ns,
                    "a due node that is not due");
             continue;
         }

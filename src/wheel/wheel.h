@@ -10,7 +10,7 @@
 
 #include <spindle/wheel.h>
 
-/* place: 0 in no wheel, 1 + level, or DUE. */
+/* place: 0 in no wheel, 1 + level, or DUE; see spn__wheel_unlink. */
 #define SPN__WHEEL_IDLE UINT32_C(0)
 #define SPN__WHEEL_DUE  UINT32_C(255)
 
@@ -134,18 +134,25 @@ static inline void spn__wheel_vacate(struct spn__wheel_level *l, uint64_t slot)
     l->used_slots--;
 }
 
-/* Takes a node out of whatever ring it is in. */
+/*
+ * Takes a node out of whatever ring it is in.  A slot that expires becomes part of the
+ * due ring as it is, so `place` may still name the level a due node came from: what the
+ * neighbours are decides.
+ */
 static inline void spn__wheel_unlink(struct spn_wheel *w, spn_wheel_node *node)
 {
     spn_wheel_link *const next = node->link.next, *const prev = node->link.prev;
 
     next->prev = prev;
     prev->next = next;
-    /* Both sides are the head: the slot has no other node. */
+    /* Both sides are the head: the ring has no other node. */
     if (next == prev && node->place != SPN__WHEEL_DUE) {
         struct spn__wheel_level *l = &w->levels[node->place - 1];
+        const uint64_t slot =
+            ((uintptr_t)next - (uintptr_t)l->slots) / sizeof(spn_wheel_link);
 
-        spn__wheel_vacate(l, (uint64_t)(next - l->slots));
+        if (slot <= w->mask)
+            spn__wheel_vacate(l, slot);
     }
     node->place = SPN__WHEEL_IDLE;
 }
@@ -180,7 +187,7 @@ const char *spn__wheel_wrong(const struct spn_wheel *w, size_t count);
 static inline bool spn__wheel_is_stale(const struct spn_wheel *w, int64_t now_ns)
 {
     return now_ns > w->now_ns &&
-           (uint64_t)(now_ns - w->now_ns) > (w->mask >> 2) * w->tick_ns;
+           (uint64_t)(now_ns - w->now_ns) > (w->mask >> 6) * w->tick_ns;
 }
 
 #endif /* SPN__WHEEL_H */
