@@ -41,7 +41,8 @@ SCENARIO(quick_lock__two_threads__exclude_each_other, "G-19")
     sim_join_all();
     sim_assert(spn__load(&sum, relaxed) == 3);
 }
-SCENARIO_OPTS(quick_lock__two_threads__exclude_each_other, .dfs = 1)
+SCENARIO_OPTS(quick_lock__two_threads__exclude_each_other, .dfs = 2,
+              .dfs_models = SIM_SC)
 
 /* Three threads, so that one wakes while another still waits: nobody is forgotten,
  * with either kind of fence. */

@@ -46,7 +46,7 @@ static void come_and_go(int index, void *arg)
 {
     uint64_t seed = *(const uint64_t *)arg + (uint64_t)index;
     struct request *open_[64] = { NULL };
-    const int rounds = t_rounds(60000);
+    const int rounds = t_rounds(200000);
 
     for (int i = 0; i < rounds; i++) {
         struct request **slot = &open_[t_random(&seed) % 64];
