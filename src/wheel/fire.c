@@ -21,6 +21,9 @@
  *          before: then the lowering is found by the compare-and-swap with which the
  *          timer sets what it will sleep until, or comes after that, and wakes it.
  *
+ *   [driver] the release store with which run ends pairs with the acquire of the next
+ *          thread that runs it.
+ *
  * RUNS
  *   A struct spn__run on the runner's stack stands for the callback in the shard's list
  *   `running`.  The timeout is not touched after its function was entered, unless it is
@@ -51,7 +54,7 @@
 
 /* Callbacks between two looks at the clock, which costs as much as all the rest: only
  * the lateness of those in between is a little less than it was. */
-#define CLOCK_EVERY 8
+#define LOOK_EVERY 8
 
 /* ---- waking ------------------------------------------------------------------- */
 
@@ -256,7 +259,7 @@ static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
         bool earlier = false;
         int64_t wake_ns = 0;
 
-        if (timer->manual || count % CLOCK_EVERY == 0 || (running && run.periodic))
+        if (timer->manual || count % LOOK_EVERY == 0 || (running && run.periodic))
             now_ns = spn__timer_now(timer);
         spn__quick_lock(&s->lock);
         if (running)

@@ -43,7 +43,8 @@ _Static_assert(sizeof(spn__timeout_state) == sizeof(uint32_t), "the same word");
 _Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 40 + 6 * sizeof(void *),
                "append only, no holes");
 _Static_assert(sizeof(spn_period) == sizeof(size_t) + 24, "append only, no holes");
-_Static_assert(sizeof(spn_timer_stats) == sizeof(size_t) + 15 * 8, "append only");
+_Static_assert(sizeof(spn_timer_stats) == sizeof(size_t) + 15 * sizeof(uint64_t),
+               "append only");
 
 #define DEFAULT_TICK_NS  SPN_MS(100)
 #define DEFAULT_PARALLEL 16
