@@ -82,7 +82,8 @@ void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns)
     do {
         if (wake_ns >= found)
             return;
-        /* [wake] release: the addition is in its shard. */
+        /* [wake] release: the addition is in its shard.
+         * mutant: it would take load buffering to tell, which the explorer has not */
     } while (!spn__cas_weak(&timer->wake_ns, &found, wake_ns, release, relaxed));
 
     if (timer->drive == SPN_TIMER_THREAD) {
@@ -105,7 +106,8 @@ void spn__timer_clock_moved(void *arg)
 {
     struct spn_timer *timer = arg;
 
-    if (spn__load(&timer->state, acquire) != SPN__TIMER_STARTED) /* [started] */
+    /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
+    if (spn__load(&timer->state, acquire) != SPN__TIMER_STARTED)
         return;
     if (timer->drive == SPN_TIMER_THREAD) {
         spn__parker_unpark(&timer->thread->parker);
@@ -448,7 +450,8 @@ int spn__timer_main(void *arg)
     while (!is_stopped(timer)) {
         int64_t next_ns;
 
-        /* [wake] acquire: looks at what those have added who lowered it. */
+        /* [wake] acquire: looks at what those have added who lowered it.
+         * mutant: as in notify */
         (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
         (void)pass(timer, self, &next_ns);
         next_ns = settle(timer, next_ns);
@@ -482,7 +485,8 @@ int spn_timer_run(spn_timer *timer)
     /* [driver] acquire: what the driver before us did. */
     if (!spn__cas(&timer->driver, &found, self, acquire, relaxed))
         return SPN_EBUSY;
-    (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire); /* [wake] */
+    /* [wake] mutant: as in notify */
+    (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
     count = pass(timer, self, &next_ns);
     (void)settle(timer, next_ns);
     set_alarm(timer);

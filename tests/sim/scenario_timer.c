@@ -523,3 +523,67 @@ SCENARIO(timer__driven_while_others_add__told_when, "HWT-44")
     sim_assert(spn_timer_run(timer) == SPN_ESTATE);
     destroy();
 }
+
+static SPN__ATOMIC(int) drives;
+
+static void drive_once(void *arg)
+{
+    (void)arg;
+    if (spn_timer_run(timer) >= 0)
+        spn__fetch_add(&drives, 1, relaxed);
+}
+
+/* Two threads drive, one at a time: the second goes on from what the first has done. */
+SCENARIO(timer__two_drivers__one_at_a_time, "HWT-26")
+{
+    spn_timer_stats s = SPN_TIMER_STATS_INIT;
+
+    spn__init(&drives, 0);
+    if (!create(1, NULL, SPN_TIMER_DRIVEN))
+        return;
+    sim_assert(schedule(&job, 0) == SPN_OK);
+    sim_thread(drive_once, NULL);
+    drive_once(NULL);
+    sim_join_all();
+    sim_assert(spn_timer_get_stats(timer, &s) == SPN_OK);
+    sim_assert((int)s.passes == spn__load(&drives, relaxed));
+    sim_assert(spn__load(&job.runs, relaxed) == 1);
+    sim_assert(stop() == 0);
+    destroy();
+}
+
+/* ---- a manual clock ------------------------------------------------------------------ */
+
+static spn_clock *by_hand;
+
+static int on_hand(spn_timeout *t)
+{
+    sim_assert(spn_clock_now(by_hand) >= 2 * TICK);
+    spn__store(&((struct job *)(void *)t)->runs, 1, relaxed);
+    sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+    return 0;
+}
+
+/* The clock is moved while the timer falls asleep: it looks again. */
+SCENARIO(timer__manual_clock_moves_any_time__noticed, "HWT-17", "HWT-18")
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    prepare(&job);
+    sim_assert(spn_semaphore_create(&done, NULL) == SPN_OK);
+    sim_assert(spn_clock_create_manual(&by_hand, 0) == SPN_OK);
+    opts.tick_ns = TICK;
+    opts.slots = 4;
+    opts.shards = 1;
+    opts.clock = by_hand;
+    sim_assert(spn_timer_create(&timer, &opts) == SPN_OK);
+    sim_assert(spn_clock_advance(by_hand, 1) == SPN_OK); /* before it is started */
+    sim_assert(spn_timer_schedule(timer, &job.timeout, on_hand, NEAR_ - 1) == SPN_OK);
+    sim_assert(spn_clock_advance(by_hand, TICK) == SPN_OK);
+    sim_assert(spn_clock_advance(by_hand, TICK - 1) == SPN_OK);
+    await_run();
+    sim_assert(spn__load(&job.runs, relaxed) == 1);
+    sim_assert(stop() == 0);
+    destroy();
+    sim_assert(spn_clock_destroy(by_hand) == SPN_OK);
+}
