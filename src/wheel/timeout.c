@@ -25,6 +25,9 @@
 
 #define BURST_MAX 65535
 
+/* Nodes handled, at most, by who adds one. */
+#define FOLLOW_NODES 16
+
 /* ---- scheduling --------------------------------------------------------------- */
 
 /* What to make of a timeout. */
@@ -94,10 +97,11 @@ static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
 {
     if (!spn__list_empty(&s->running))
         (void)disown_runs(s, t);
-    /* The thread may have slept for long: let the wheel's time follow, so that the
-     * node is filed where it belongs.  What is due is left to the thread. */
-    if (spn__wheel_is_stale(s->wheel, a->now_ns))
-        (void)spn__wheel_step(s->wheel, a->now_ns, 1);
+    /* The thread may have slept for long: let the wheel's time follow, so that the node
+     * is filed where it belongs, and one that is due at once is not kept until the next
+     * tick.  What becomes due is left to the thread. */
+    if (a->due_ns <= a->now_ns || spn__wheel_is_stale(s->wheel, a->now_ns))
+        (void)spn__wheel_step(s->wheel, a->now_ns, FOLLOW_NODES);
     t->fn = a->fn;
     t->home = s;
     t->period_ns = a->period_ns;
