@@ -131,7 +131,8 @@ int spn_timer_start(spn_timer *timer);
  * Stops the timer for good.  The thread's sleep ends at once; callbacks that run are
  * waited for, and the one on the timer's own thread is interrupted.  What was neither
  * run nor cancelled, periodic timeouts included, is stored in *left as a list for
- * spn_timeout_pop; each reads as cancelled.  left may be NULL.  A second stop finds
+ * spn_timeout_pop; each reads as cancelled.  Timeouts with a handle are not in it: their
+ * functions are called here, with SPN_ECANCELED.  left may be NULL.  A second stop finds
  * nothing left.  Blocks; an interrupt does not end it but stays set.
  *
  * Returns  SPN_OK; SPN_ESTATE in a callback of this timer: nothing is stopped;
@@ -292,6 +293,56 @@ SPN_API int64_t spn_timer_remaining(spn_timer *timer, spn_timeout *timeout);
 
 /* How many timeouts are pending, or 0 for NULL.  Never blocks.  Since 0.1 */
 SPN_API int64_t spn_timer_pending(const spn_timer *timer);
+
+/* ---- timeouts the library owns ---------------------------------------------------- */
+
+/*
+ * For those who have no struct to put a timeout in: one allocation each.
+ *
+ * Ownership   reference counted; new_timeout gives the caller one, to be dropped.  A
+ *             handle may be asked about after its time, after cancel, and after the
+ *             timer is gone.
+ */
+typedef struct spn_timeout_handle spn_timeout_handle;
+
+/* Called exactly once for each handle, where the timer's callbacks run: with SPN_OK when
+ * the time has come, with SPN_ECANCELED after a cancel, or, by stop, when it never came. */
+typedef void (*spn_timeout_handle_fn)(void *arg, int reason);
+
+/*
+ * Has fn(arg, SPN_OK) called delay_ns from now, and stores a handle in *out, which is
+ * NULL on failure.  out may be NULL: then nobody can cancel it.
+ *
+ * Returns  as spn_timer_schedule; SPN_ENOMEM.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
+                          int64_t delay_ns, spn_timeout_handle **out);
+
+/*
+ * Sees to it that fn is called with SPN_ECANCELED, soon, and not with SPN_OK.  It counts
+ * as pending until then.  If the timer stops meanwhile, fn may be called in here.
+ *
+ * Returns  SPN_TIMEOUT_REMOVED, once; else SPN_TIMEOUT_GONE: its time has come, or it was
+ *          cancelled before; SPN_EINVAL (NULL).
+ * Since    0.1
+ */
+SPN_API int spn_timeout_handle_cancel(spn_timeout_handle *handle);
+
+/* Whether its time has come; whether it was cancelled, or returned by stop.  1 or 0; 0
+ * for NULL.  Never block.  Since 0.1 */
+SPN_API int spn_timeout_handle_is_expired(const spn_timeout_handle *handle);
+SPN_API int spn_timeout_handle_is_cancelled(const spn_timeout_handle *handle);
+
+/* Its timer, which may be gone, and its argument; NULL for NULL.  Since 0.1 */
+SPN_API spn_timer *spn_timeout_handle_timer(const spn_timeout_handle *handle);
+SPN_API void *spn_timeout_handle_arg(const spn_timeout_handle *handle);
+
+/* Adds a reference and returns its argument; drops one.  NULL is a no-op.  Never block.
+ * Since 0.1 */
+SPN_API spn_timeout_handle *spn_timeout_handle_ref(spn_timeout_handle *handle);
+SPN_API void spn_timeout_handle_unref(spn_timeout_handle *handle);
 
 /* ---- driven by an event loop --------------------------------------------------- */
 

@@ -381,15 +381,17 @@ static void await_idle(struct spn__shard *s, struct spn_thread *self)
     spn__quick_unlock(&s->lock);
 }
 
+/* Timeouts as a list: of the callers, and of the library (handles). */
 struct collected {
     struct spn__shard *shard;
-    spn_timeout *first, **end;
+    spn_timeout *first[2], **end[2];
 };
 
 static void collect_one(spn_wheel_node *node, void *ctx)
 {
     struct collected *c = ctx;
     spn_timeout *t = spn__timeout_of(node);
+    const int owned = spn__timeout_is_handle(t);
 
     spn__wheel_unlink(c->shard->wheel, node);
     spn__state_set(t, SPN__TIMEOUT_CANCELLED);
@@ -398,17 +400,18 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     c->shard->returned++;
     t->home = NULL; /* which may be gone soon */
     t->node.link.next = NULL;
-    if (c->end != NULL)
-        *c->end = t;
+    if (c->end[owned] != NULL)
+        *c->end[owned] = t;
     else
-        c->first = t;
-    c->end = (spn_timeout **)(void *)&t->node.link.next; /* its node, and so itself */
+        c->first[owned] = t;
+    c->end[owned] = (spn_timeout **)(void *)&t->node.link.next; /* so itself */
 }
 
-/* Takes out all there is, as a list. */
+/* Takes out all there is: tells those who have handles, returns the rest as a list. */
 static spn_timeout *collect(struct spn_timer *timer)
 {
-    struct collected c = { NULL, NULL, NULL };
+    struct collected c = { NULL, { NULL, NULL }, { NULL, NULL } };
+    spn_timeout *t;
 
     for (uint32_t i = 0; i <= timer->shard_mask; i++) {
         struct spn__shard *s = &timer->shards[i];
@@ -420,7 +423,9 @@ static spn_timeout *collect(struct spn_timer *timer)
         (void)spn_wheel_each(s->wheel, collect_one, &c);
         spn__quick_unlock(&s->lock);
     }
-    return c.first;
+    while ((t = spn_timeout_pop(&c.first[1])) != NULL)
+        spn__handle_returned(t);
+    return c.first[0];
 }
 
 /* Closes the shards; true for the first who does. */

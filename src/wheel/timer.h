@@ -209,6 +209,11 @@ static inline int spn__timer_ensure_started(struct spn_timer *timer)
     return spn__timer_start(timer);
 }
 
+/* handle.c: whether a timeout is part of a handle; and what becomes of it when the timer
+ * stops.  No lock is held. */
+bool spn__timeout_is_handle(const spn_timeout *t);
+void spn__handle_returned(spn_timeout *t);
+
 /* fire.c */
 void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns);
 void spn__timer_clock_moved(void *timer);

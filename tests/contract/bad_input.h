@@ -64,6 +64,7 @@ struct fixture {
     spn_wheel_node wheel_node, free_node; /* that one, and one in no wheel */
     spn_timer *timer;                     /* driven by hand; one timeout, for later */
     spn_timer *stopped;
+    spn_timeout_handle *over;   /* one that was cancelled */
     spn_timeout timeout, idle;  /* that one, and one never scheduled */
     spn_timer_entry entries[3]; /* idle; the pending one; one without a function */
     struct peer waiter;
@@ -89,6 +90,7 @@ struct results {
     spn_wheel *wheel;
     spn_timer *timer;
     spn_timeout *left;
+    spn_timeout_handle *handle;
     spn_timer_stats stats;
     void *value;
     int64_t now;
@@ -189,6 +191,12 @@ static inline int good_timeout(spn_timeout *timeout)
 {
     (void)timeout;
     return 0;
+}
+
+static inline void ignore_reason(void *arg, int reason)
+{
+    (void)arg;
+    (void)reason;
 }
 
 static const spn_period good_period = { sizeof(spn_period), 1000, 0, 0, 0, 0 };
@@ -327,6 +335,10 @@ static inline void open_timers(void)
     REQUIRE_OK(spn_timer_create(&fixture.timer, &opts));
     REQUIRE_OK(spn_timer_schedule(fixture.timer, &fixture.timeout, good_timeout,
                                   SPN_SEC(3600)));
+    REQUIRE_OK(spn_timer_new_timeout(fixture.timer, ignore_reason, NULL, SPN_SEC(1),
+                                     &fixture.over));
+    CHECK_EQ(spn_timeout_handle_cancel(fixture.over), SPN_TIMEOUT_REMOVED);
+    CHECK_EQ(spn_timer_run(fixture.timer), 1);
     REQUIRE_OK(spn_timer_create(&fixture.stopped, &opts));
     REQUIRE_OK(spn_timer_stop(fixture.stopped, NULL));
     fixture.entries[0] = (spn_timer_entry){ &fixture.idle, good_timeout, SPN_SEC(1) };
@@ -345,6 +357,7 @@ static inline void close_timers(void)
     CHECK(spn_timeout_pop(&left) == NULL);
     CHECK_OK(spn_timer_destroy(fixture.timer));
     CHECK_OK(spn_timer_destroy(fixture.stopped));
+    spn_timeout_handle_unref(fixture.over);
 }
 
 static inline void open_fixture(void)

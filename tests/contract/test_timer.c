@@ -1405,6 +1405,68 @@ TEST(timer__driven__told_when_and_woken_for_earlier, "HWT-44")
     CHECK_EQ(shut(), 0);
 }
 
+/* ---- timeouts the library owns -------------------------------------------------------- */
+
+struct told {
+    atomic_int times, reason;
+    spn_timeout_handle *handle;
+};
+
+static void on_told(void *arg, int reason)
+{
+    struct told *t = arg;
+
+    if (t->handle != NULL) {
+        CHECK_EQ(spn_timeout_handle_is_expired(t->handle), reason == SPN_OK);
+        CHECK_EQ(spn_timeout_handle_is_cancelled(t->handle), reason == SPN_ECANCELED);
+    }
+    atomic_store(&t->reason, reason);
+    atomic_fetch_add(&t->times, 1);
+}
+
+/* Each is told once: that its time has come, or, by the timer, that it was cancelled;
+ * or by stop.  A handle can be asked after all that, and after the timer is gone. */
+TEST(timer__handles__told_once_and_asked_for_ever, "HWT-33", "HWT-35", "HWT-36",
+     "HWT-37")
+{
+    struct told told[4] = {
+        { .reason = 1 }, { .reason = 1 }, { .reason = 1 }, { .reason = 1 }
+    };
+    long live;
+
+    open_driven();
+    live = atomic_load(&counting_live);
+    for (int i = 0; i < 3; i++)
+        REQUIRE_OK(spn_timer_new_timeout(timer, on_told, &told[i], (i + 1) * TICK,
+                                         &told[i].handle));
+    REQUIRE_OK(spn_timer_new_timeout(timer, on_told, &told[3], TICK, NULL));
+    CHECK_EQ(spn_timer_pending(timer), 4);
+    CHECK(spn_timeout_handle_timer(told[0].handle) == timer);
+    CHECK(spn_timeout_handle_arg(told[0].handle) == &told[0]);
+    CHECK_EQ(step(TICK), 2);
+    CHECK_STATUS(atomic_load(&told[0].reason), SPN_OK);
+    CHECK_STATUS(atomic_load(&told[3].reason), SPN_OK);
+    CHECK_EQ(spn_timeout_handle_cancel(told[0].handle), SPN_TIMEOUT_GONE);
+    CHECK_EQ(spn_timeout_handle_cancel(told[1].handle), SPN_TIMEOUT_REMOVED);
+    CHECK_EQ(spn_timeout_handle_cancel(told[1].handle), SPN_TIMEOUT_GONE);
+    CHECK_EQ(atomic_load(&told[1].times), 0); /* not here */
+    CHECK_EQ(spn_timer_pending(timer), 2);
+    CHECK_EQ(spn_timer_run(timer), 1); /* but where callbacks run */
+    CHECK_STATUS(atomic_load(&told[1].reason), SPN_ECANCELED);
+    CHECK_EQ(spn_timer_pending(timer), 1);
+    CHECK_EQ(shut(), 0); /* handles are not in the list */
+    CHECK_STATUS(atomic_load(&told[2].reason), SPN_ECANCELED);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(atomic_load(&told[i].times), 1);
+        CHECK_EQ(spn_timeout_handle_is_expired(told[i].handle), i == 0);
+        CHECK_EQ(spn_timeout_handle_is_cancelled(told[i].handle), i != 0);
+        CHECK_EQ(spn_timeout_handle_cancel(told[i].handle), SPN_TIMEOUT_GONE);
+        spn_timeout_handle_unref(spn_timeout_handle_ref(told[i].handle));
+        spn_timeout_handle_unref(told[i].handle);
+    }
+    CHECK(atomic_load(&counting_live) < live); /* the timer is gone, too */
+}
+
 /* ---- costs ---------------------------------------------------------------------------------- */
 
 /* Nothing allocates but create and the thread; cancelled timeouts leave nothing. */

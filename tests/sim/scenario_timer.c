@@ -422,6 +422,50 @@ SCENARIO(timer__periodic_stops_itself_or_is_stopped__accounted, "HWT-10", "HWT-1
     destroy();
 }
 
+static SPN__ATOMIC(int) told_ok, told_cancelled;
+
+static void tell(void *arg, int reason)
+{
+    (void)arg;
+    spn__fetch_add(reason == SPN_OK ? &told_ok : &told_cancelled, 1, relaxed);
+    sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+}
+
+static void cancel_handle(void *handle)
+{
+    if (spn_timeout_handle_cancel(handle) == SPN_TIMEOUT_REMOVED)
+        spn__fetch_add(&other.runs, 1, relaxed);
+    spn_timeout_handle_unref(handle);
+}
+
+/* Time, two cancels and perhaps stop at once: the function is called once, and with
+ * what the cancels were told. */
+SCENARIO(timer__handle_cancelled_any_time__told_once, "HWT-30", "HWT-33", "HWT-36")
+{
+    spn_timeout_handle *handle;
+
+    spn__init(&told_ok, 0);
+    spn__init(&told_cancelled, 0);
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    if (spn_timer_new_timeout(timer, tell, NULL, TICK, &handle) == SPN_OK) {
+        sim_thread(cancel_handle, spn_timeout_handle_ref(handle));
+        cancel_handle(handle);
+        sim_join_all();
+        if (sim_choose(2) == 1)
+            await_run();
+        sim_assert(stop() == 0);
+        sim_assert(spn__load(&told_ok, relaxed) + spn__load(&told_cancelled, relaxed) ==
+                   1);
+        sim_assert(spn__load(&told_cancelled, relaxed) >=
+                   spn__load(&other.runs, relaxed));
+    } else {
+        sim_assert(stop() == 0);
+    }
+    destroy();
+}
+SCENARIO_OPTS(timer__handle_cancelled_any_time__told_once, .faults = true)
+
 /* ---- executors ------------------------------------------------------------------ */
 
 static spn_manual_executor *manual;
