@@ -83,7 +83,7 @@ static void second_half(void *arg)
     churn_run(&h->churn, h->pairs, service_add, service_cancel);
 }
 
-static void run_service(struct bench *b)
+static void run_with(struct bench *b, uint32_t fast_clock)
 {
     const uint64_t pairs = bench_count(b, PAIRS);
     uint64_t threads = 1, pending = 1000, each;
@@ -96,6 +96,7 @@ static void run_service(struct bench *b)
     each = pending / threads;
     opts.tick_ns = SPN_MS(1);
     opts.slots = 2048;
+    opts.fast_clock = fast_clock;
     BENCH_CHECK(b, spn_timer_create(&timer, &opts) == SPN_OK);
     timeouts = aligned_alloc(64, (pending + threads) * sizeof *timeouts);
     BENCH_CHECK(b, timeouts != NULL);
@@ -121,6 +122,16 @@ static void run_service(struct bench *b)
     BENCH_CHECK(b, spn_timer_check(timer) == SPN_OK);
     BENCH_CHECK(b, spn_timer_stop(timer, NULL) == SPN_OK);
     BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
+}
+
+static void run_service(struct bench *b)
+{
+    run_with(b, 0);
+}
+
+static void run_fast(struct bench *b)
+{
+    run_with(b, 1);
 }
 
 /* ---- the wheel alone ------------------------------------------------------------------ */
@@ -241,6 +252,7 @@ BENCH_WORKLOAD(t1) = {
                   { .name = "2t_100k", .cpus = 2 },
                   { .name = "2t_1M", .cpus = 2 } },
     .subjects = { { .name = "spindle", .run = run_service },
+                  { .name = "spindle-fast-clock", .run = run_fast },
                   { .name = "floor",
                     .run = run_floor,
                     .detail = "lists linked and unlinked by one thread" },

@@ -90,12 +90,17 @@ typedef struct spn_timer_opts {
     void (*wake)(void *ctx); /* driven: next_expiry has become earlier.  On the thread
                                 that did it; may be called when it has not            */
     void *ctx;
+    uint32_t fast_clock; /* 1: schedule reckons the time from a CPU counter between two
+                            looks at the clock a millisecond apart, where the system
+                            keeps time by that counter; rounded up by two microseconds,
+                            so that nothing is early */
+    uint32_t reserved;   /* 0 */
 } spn_timer_opts;
 
 #define SPN_TIMER_OPTS_INIT                                                           \
     {                                                                                 \
         sizeof(spn_timer_opts), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, \
-            NULL                                                                      \
+            NULL, 0, 0                                                                \
     }
 
 /* The finest tick. */

@@ -9,6 +9,7 @@
 #include "sync/seam.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -396,6 +397,26 @@ bool spn__self_set(void *self, void (*destructor)(void *))
         return false;
     spn__self_pointer = self;
     return true;
+}
+
+/* ---- cycles -------------------------------------------------------------- */
+
+bool spn__cycles_usable(void)
+{
+    bool usable = false;
+#if defined(__x86_64__) && defined(__linux__)
+    static const char path[] =
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    char name[8] = "";
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    usable = read(fd, name, sizeof name) >= 3 && memcmp(name, "tsc", 3) == 0 &&
+             (name[3] == '\n' || name[3] == '\0');
+    (void)close(fd);
+#endif
+    return usable;
 }
 
 /* ---- memory, randomness ------------------------------------------------ */

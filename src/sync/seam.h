@@ -243,6 +243,18 @@ static inline int64_t spn__now(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/*
+ * A counter that goes on at a steady rate on all CPUs alike, and costs less than the
+ * clock; not ordered with the code around it.  usable: whether there is one, which is
+ * when the system itself keeps time by it.
+ */
+#if defined(__x86_64__)
+#define spn__cycles() ((uint64_t)__builtin_ia32_rdtsc())
+#else
+#define spn__cycles() UINT64_C(0)
+#endif
+bool spn__cycles_usable(void);
+
 /* The system's memory; the allocator hook in base/alloc.c stands in front. */
 void *spn__os_alloc(size_t bytes, size_t alignment);
 void spn__os_free(void *memory);

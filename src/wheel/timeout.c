@@ -14,6 +14,16 @@
  *   also when it is scheduled again by another thread, because its callback may still
  *   run there, and whoever cancels it must find it.
  *
+ * RECKONING
+ *   Reading the clock costs more than all the rest of an addition.  With fast_clock a
+ *   shard looks at it once a millisecond and reckons from the CPU's counter in between.
+ *   What it reckons must not be less than the clock would show, or timeouts would be
+ *   early: the length of a cycle is measured from look to look and taken a thousandth
+ *   longer (the system may bend its clock by half of that), and RECKON_EXTRA_NS covers a
+ *   counter that was read a little ahead.  Where two measures differ by more than a
+ *   ten-thousandth, as after a suspend or on another machine, the clock is read instead.
+ *   Only due times are reckoned; when something is due is decided by the clock.
+ *
  * LOCKS  a batch holds the locks of all shards it needs, in the order of their index;
  *   everything else holds one.
  */
@@ -30,10 +40,53 @@
 
 /* ---- scheduling --------------------------------------------------------------- */
 
+/* ---- reckoning ----------------------------------------------------------------- */
+
+#define RECKON_NS       SPN_MS(1)   /* between two looks at the clock */
+#define RECKON_TRUST_NS SPN_SEC(10) /* a measure over more than this is none */
+#define RECKON_EXTRA_NS SPN_US(1)
+#define RECKON_CYCLES   (UINT64_C(1) << 24) /* more than RECKON_NS at any rate */
+
+/* The clock shows now_ns, and did not show more when the counter showed `cycles`. */
+static void measure(struct spn__reckoning *r, uint64_t cycles, int64_t now_ns)
+{
+    const int64_t span_ns = now_ns - r->base_ns;
+    uint64_t measured = 0, change;
+
+    if (cycles > r->cycles && span_ns < RECKON_TRUST_NS)
+        measured = ((uint64_t)span_ns << 28) / (cycles - r->cycles) << 4;
+    change = measured > r->measured ? measured - r->measured : r->measured - measured;
+    r->scale = 0;
+    if (measured != 0 && change <= measured >> 13) /* 0 before: a change like any */
+        r->scale = measured + (measured >> 10) + 16;
+    r->measured = measured;
+    r->cycles = cycles;
+    r->base_ns = now_ns;
+}
+
+/* The time, or up to two microseconds more; the lock is held. */
+static int64_t reckon(struct spn__reckoning *r)
+{
+    const uint64_t cycles = spn__cycles(), passed = cycles - r->cycles;
+    int64_t now_ns;
+
+    if (r->scale != 0 && passed < RECKON_CYCLES) {
+        const uint64_t ns = (passed * r->scale) >> 32;
+
+        if (ns < (uint64_t)RECKON_NS)
+            return r->base_ns + (int64_t)ns + RECKON_EXTRA_NS;
+    }
+    now_ns = spn__now();
+    if (now_ns - r->base_ns >= RECKON_NS / 2)
+        measure(r, cycles, now_ns);
+    return now_ns;
+}
+
 /* What to make of a timeout. */
 struct arming {
     spn_timeout_fn fn;
     int64_t due_ns, now_ns; /* now_ns: INT64_MIN if the clock was not read */
+    int64_t reckon_ns;      /* more than 0: due so long from the time of the shard */
     int64_t period_ns;
     uint32_t policy;
 };
@@ -112,7 +165,16 @@ static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
     return spn__shard_link(s, t, wake_ns);
 }
 
-static int schedule(struct spn_timer *timer, spn_timeout *t, const struct arming *a)
+/* Now that its shard is known; the lock is held. */
+static void reckon_due(struct spn__shard *s, struct arming *a)
+{
+    if (a->reckon_ns <= 0)
+        return;
+    a->due_ns = spn__time_add(reckon(&s->reckoning), a->reckon_ns);
+    a->now_ns = s->reckoning.base_ns; /* which the clock has shown */
+}
+
+static int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
 {
     struct spn__shard *s = home_of(timer, t);
     int64_t wake_ns = 0;
@@ -127,6 +189,7 @@ static int schedule(struct spn_timer *timer, spn_timeout *t, const struct arming
         s = own_shard(timer);
     }
     spn__quick_lock(&s->lock);
+    reckon_due(s, a);
     if (s->stopped) {
         rc = SPN_ESTATE;
     } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
@@ -153,6 +216,10 @@ int spn_timer_schedule(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
 
     if (timer == NULL || t == NULL || fn == NULL)
         return SPN_EINVAL;
+    if (timer->fast_clock && delay_ns > 0) {
+        a.reckon_ns = delay_ns;
+        return schedule(timer, t, &a);
+    }
     a.now_ns = spn__timer_now(timer);
     a.due_ns = spn__deadline(a.now_ns, delay_ns);
     return schedule(timer, t, &a);
@@ -161,7 +228,7 @@ int spn_timer_schedule(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
 int spn_timer_schedule_at(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
                           int64_t due_ns)
 {
-    const struct arming a = { .fn = fn, .due_ns = due_ns, .now_ns = INT64_MIN };
+    struct arming a = { .fn = fn, .due_ns = due_ns, .now_ns = INT64_MIN };
 
     if (timer == NULL || t == NULL || fn == NULL)
         return SPN_EINVAL;

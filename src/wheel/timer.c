@@ -40,7 +40,7 @@
 _Static_assert(sizeof(void *) != 8 || sizeof(spn_timeout) == 64, "one cache line");
 _Static_assert(offsetof(spn_timeout, node) == 0, "spn__timeout_of");
 _Static_assert(sizeof(spn__timeout_state) == sizeof(uint32_t), "the same word");
-_Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 40 + 6 * sizeof(void *),
+_Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 48 + 6 * sizeof(void *),
                "append only, no holes");
 _Static_assert(sizeof(spn_period) == sizeof(size_t) + 24, "append only, no holes");
 _Static_assert(sizeof(spn_timer_stats) == sizeof(size_t) + 15 * sizeof(uint64_t),
@@ -125,7 +125,8 @@ static int check_opts(spn_timer_opts *o)
     if (o->parallel == 0)
         o->parallel = DEFAULT_PARALLEL;
     if (o->tick_ns < SPN_TIMER_TICK_MIN || o->shards > SHARDS_MAX ||
-        o->drive > SPN_TIMER_FD || o->parallel > PARALLEL_MAX || o->unreported > 1)
+        o->drive > SPN_TIMER_FD || o->parallel > PARALLEL_MAX || o->unreported > 1 ||
+        o->fast_clock > 1 || o->reserved != 0)
         return SPN_EINVAL;
     if (o->shards == 0) {
         o->shards = (uint32_t)spn_cpu_count();
@@ -256,6 +257,7 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     timer->unreported = o.unreported != 0;
     timer->clock = o.clock != NULL ? o.clock : spn_clock_monotonic();
     timer->manual = timer->clock != spn_clock_monotonic();
+    timer->fast_clock = o.fast_clock != 0 && !timer->manual && spn__cycles_usable();
     timer->executor = o.executor;
     timer->on_failure = o.on_failure;
     timer->wake = o.wake;

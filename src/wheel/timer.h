@@ -74,6 +74,17 @@ struct spn__run {
 /* Lateness in buckets an eighth of a power of two wide. */
 enum { SPN__LATE_BUCKETS = 488 };
 
+/*
+ * The time by a CPU counter: what the clock showed at `cycles`, and how long a cycle is
+ * at most.  See timeout.c.
+ */
+struct spn__reckoning {
+    int64_t base_ns;
+    uint64_t cycles;
+    uint64_t measured; /* nanoseconds a cycle, times 2^32, as last seen; 0: not known */
+    uint64_t scale;    /* the same and a little more; 0: not to be trusted */
+};
+
 struct spn__shard {
     /* Guards all of it, but `pending` for reading, and `idle`. */
     _Alignas(SPN__CACHE_LINE) struct spn__quick_lock lock;
@@ -88,6 +99,7 @@ struct spn__shard {
     struct spn__waitq idle;     /* those who wait for a run to end */
     int32_t waiting;            /* how many they are, on their way out included */
     struct spn_timer *timer;    /* fixed */
+    struct spn__reckoning reckoning;
     int64_t late_max_ns;
     uint64_t late[SPN__LATE_BUCKETS];
 };
@@ -108,7 +120,7 @@ struct spn_timer {
     struct spn__shard *shards;
     uint32_t shard_mask;
     uint32_t drive;
-    bool manual, limited, unreported;
+    bool manual, limited, unreported, fast_clock;
     int fd; /* SPN_TIMER_FD, else -1 */
     int64_t tick_ns, max_pending;
     spn_clock *clock;
