@@ -597,6 +597,9 @@ static void print_workload(const struct bench_workload *w)
         struct cell *widest = &cells[v][0];
         bool any = false;
 
+        if (!starts_with(w->variants[v].name, options.variant))
+            continue;
+
         /* The subject that reported most names the metrics. */
         for (int s = 1; s < BENCH_SUBJECTS_MAX && w->subjects[s].name != NULL; s++)
             if (cells[v][s].series_count > widest->series_count)
