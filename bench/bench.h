@@ -99,7 +99,8 @@ int bench_cpu(const struct bench *b, int index);
 void bench_start(struct bench *b);
 void bench_stop(struct bench *b, uint64_t operations);
 
-/* Reports another figure.  A name that ends in "_per_s" is better when high. */
+/* Reports another figure.  A name that ends in "_per_s" is better when high, unless it
+ * starts with "cpu_" or "wakeups_". */
 void bench_report(struct bench *b, const char *metric, double value);
 
 /* Ends the run: this subject cannot do this variant here. */

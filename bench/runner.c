@@ -64,6 +64,7 @@ static struct {
     const char *subjects[BENCH_SUBJECTS_MAX];
     int subject_count;
     const char *json;
+    const char *variant; /* only names that start so; NULL: all */
     int runs;
     int timeout_s;
     bool quick, list;
@@ -452,6 +453,12 @@ static bool is_chosen(const struct bench_subject *s)
     return options.subject_count == 0;
 }
 
+static bool is_chosen_variant(const struct bench_variant *v)
+{
+    return options.variant == NULL ||
+           strncmp(v->name, options.variant, strlen(options.variant)) == 0;
+}
+
 static void run_workload(const struct bench_workload *w)
 {
     memset(cells, 0, sizeof(cells));
@@ -460,6 +467,8 @@ static void run_workload(const struct bench_workload *w)
             progress("%s: round %d of %d%s", w->name, round, options.runs,
                      round == 0 ? " (warm-up)" : "");
         for (int v = 0; v < BENCH_VARIANTS_MAX && w->variants[v].name != NULL; v++) {
+            if (!is_chosen_variant(&w->variants[v]))
+                continue;
             for (int s = 0; s < BENCH_SUBJECTS_MAX && w->subjects[s].name != NULL;
                  s++) {
                 struct cell *cell = &cells[v][s];
@@ -506,6 +515,8 @@ static bool higher_is_better(const char *metric)
 {
     const size_t length = strlen(metric);
 
+    if (strncmp(metric, "cpu_", 4) == 0 || strncmp(metric, "wakeups_", 8) == 0)
+        return false; /* what is spent, not what is done */
     return length > 6 && strcmp(metric + length - 6, "_per_s") == 0;
 }
 
@@ -591,15 +602,20 @@ static void print_workload(const struct bench_workload *w)
         if (w->subjects[s].detail != NULL && is_chosen(&w->subjects[s]))
             printf("    %s is %s\n", w->subjects[s].name, w->subjects[s].detail);
     for (int v = 0; v < BENCH_VARIANTS_MAX && w->variants[v].name != NULL; v++) {
-        const struct cell *widest = &cells[v][0];
+        struct cell *widest = &cells[v][0];
         bool any = false;
+
+        if (!is_chosen_variant(&w->variants[v]))
+            continue;
 
         /* The subject that reported most names the metrics. */
         for (int s = 1; s < BENCH_SUBJECTS_MAX && w->subjects[s].name != NULL; s++)
             if (cells[v][s].series_count > widest->series_count)
                 widest = &cells[v][s];
         for (int i = 0; i < widest->series_count; i++) {
-            if (strncmp(widest->series[i].metric, "cpu_", 4) == 0)
+            /* The CPU time of another metric is a column of its table. */
+            if (strncmp(widest->series[i].metric, "cpu_", 4) == 0 &&
+                series_of(widest, widest->series[i].metric + 4) != NULL)
                 continue;
             print_table(w, v, widest->series[i].metric);
             any = true;
@@ -684,6 +700,7 @@ static const char usage[] =
     "\n"
     "  --workload NAME  the same as WORKLOAD; may be given several times\n"
     "  --subject TEXT   only subjects with TEXT in their names; may be given again\n"
+    "  --variant TEXT   only variants whose names start with TEXT\n"
     "  --json FILE      also writes one line of JSON per result\n"
     "  --runs N         repeats that count, 1 to 101; 7 by default\n"
     "  --quick          little work and 3 repeats: shows that it runs\n"
@@ -720,6 +737,7 @@ static void parse(int argc, char **argv)
     static const struct option known[] = {
         { "workload", required_argument, NULL, 'w' },
         { "subject", required_argument, NULL, 's' },
+        { "variant", required_argument, NULL, 'v' },
         { "json", required_argument, NULL, 'j' },
         { "runs", required_argument, NULL, 'r' },
         { "quick", no_argument, NULL, 'q' },
@@ -738,6 +756,9 @@ static void parse(int argc, char **argv)
         case 's':
             if (options.subject_count < BENCH_SUBJECTS_MAX)
                 options.subjects[options.subject_count++] = optarg;
+            break;
+        case 'v':
+            options.variant = optarg;
             break;
         case 'j':
             options.json = optarg;

@@ -27,6 +27,8 @@
 #include <spindle/thread.h>
 #include <spindle/threadless.h>
 #include <spindle/time.h>
+#include <spindle/timer.h>
 #include <spindle/version.h>
+#include <spindle/wheel.h>
 
 #endif /* SPINDLE_H */

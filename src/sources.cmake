@@ -51,11 +51,18 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/lock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/park.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/parker.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/quick_lock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seat.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/semaphore.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c
-  ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c)
+  ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/timeout.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/timer.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/timer_stats.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/wheel.c)
 set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c

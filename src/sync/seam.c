@@ -9,6 +9,7 @@
 #include "sync/seam.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -21,6 +22,8 @@
 #ifdef __linux__
 #include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/timerfd.h>
 #endif
 #if defined(__linux__) && !defined(SPN_NO_MEMBARRIER)
 #include <linux/membarrier.h>
@@ -421,6 +424,26 @@ bool spn__self_set(void *self, void (*destructor)(void *))
     return true;
 }
 
+/* ---- cycles -------------------------------------------------------------- */
+
+bool spn__cycles_usable(void)
+{
+    bool usable = false;
+#if defined(__x86_64__) && defined(__linux__)
+    static const char path[] =
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    char name[8] = "";
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    usable = read(fd, name, sizeof name) >= 3 && memcmp(name, "tsc", 3) == 0 &&
+             (name[3] == '\n' || name[3] == '\0');
+    (void)close(fd);
+#endif
+    return usable;
+}
+
 /* ---- memory, randomness ------------------------------------------------ */
 
 void *spn__os_alloc(size_t bytes, size_t alignment)
@@ -476,7 +499,62 @@ void spn__os_event_close(int fd)
     (void)close(fd);
 }
 
+int spn__os_alarm_create(int *fd)
+{
+    *fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (*fd >= 0)
+        return SPN_OK;
+    return errno == ENOMEM ? SPN_ENOMEM : SPN_EAGAIN;
+}
+
+void spn__os_alarm_set(int fd, int64_t deadline_ns)
+{
+    struct itimerspec when = { { 0, 0 }, { 0, 0 } };
+    int rc;
+
+    if (deadline_ns <= 0)
+        deadline_ns = 1; /* 0 would mean never */
+    if (deadline_ns != SPN_FOREVER) {
+        when.it_value.tv_sec = (time_t)(deadline_ns / 1000000000);
+        when.it_value.tv_nsec = (long)(deadline_ns % 1000000000);
+    }
+    rc = timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL);
+    spn__assert(rc == 0);
+    (void)rc;
+}
+
+void spn__os_alarm_close(int fd)
+{
+    (void)close(fd);
+}
+
+void spn__os_sleep_precisely(void)
+{
+    (void)prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
+}
+
 #else
+
+int spn__os_alarm_create(int *fd)
+{
+    *fd = -1;
+    return SPN_ENOTSUP;
+}
+
+void spn__os_alarm_set(int fd, int64_t deadline_ns)
+{
+    (void)fd;
+    (void)deadline_ns;
+}
+
+void spn__os_alarm_close(int fd)
+{
+    (void)fd;
+}
+
+void spn__os_sleep_precisely(void)
+{
+}
 
 int spn__os_event_create(int *fd)
 {

@@ -229,6 +229,9 @@ void spn__os_yield(void);
 int32_t spn__os_only_cpu(void);
 /* The CPU the calling thread runs on at this moment; -1: nobody knows. */
 int32_t spn__os_cpu(void);
+/* Lets the calling thread's sleeps end as close to their deadlines as the system
+ * can, where that is not the default. */
+void spn__os_sleep_precisely(void);
 
 /* Runs cleanup(arg) when the scope is left by POP or by pthread_exit. */
 #define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
@@ -260,6 +263,18 @@ static inline int64_t spn__now(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+/*
+ * A counter that goes on at a steady rate on all CPUs alike, and costs less than the
+ * clock; not ordered with the code around it.  usable: whether there is one, which is
+ * when the system itself keeps time by it.
+ */
+#if defined(__x86_64__)
+#define spn__cycles() ((uint64_t)__builtin_ia32_rdtsc())
+#else
+#define spn__cycles() UINT64_C(0)
+#endif
+bool spn__cycles_usable(void);
+
 /* The system's memory; the allocator hook in base/alloc.c stands in front. */
 void *spn__os_alloc(size_t bytes, size_t alignment);
 void spn__os_free(void *memory);
@@ -280,6 +295,12 @@ int spn__os_event_create(int *fd);
 void spn__os_event_signal(int fd); /* makes it readable   */
 void spn__os_event_clear(int fd);  /* and unreadable      */
 void spn__os_event_close(int fd);
+
+/* A descriptor that becomes readable when the monotonic clock reaches deadline_ns
+ * (SPN_FOREVER: never), and is not until then.  Results as above. */
+int spn__os_alarm_create(int *fd);
+void spn__os_alarm_set(int fd, int64_t deadline_ns);
+void spn__os_alarm_close(int fd);
 
 /* 64 random bits, good enough to pick victims and jitter; not for secrets. */
 uint64_t spn__random(void);

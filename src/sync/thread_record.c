@@ -32,7 +32,7 @@
 #include "base/assert.h"
 
 struct spn__thread_cache spn__thread_cache = { SPN__ATOMIC_INIT(0), SPN__LOCK_INIT,
-                                               NULL };
+                                               NULL, 0 };
 
 /* In the child of a fork, on the thread that forked. */
 static void after_fork(void)
@@ -61,6 +61,7 @@ bool spn__thread_install_fork_hook(void)
 struct spn_thread *spn__thread_record_create(uint64_t handles)
 {
     struct spn_thread *record;
+    uint32_t number = 0;
 
     if (!spn__thread_install_fork_hook())
         return NULL;
@@ -68,6 +69,8 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record = spn__thread_cache.free;
     if (record != NULL)
         spn__thread_cache.free = record->next_free;
+    else
+        number = spn__thread_cache.made++;
     spn__unlock(&spn__thread_cache.lock);
 
     if (record == NULL) {
@@ -78,6 +81,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
         spn__lock_init(&record->seat_lock);
         spn__list_init(&record->seats);
         spn__blocks_init(&record->blocks);
+        record->number = number;
     } else {
         spn__parker_reset(&record->parker);
         spn__blocks_open(&record->blocks);

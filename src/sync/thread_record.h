@@ -81,6 +81,7 @@ struct spn_thread {
     struct spn__limiter_frame *limiter; /* for exec/limiter.c: what it hands over */
     uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
     uint32_t spin_waits;  /* and how often it had to wait */
+    uint32_t number;      /* counts records as they are made: spreads threads evenly */
     struct spn__worker *worker; /* the same, for src/exec: the worker it is */
 
     /* Its places in objects; see seat.c. */
@@ -100,8 +101,9 @@ struct spn_thread {
 /* The records nobody uses, and what else is one per process. */
 struct spn__thread_cache {
     SPN__ATOMIC(uint32_t) fork_hook; /* 1: see spn__thread_install_fork_hook */
-    struct spn__lock lock;           /* guards free; a leaf */
+    struct spn__lock lock;           /* guards the rest; a leaf */
     struct spn_thread *free;
+    uint32_t made; /* records ever made; guarded by lock */
 };
 extern struct spn__thread_cache spn__thread_cache;
 

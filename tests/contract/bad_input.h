@@ -38,7 +38,9 @@
 #include <spindle/threadless.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
+#include <spindle/timer.h>
 #include <spindle/version.h>
+#include <spindle/wheel.h>
 
 #include "counting.h"
 #include "peer.h"
@@ -84,16 +86,23 @@ struct fixture {
     spn_executor *lane;      /* key 9 of it */
     spn_call calls[2];       /* good ones */
     spn_call holed_calls[2]; /* one without a function */
-    spn_run_call run_call, no_run_call; /* a good one, and one without a function */
-    spn_executor *idle, *over;          /* the first two as executors */
-    spn_cancel_token *token;            /* not cancelled */
-    spn_cancel_token *stopped;          /* cancelled with -5 */
-    spn_cancel_callback callback, mute; /* one to register, one without a function */
-    spn_cancel_callback registered;     /* with token */
-    spn_context *context;               /* empty */
-    spn_group *group, *stopped_group;   /* without tasks; a cancelled one */
-    spn_limiter *limiter;               /* one in flight, over manual */
-    spn_task_local local;               /* a key */
+    spn_run_call run_call, no_run_call;   /* a good one, and one without a function */
+    spn_executor *idle, *over;            /* the first two as executors */
+    spn_cancel_token *token;              /* not cancelled */
+    spn_cancel_token *stopped;            /* cancelled with -5 */
+    spn_cancel_callback callback, mute;   /* one to register, one without a function */
+    spn_cancel_callback registered;       /* with token */
+    spn_context *context;                 /* empty */
+    spn_group *group, *stopped_group;     /* without tasks; a cancelled one */
+    spn_limiter *limiter;                 /* one in flight, over manual */
+    spn_task_local local;                 /* a key */
+    spn_wheel *wheel;                     /* with one node, for later */
+    spn_wheel_node wheel_node, free_node; /* that one, and one in no wheel */
+    spn_timer *timer;                     /* driven by hand; one timeout, for later */
+    spn_timer *stopped_timer;
+    spn_timeout_handle *spent;   /* one that was cancelled */
+    spn_timeout timeout, unused; /* that one, and one never scheduled */
+    spn_timer_entry entries[3];  /* unused; the pending one; one without a function */
     struct peer waiter;
 };
 
@@ -131,6 +140,11 @@ struct results {
     spn_group_stats group_stats;
     spn_limiter *limiter;
     spn_limiter_stats limiter_stats;
+    spn_wheel *wheel;
+    spn_timer *timer;
+    spn_timeout *left;
+    spn_timeout_handle *handle;
+    spn_timer_stats timer_stats;
     void *value;
     int64_t now;
     int result;
@@ -155,6 +169,7 @@ struct state {
     int64_t ready, submitted, lanes, serial, waits;
     int64_t cancelled, group_live, limiter_has;
     const void *context;
+    int64_t in_wheel, timeouts, timer_stopped;
 };
 
 static inline int return_seven(void *arg)
@@ -229,6 +244,26 @@ static inline int good_task(spn_task *task)
 {
     (void)task;
     return 0;
+}
+
+static inline int good_timeout(spn_timeout *timeout)
+{
+    (void)timeout;
+    return 0;
+}
+
+static inline void ignore_reason(void *arg, int reason)
+{
+    (void)arg;
+    (void)reason;
+}
+
+static const spn_period good_period = { sizeof(spn_period), 1000, 0, 0, 0, 0 };
+
+static inline void ignore_node(spn_wheel_node *node, void *ctx)
+{
+    (void)node;
+    (void)ctx;
 }
 
 /* Ends and drops what a call that makes a future made. */
@@ -417,6 +452,9 @@ static inline struct state state_now(void)
         .group_live = spn_group_live(fixture.group),
         .limiter_has = limiter_now(),
         .context = spn_context_current(),
+        .in_wheel = (int64_t)spn_wheel_count(fixture.wheel),
+        .timeouts = spn_timer_pending(fixture.timer),
+        .timer_stopped = spn_timer_is_stopped(fixture.timer),
     };
 }
 
@@ -539,6 +577,41 @@ static inline void close_groups(void)
     CHECK_OK(spn_limiter_destroy(fixture.limiter));
 }
 
+static inline void open_timers(void)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    REQUIRE_OK(spn_wheel_create(&fixture.wheel, NULL));
+    REQUIRE_OK(spn_wheel_add(fixture.wheel, &fixture.wheel_node, SPN_SEC(100)));
+    opts.drive = SPN_TIMER_DRIVEN;
+    REQUIRE_OK(spn_timer_create(&fixture.timer, &opts));
+    REQUIRE_OK(spn_timer_schedule(fixture.timer, &fixture.timeout, good_timeout,
+                                  SPN_SEC(3600)));
+    REQUIRE_OK(spn_timer_new_timeout(fixture.timer, ignore_reason, NULL, SPN_SEC(1),
+                                     &fixture.spent));
+    CHECK_EQ(spn_timeout_handle_cancel(fixture.spent), SPN_TIMEOUT_REMOVED);
+    CHECK_EQ(spn_timer_run(fixture.timer), 1);
+    REQUIRE_OK(spn_timer_create(&fixture.stopped_timer, &opts));
+    REQUIRE_OK(spn_timer_stop(fixture.stopped_timer, NULL));
+    fixture.entries[0] = (spn_timer_entry){ &fixture.unused, good_timeout, SPN_SEC(1) };
+    fixture.entries[1] = (spn_timer_entry){ &fixture.timeout, good_timeout, 1 };
+    fixture.entries[2] = (spn_timer_entry){ &fixture.unused, NULL, 1 };
+}
+
+static inline void close_timers(void)
+{
+    spn_timeout *left;
+
+    CHECK_EQ(spn_wheel_remove(fixture.wheel, &fixture.wheel_node), 1);
+    CHECK_OK(spn_wheel_destroy(fixture.wheel));
+    REQUIRE_OK(spn_timer_stop(fixture.timer, &left));
+    CHECK(spn_timeout_pop(&left) == &fixture.timeout);
+    CHECK(spn_timeout_pop(&left) == NULL);
+    CHECK_OK(spn_timer_destroy(fixture.timer));
+    CHECK_OK(spn_timer_destroy(fixture.stopped_timer));
+    spn_timeout_handle_unref(fixture.spent);
+}
+
 static inline void open_fixture(void)
 {
     spn_semaphore_opts opts = SPN_SEMAPHORE_OPTS_INIT;
@@ -569,6 +642,7 @@ static inline void open_fixture(void)
     open_pools();
     open_services();
     open_groups();
+    open_timers();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -589,6 +663,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_clock_destroy(fixture.clock));
     close_queues();
     close_groups();
+    close_timers();
     spn_future_unref(fixture.future);
     spn_future_unref(fixture.done);
     spn_future_unref(fixture.failed);
@@ -631,6 +706,10 @@ GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
 GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
+GROWN(spn_period, { sizeof(spn_period), 1000, 0, 0, 0, 0 })
+GROWN(spn_timer_opts, SPN_TIMER_OPTS_INIT)
+GROWN(spn_timer_stats, SPN_TIMER_STATS_INIT)
+GROWN(spn_wheel_opts, SPN_WHEEL_OPTS_INIT)
 
 /* Field values that want a name. */
 static const uint32_t no_cpu[] = { UINT32_MAX };
@@ -691,6 +770,9 @@ static const spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(chained, 1);
 static const spn_reject_chain no_chain = SPN_REJECT_CHAIN_INIT(NULL, 0);
 #define NAME_64       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define NAME_TOO_LONG NAME_64 NAME_64 NAME_64 NAME_64 /* 256 bytes */
+
+static const spn_thread_opts bad_thread_opts = { 0, NULL, 0, NULL, 0,    0,
+                                                 0, 0,    0, NULL, NULL, NULL };
 
 /* ---- wrong states ------------------------------------------------------------- */
 

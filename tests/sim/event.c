@@ -9,6 +9,7 @@
 
 struct event {
     bool readable;
+    int64_t deadline_ns; /* of an alarm */
 };
 
 enum { SLOTS = 16 }; /* more than a scenario has open at once */
@@ -29,6 +30,7 @@ int spn__os_event_create(int *fd)
     if (event == NULL)
         return SPN_EAGAIN;
     event->readable = false;
+    event->deadline_ns = SPN_FOREVER;
     *fd = next_slot;
     events[next_slot] = event;
     next_slot = (next_slot + 1) % SLOTS;
@@ -56,4 +58,25 @@ void spn__os_event_close(int fd)
 bool sim_event_readable(int fd)
 {
     return events[fd]->readable;
+}
+
+/* An alarm is an event that keeps its deadline; scenarios ask for that. */
+int spn__os_alarm_create(int *fd)
+{
+    return spn__os_event_create(fd);
+}
+
+void spn__os_alarm_set(int fd, int64_t deadline_ns)
+{
+    events[fd]->deadline_ns = deadline_ns;
+}
+
+void spn__os_alarm_close(int fd)
+{
+    spn__os_event_close(fd);
+}
+
+int64_t sim_alarm_deadline(int fd)
+{
+    return events[fd]->deadline_ns;
 }

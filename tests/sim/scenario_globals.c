@@ -12,6 +12,7 @@
 #include "exec/report.h"
 #include "queue/queue.h"
 #include "sync/thread_record.h"
+#include "wheel/timer.h"
 
 void sim_globals_reset(void)
 {
@@ -19,6 +20,7 @@ void sim_globals_reset(void)
     spn__pool_reset_numbers();
     memset(&spn__queue_drain_lock, 0, sizeof spn__queue_drain_lock);
     memset(&spn__report_stranded, 0, sizeof spn__report_stranded);
+    memset(&spn__timer_census, 0, sizeof spn__timer_census);
 }
 
 void sim_globals_drain(void)

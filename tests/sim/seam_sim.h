@@ -390,6 +390,13 @@ void spn__os_event_signal(int fd);
 void spn__os_event_clear(int fd);
 void spn__os_event_close(int fd);
 bool sim_event_readable(int fd);
+int spn__os_alarm_create(int *fd);
+void spn__os_alarm_set(int fd, int64_t deadline_ns);
+void spn__os_alarm_close(int fd);
+int64_t sim_alarm_deadline(int fd);
+#define spn__os_sleep_precisely() ((void)0)
+#define spn__cycles()             UINT64_C(0)
+#define spn__cycles_usable()      false
 
 uint64_t spn__random(void);
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * T3 - what a timer costs that has nothing to do: wake-ups of all threads of the process
+ * and CPU time, with no timeout and with one an hour away.
+ * T6 - the same with a million timeouts pending, none of them due.
+ * T4 - and how much memory those take.
+ */
+#include <spindle.h>
+
+#include "bench.h"
+#include "timer_load.h"
+#include "timer_peers.h"
+
+#define SECONDS 10
+#define TIMERS  1000000
+
+static int nothing(spn_timeout *t)
+{
+    (void)t;
+    return 0;
+}
+
+static void nap(uint64_t ms)
+{
+    const struct timespec t = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+
+    nanosleep(&t, NULL);
+}
+
+static spn_timer *open_timer(struct bench *b)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+    spn_timer *timer;
+
+    opts.tick_ns = SPN_MS(1);
+    opts.slots = 2048;
+    BENCH_CHECK(b, spn_timer_create(&timer, &opts) == SPN_OK);
+    BENCH_CHECK(b, spn_timer_start(timer) == SPN_OK);
+    return timer;
+}
+
+static void shut(struct bench *b, spn_timer *timer)
+{
+    BENCH_CHECK(b, spn_timer_stop(timer, NULL) == SPN_OK);
+    BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
+}
+
+static void run_idle(struct bench *b)
+{
+    const uint64_t ms = bench_count(b, SECONDS * 1000);
+    spn_timer *timer = open_timer(b);
+    spn_timeout far = SPN_TIMEOUT_INIT;
+    double cpu_s;
+    long switches;
+
+    if (bench_variant_is(b, "one"))
+        BENCH_CHECK(b,
+                    spn_timer_schedule(timer, &far, nothing, SPN_SEC(3600)) == SPN_OK);
+    nap(100);
+    switches = load_switches();
+    cpu_s = load_cpu_s();
+    nap(ms);
+    /* Less our own nap. */
+    bench_report(b, "wakeups_per_s",
+                 (double)(load_switches() - switches - 1) * 1000 / (double)ms);
+    bench_report(b, "cpu_ms", (load_cpu_s() - cpu_s) * 1e3);
+    shut(b, timer);
+}
+
+static spn_timeout *fill(struct bench *b, spn_timer *timer, size_t count)
+{
+    spn_timeout *all = aligned_alloc(64, count * sizeof *all);
+
+    BENCH_CHECK(b, all != NULL);
+    memset(all, 0, count * sizeof *all);
+    for (size_t i = 0; i < count; i++)
+        BENCH_CHECK(b, spn_timer_schedule(timer, &all[i], nothing,
+                                          SPN_SEC(600) + (int64_t)i * 1000) == SPN_OK);
+    return all;
+}
+
+static void run_pending(struct bench *b)
+{
+    const size_t count = bench_count(b, TIMERS);
+    const uint64_t ms = bench_count(b, 5000);
+    spn_timer *timer = open_timer(b);
+    double cpu_s;
+
+    (void)fill(b, timer, count);
+    nap(200);
+    cpu_s = load_cpu_s();
+    nap(ms);
+    bench_report(b, "cpu_ms_per_s", (load_cpu_s() - cpu_s) * 1e6 / (double)ms);
+    shut(b, timer);
+}
+
+static void run_memory(struct bench *b)
+{
+    const size_t count = bench_count(b, TIMERS);
+    spn_timer *timer = open_timer(b);
+    double before = load_resident();
+
+    (void)fill(b, timer, count);
+    bench_report(b, "bytes_per_timer", (load_resident() - before) / (double)count);
+    shut(b, timer);
+}
+
+#define PEER_WORK(b, program, extra)                                        \
+    timer_peer(b, program, extra, "T3", bench_variant_is(b, "one") ? 1 : 0, \
+               bench_count(b, SECONDS * 1000), 0)
+DEFINE_UV
+DEFINE_EV
+DEFINE_EVENT
+DEFINE_ASIO
+DEFINE_GO
+DEFINE_STPE
+DEFINE_NETTY
+
+BENCH_WORKLOAD(t3) = {
+    .name = "T3",
+    .question = "How often does a timer wake up that has nothing to do?",
+    .metric = "wakeups_per_s",
+    .variants = { { .name = "empty" }, { .name = "one" } },
+    .subjects = { { .name = "spindle", .run = run_idle },
+                  SUBJECT_UV,
+                  SUBJECT_EV,
+                  SUBJECT_EVENT,
+                  SUBJECT_ASIO,
+                  SUBJECT_GO,
+                  SUBJECT_STPE,
+                  SUBJECT_NETTY },
+};
+
+#undef PEER_WORK
+#define PEER_WORK(b, program, extra) \
+    timer_peer(b, program, extra, "T4", bench_count(b, TIMERS), 0, 0)
+#define run_uv    run_uv_memory
+#define run_ev    run_ev_memory
+#define run_event run_event_memory
+#define run_asio  run_asio_memory
+#define run_go    run_go_memory
+#define run_stpe  run_stpe_memory
+#define run_netty run_netty_memory
+DEFINE_UV
+DEFINE_EV
+DEFINE_EVENT
+DEFINE_ASIO
+DEFINE_GO
+DEFINE_STPE
+DEFINE_NETTY
+
+BENCH_WORKLOAD(t4) = {
+    .name = "T4",
+    .question = "How much memory does a pending timeout take?",
+    .metric = "bytes_per_timer",
+    .variants = { { .name = "1M" } },
+    .subjects = { { .name = "spindle", .run = run_memory },
+                  SUBJECT_UV,
+                  SUBJECT_EV,
+                  SUBJECT_EVENT,
+                  SUBJECT_ASIO,
+                  SUBJECT_GO,
+                  SUBJECT_STPE,
+                  SUBJECT_NETTY },
+};
+#undef run_uv
+#undef run_ev
+#undef run_event
+#undef run_asio
+#undef run_go
+#undef run_stpe
+#undef run_netty
+
+#undef PEER_WORK
+#define PEER_WORK(b, program, extra) \
+    timer_peer(b, program, extra, "T6", bench_count(b, TIMERS), bench_count(b, 5000), 0)
+#define run_uv    run_uv_pending
+#define run_ev    run_ev_pending
+#define run_event run_event_pending
+#define run_asio  run_asio_pending
+#define run_go    run_go_pending
+#define run_stpe  run_stpe_pending
+#define run_netty run_netty_pending
+DEFINE_UV
+DEFINE_EV
+DEFINE_EVENT
+DEFINE_ASIO
+DEFINE_GO
+DEFINE_STPE
+DEFINE_NETTY
+
+BENCH_WORKLOAD(t6) = {
+    .name = "T6",
+    .question = "What do a million timeouts cost that are not due?",
+    .metric = "cpu_ms_per_s",
+    .variants = { { .name = "1M" } },
+    .subjects = { { .name = "spindle", .run = run_pending },
+                  SUBJECT_UV,
+                  SUBJECT_EV,
+                  SUBJECT_EVENT,
+                  SUBJECT_ASIO,
+                  SUBJECT_GO,
+                  SUBJECT_STPE,
+                  SUBJECT_NETTY },
+};

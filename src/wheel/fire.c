@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fire.c - from due to done: looking at the shards, sleeping, running callbacks.
+ *
+ * PASSES
+ *   A pass looks at each shard once: moves its wheel's time on, and what is due from
+ *   the wheel to `firing`.  Callbacks are then taken from `firing` one by one, each
+ *   under the shard's lock, so that one that is cancelled by its neighbour is not run.
+ *   What callbacks schedule for at once goes to the wheel and waits for the next pass:
+ *   a timeout that schedules itself again and again starves nobody.
+ *
+ * SLEEPING
+ *   A pass leaves in each shard the tick `known` at which it will look there again.
+ *   Whoever adds something earlier lowers `known`, and then lowers `wake_ns`, the time
+ *   until which the timer sleeps.  So almost no addition touches a word that another
+ *   thread writes, and the timer is woken only for an earlier deadline.
+ *
+ *   [wake] The timer sets wake_ns to SPN_FOREVER with an acquire exchange before it
+ *          looks; adders lower it with a release.  Either the exchange comes after the
+ *          adder's: then the shard is looked at with the addition in it.  Or it comes
+ *          before: then the lowering is found by the compare-and-swap with which the
+ *          timer sets what it will sleep until, or comes after that, and wakes it.
+ *
+ *   [driver] the release store with which run ends pairs with the acquire of the next
+ *          thread that runs it.
+ *
+ * RUNS
+ *   A struct spn__run on the runner's stack stands for the callback in the shard's list
+ *   `running`.  The timeout is not touched after its function was entered, unless it is
+ *   periodic and nobody has cancelled or scheduled it meanwhile (`gone`).
+ *
+ * EXECUTORS
+ *   What is handed over is not one task per timeout but a runner, which takes from
+ *   `firing` until nothing is left.  While there is something, there is a runner that
+ *   was handed over and has not begun, or that has just begun and will look whether to
+ *   hand over another (`spread`): so a callback that hangs keeps one runner and delays
+ *   nobody, as long as there are runners.  One that is run by the very call that hands
+ *   it over, as the direct executor does, leaves the work to its caller.
+ */
+#include "wheel/timer.h"
+
+#include "base/log.h"
+#include "base/time.h"
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+/* Nodes handled under one hold of a shard's lock. */
+#define STEP_NODES 128
+
+/* After how long an executor that refused is asked again, at least. */
+#define RETRY_NS SPN_MS(1)
+
+#define REPORT_INTERVAL_NS SPN_SEC(1)
+
+/* Callbacks between two looks at the clock, which costs as much as all the rest: only
+ * the lateness of those in between is a little less than it was. */
+#define LOOK_EVERY 8
+
+/* ---- waking ------------------------------------------------------------------- */
+
+/* Sets the descriptor to wake_ns.  Under a lock, so that whoever comes last sets the
+ * latest value. */
+static void set_alarm(struct spn_timer *timer)
+{
+    int64_t wake_ns;
+
+    if (timer->fd < 0)
+        return;
+    spn__lock(&timer->alarm_lock);
+    wake_ns = spn__load(&timer->wake_ns, relaxed); /* written before the lock */
+    if (timer->manual)
+        wake_ns = wake_ns <= spn_clock_now(timer->clock) ? 0 : SPN_FOREVER;
+    spn__os_alarm_set(timer->fd, wake_ns);
+    spn__unlock(&timer->alarm_lock);
+}
+
+void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns)
+{
+    /* relaxed: an old value is at most too high, and then the exchange fails. */
+    int64_t found = spn__load(&timer->wake_ns, relaxed);
+
+    do {
+        if (wake_ns >= found)
+            return;
+        /* [wake] release: the addition is in its shard.
+         * mutant: it would take load buffering to tell, which the explorer has not */
+    } while (!spn__cas_weak(&timer->wake_ns, &found, wake_ns, release, relaxed));
+
+    if (timer->drive == SPN_TIMER_THREAD) {
+        if (spn__self_get() != timer->thread) /* it looks before it sleeps */
+            spn__parker_unpark(&timer->thread->parker);
+        return;
+    }
+    /* relaxed: only the driver itself reads its own name there, and it looks at wake_ns
+     * when its pass is over. */
+    if (spn__load(&timer->driver, relaxed) == spn__self_get() &&
+        spn__self_get() != NULL)
+        return;
+    set_alarm(timer);
+    if (timer->wake != NULL)
+        timer->wake(timer->ctx);
+}
+
+/* Whatever the clock shows now, look. */
+void spn__timer_clock_moved(void *arg)
+{
+    struct spn_timer *timer = arg;
+
+    /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
+    if (spn__load(&timer->state, acquire) != SPN__TIMER_STARTED)
+        return;
+    if (timer->drive == SPN_TIMER_THREAD) {
+        spn__parker_unpark(&timer->thread->parker);
+        return;
+    }
+    set_alarm(timer);
+    if (timer->wake != NULL)
+        timer->wake(timer->ctx);
+}
+
+/* ---- one callback ------------------------------------------------------------- */
+
+/* An eighth of a power of two per bucket; the first 16 are exact. */
+static uint32_t late_bucket(uint64_t ns)
+{
+    uint32_t power;
+
+    if (ns < 8)
+        return (uint32_t)ns;
+    power = 63 - (uint32_t)__builtin_clzll(ns);
+    return (power - 2) * 8 + (uint32_t)(ns >> (power - 3) & 7);
+}
+
+/* Takes the next due timeout out and lists the run; the lock is held. */
+static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
+{
+    spn_timeout *t;
+    int64_t late_ns;
+
+    if (s->firing.next == &s->firing || s->stopped)
+        return false;
+    t = spn__timeout_of(spn__wheel_node_of(s->firing.next));
+    spn__wheel_unlink(s->wheel, &t->node);
+    __builtin_prefetch(s->firing.next, 1); /* while the callback runs */
+    late_ns = spn__time_sub(now_ns, t->node.due_ns);
+    if (late_ns < 0)
+        late_ns = 0; /* it became due after we had looked at the clock */
+    s->late[late_bucket((uint64_t)late_ns)]++;
+    if (late_ns > s->late_max_ns)
+        s->late_max_ns = late_ns;
+    spn__state_set(t, SPN__TIMEOUT_EXPIRED);
+    spn__shard_count(s, -1);
+    s->fired++;
+    run->timeout = t;
+    run->fn = t->fn;
+    run->periodic = t->period_ns > 0;
+    run->gone = false;
+    run->status = 0;
+    if (!run->periodic)
+        spn__timer_release(s->timer);
+    spn__list_push_back(&s->running, &run->link);
+    return true;
+}
+
+/* The time after the one that has just been kept; see spn_missed. */
+static int64_t next_due(struct spn__shard *s, const spn_timeout *t, int64_t now_ns)
+{
+    const int64_t period = t->period_ns, due = t->node.due_ns;
+    const uint32_t missed = t->policy & SPN__POLICY_MISSED;
+    int64_t behind, keep = 0;
+
+    if (missed == SPN_MISSED_DELAY)
+        return spn__time_add(now_ns, period);
+    if (spn__time_add(due, period) > now_ns)
+        return spn__time_add(due, period);
+    behind = spn__time_sub(now_ns, due) / period; /* at least 1 */
+    if (missed == SPN_MISSED_BURST)
+        keep = (int64_t)(t->policy >> SPN__POLICY_BURST_SHIFT);
+    if (behind <= keep)
+        return due + period;
+    s->missed += (uint64_t)(behind - keep);
+    return spn__time_add(due + (behind - keep) * period, period);
+}
+
+/* Arms a periodic timeout whose run is over; as spn__shard_link. */
+static bool arm_next(struct spn__shard *s, const struct spn__run *run, int64_t now_ns,
+                     int64_t *wake_ns)
+{
+    spn_timeout *t = run->timeout;
+
+    if (run->gone || t->period_ns <= 0 ||
+        (run->status != 0 && (t->policy & SPN__POLICY_STOP) != 0)) {
+        spn__timer_release(s->timer);
+        return false;
+    }
+    t->node.due_ns = next_due(s, t, now_ns);
+    spn__state_set(t, SPN__TIMEOUT_PENDING);
+    spn__shard_count(s, 1);
+    s->armed++;
+    return spn__shard_link(s, t, wake_ns);
+}
+
+/* The run is over; the lock is held.  As spn__shard_link. */
+static bool finish(struct spn__shard *s, struct spn__run *run, int64_t now_ns,
+                   struct spn__chosen *chosen, int64_t *wake_ns)
+{
+    spn__list_remove(&run->link);
+    if (run->status != 0)
+        s->failed++;
+    if (s->waiting != 0) {
+        spn__lock(&s->idle_lock);
+        spn__waitq_choose_all(&s->idle, chosen); /* each looks whether it was its own */
+        spn__unlock(&s->idle_lock);
+    }
+    return run->periodic && arm_next(s, run, now_ns, wake_ns);
+}
+
+static void report_failure(struct spn_timer *timer, int status)
+{
+    if (timer->on_failure != NULL)
+        timer->on_failure(timer->ctx, status);
+    else if (spn__log_enabled(SPN_LOG_WARN))
+        spn__log_limit(&timer->failures, spn__now(), REPORT_INTERVAL_NS, SPN_LOG_WARN,
+                       "timer %s: a callback failed with %d (%s)", timer->name, status,
+                       spn_status_name(status));
+}
+
+static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
+                      bool from_runner);
+static void ask_again(struct spn_timer *timer);
+
+/* Whether anything waits for a runner. */
+static bool has_firing(struct spn_timer *timer)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i <= timer->shard_mask && !found; i++) {
+        struct spn__shard *s = &timer->shards[i];
+
+        spn__quick_lock(&s->lock);
+        found = s->firing.next != &s->firing;
+        spn__quick_unlock(&s->lock);
+    }
+    return found;
+}
+
+/*
+ * Runs callbacks until `firing` is empty or the timer is stopped; returns how many.
+ * With *spread, a runner that begins: sees to it that there is another for the rest.
+ */
+static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
+{
+    struct spn_timer *timer = s->timer;
+    struct spn__chosen chosen = { NULL, NULL };
+    struct spn__run run = { .thread = self };
+    bool running = false;
+    size_t count = 0;
+    int64_t now_ns = 0;
+
+    for (;;) {
+        bool earlier = false;
+        int64_t wake_ns = 0;
+
+        if (timer->manual || count % LOOK_EVERY == 0 || (running && run.periodic))
+            now_ns = spn__timer_now(timer);
+        spn__quick_lock(&s->lock);
+        if (running)
+            earlier = finish(s, &run, now_ns, &chosen, &wake_ns);
+        running = take(s, &run, now_ns);
+        spn__quick_unlock(&s->lock);
+        spn__chosen_grant(&chosen);
+        if (earlier)
+            spn__timer_notify(timer, wake_ns);
+        if (!running)
+            return count;
+        count++;
+        if (spread != NULL && *spread) {
+            *spread = false;
+            if (has_firing(timer) && !hand_over(timer, self, true))
+                ask_again(timer);
+        }
+        run.status = run.fn(run.timeout); /* the timeout may be gone now */
+        if (self == timer->thread)
+            (void)spn__interrupt_take(self); /* not for the next one */
+        if (run.status != 0)
+            report_failure(timer, run.status);
+    }
+}
+
+/* ---- executors ---------------------------------------------------------------- */
+
+static void put_runner(struct spn_timer *timer, struct spn__runner *r, bool refused)
+{
+    spn__lock(&timer->exec_lock);
+    r->next_free = timer->free_runners;
+    timer->free_runners = r;
+    timer->runners_out--;
+    timer->refused += refused;
+    spn__unlock(&timer->exec_lock); /* the timer may be gone now */
+}
+
+static void begin_runner(struct spn_timer *timer)
+{
+    spn__lock(&timer->exec_lock);
+    timer->runners_queued--;
+    spn__unlock(&timer->exec_lock);
+}
+
+/* Hands a runner to the executor, unless one is on its way or all are out.  False: the
+ * executor refuses; ask again later. */
+static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
+                      bool from_runner)
+{
+    struct spn__runner *r = NULL;
+    int rc;
+
+    spn__lock(&timer->exec_lock);
+    if (timer->runners_queued == 0)
+        r = timer->free_runners;
+    if (r != NULL) {
+        timer->free_runners = r->next_free;
+        timer->runners_queued++;
+        timer->runners_out++;
+    }
+    spn__unlock(&timer->exec_lock);
+    if (r == NULL)
+        return true;
+    r->submitter = self;
+    r->from_runner = from_runner;
+    rc = spn_executor_execute(timer->executor, &r->task);
+    if (rc == SPN_OK)
+        return true;
+    begin_runner(timer);
+    put_runner(timer, r, true);
+    if (!from_runner && spn__log_enabled(SPN_LOG_WARN))
+        spn__log_limit(&timer->refusals, spn__now(), REPORT_INTERVAL_NS, SPN_LOG_WARN,
+                       "timer %s: the executor refuses what is due: %d (%s)",
+                       timer->name, rc, spn_status_name(rc));
+    return false;
+}
+
+/* What is due still is: have the timer look again in a while. */
+static void ask_again(struct spn_timer *timer)
+{
+    const int64_t after = timer->tick_ns > RETRY_NS ? timer->tick_ns : RETRY_NS;
+
+    spn__timer_notify(timer, spn__time_add(spn__timer_now(timer), after));
+}
+
+int spn__runner_run(spn_task *task)
+{
+    struct spn__runner *r = (struct spn__runner *)(void *)task;
+    struct spn_timer *timer = r->timer;
+    struct spn_thread *self = spn__thread_self();
+    bool spread = true;
+
+    begin_runner(timer);
+    if (self == NULL) {
+        ask_again(timer);
+    } else if (!r->from_runner || r->submitter != self) {
+        for (uint32_t i = 0; i <= timer->shard_mask; i++)
+            (void)serve(&timer->shards[i], self, &spread);
+    }
+    put_runner(timer, r, self == NULL);
+    return 0;
+}
+
+void spn__runner_drop(spn_task *task, int reason)
+{
+    struct spn__runner *r = (struct spn__runner *)(void *)task;
+    struct spn_timer *timer = r->timer;
+
+    (void)reason;
+    begin_runner(timer);
+    ask_again(timer);
+    put_runner(timer, r, true);
+}
+
+/* ---- passes ------------------------------------------------------------------- */
+
+/* Moves the shard's time on, and what is due to `firing`.  Returns when to look next. */
+static int64_t look(struct spn__shard *s, int64_t now_ns, bool *due)
+{
+    int64_t next_ns;
+
+    spn__quick_lock(&s->lock);
+    while (!spn__wheel_step(s->wheel, now_ns, STEP_NODES)) {
+        spn__quick_unlock(&s->lock); /* let others in */
+        spn__quick_lock(&s->lock);
+    }
+    spn__wheel_splice_due(s->wheel, &s->firing);
+    *due = s->firing.next != &s->firing;
+    s->known = spn__wheel_next_tick(s->wheel);
+    next_ns = spn__wheel_time_of(s->wheel, s->known);
+    spn__quick_unlock(&s->lock);
+    return next_ns;
+}
+
+/* One pass; returns the number of callbacks run, and in *next_ns when to look next. */
+static size_t pass(struct spn_timer *timer, struct spn_thread *self, int64_t *next_ns)
+{
+    const int64_t now_ns = spn__timer_now(timer);
+    bool any = false;
+    size_t count = 0;
+
+    *next_ns = SPN_FOREVER;
+    /* relaxed: a counter for people; one thread at a time makes passes. */
+    spn__store(&timer->passes, spn__load(&timer->passes, relaxed) + 1, relaxed);
+    for (uint32_t i = 0; i <= timer->shard_mask; i++) {
+        bool due;
+        const int64_t next = look(&timer->shards[i], now_ns, &due);
+
+        if (next < *next_ns)
+            *next_ns = next;
+        any = any || due;
+        if (due && timer->executor == NULL)
+            count += serve(&timer->shards[i], self, NULL);
+    }
+    if (!any || timer->executor == NULL)
+        return count;
+    if (!hand_over(timer, self, false))
+        ask_again(timer);
+    return 1;
+}
+
+/* Settles until when to sleep: what the pass found, or what came since if earlier. */
+static int64_t settle(struct spn_timer *timer, int64_t next_ns)
+{
+    /* relaxed, all: see [wake]; what is in the shards is ordered by their locks. */
+    int64_t found = spn__load(&timer->wake_ns, relaxed);
+
+    while (next_ns < found &&
+           !spn__cas_weak(&timer->wake_ns, &found, next_ns, relaxed, relaxed)) {
+    }
+    return next_ns < found ? next_ns : found;
+}
+
+static bool is_stopped(const struct spn_timer *timer)
+{
+    /* relaxed: stop unparks the thread after it has written it. */
+    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
+}
+
+int spn__timer_main(void *arg)
+{
+    struct spn_timer *timer = arg;
+    struct spn_thread *self = spn__self_get();
+
+    spn__os_sleep_precisely();
+    while (!is_stopped(timer)) {
+        int64_t next_ns;
+
+        /* [wake] acquire: looks at what those have added who lowered it.
+         * mutant: as in notify */
+        (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
+        (void)pass(timer, self, &next_ns);
+        next_ns = settle(timer, next_ns);
+        if (is_stopped(timer))
+            break;
+        if (!timer->manual)
+            (void)spn__parker_park(&self->parker, next_ns);
+        else if (next_ns > spn_clock_now(timer->clock))
+            (void)spn__parker_park(&self->parker, SPN_FOREVER);
+    }
+    return 0;
+}
+
+int spn_timer_run(spn_timer *timer)
+{
+    struct spn_thread *self, *found = NULL;
+    int64_t next_ns;
+    size_t count;
+    int rc;
+
+    if (timer == NULL)
+        return SPN_EINVAL;
+    if (timer->drive == SPN_TIMER_THREAD)
+        return SPN_ESTATE;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    rc = spn_timer_start(timer);
+    if (rc != SPN_OK)
+        return rc;
+    /* [driver] acquire: what the driver before us did. */
+    if (!spn__cas(&timer->driver, &found, self, acquire, relaxed))
+        return SPN_EBUSY;
+    /* [wake] mutant: as in notify */
+    (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
+    count = pass(timer, self, &next_ns);
+    (void)settle(timer, next_ns);
+    set_alarm(timer);
+    spn__store(&timer->driver, NULL, release); /* [driver] to the next one */
+    return count > INT32_MAX ? INT32_MAX : (int)count;
+}
+
+int64_t spn_timer_next_expiry(const spn_timer *timer)
+{
+    /* relaxed: a time, perhaps out of date; those who make it earlier call wake. */
+    return timer != NULL ? spn__load(&timer->wake_ns, relaxed) : SPN_FOREVER;
+}

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * timeout.c - timeouts: scheduling, batches, cancelling.
+ *
+ * STATE, under the lock of the shard that is the timeout's home
+ *   NEW, EXPIRED, CANCELLED --schedule--> PENDING
+ *   PENDING --cancel, stop--> CANCELLED
+ *   PENDING --taken to run--> EXPIRED --if periodic, after the run--> PENDING
+ *   EXPIRED, periodic, running --cancel--> CANCELLED
+ *   PENDING is linked: in the wheel, among its due nodes, or in `firing`.
+ *
+ * HOME
+ *   A thread adds to the shard its number stands for.  The timeout keeps that shard,
+ *   also when it is scheduled again by another thread, because its callback may still
+ *   run there, and whoever cancels it must find it.
+ *
+ * RECKONING
+ *   Reading the clock costs more than all the rest of an addition.  With fast_clock a
+ *   shard looks at it once a millisecond and reckons from the CPU's counter in between.
+ *   What it reckons must not be less than the clock would show, or timeouts would be
+ *   early: the length of a cycle is measured from look to look and taken a thousandth
+ *   longer (the system may bend its clock by half of that), and RECKON_EXTRA_NS covers a
+ *   counter that was read a little ahead.  Where two measures differ by more than a
+ *   ten-thousandth, as after a suspend or on another machine, the clock is read instead.
+ *   Only due times are reckoned; when something is due is decided by the clock.
+ *
+ * LOCKS  a batch holds the locks of all shards it needs, in the order of their index;
+ *   everything else holds one.
+ */
+#include "wheel/timer.h"
+
+#include "base/options.h"
+#include "base/time.h"
+#include "sync/thread_record.h"
+
+#define BURST_MAX 65535
+
+/* Nodes handled, at most, by who adds one. */
+#define FOLLOW_NODES 16
+
+/* ---- scheduling --------------------------------------------------------------- */
+
+/* ---- reckoning ----------------------------------------------------------------- */
+
+#define RECKON_NS       SPN_MS(1)   /* between two looks at the clock */
+#define RECKON_TRUST_NS SPN_SEC(10) /* a measure over more than this is none */
+#define RECKON_EXTRA_NS SPN_US(1)
+#define RECKON_CYCLES   (UINT64_C(1) << 24) /* more than RECKON_NS at any rate */
+
+/* The clock shows now_ns, and did not show more when the counter showed `cycles`. */
+static void measure(struct spn__reckoning *r, uint64_t cycles, int64_t now_ns)
+{
+    const int64_t span_ns = now_ns - r->base_ns;
+    uint64_t measured = 0, change;
+
+    if (cycles > r->cycles && span_ns < RECKON_TRUST_NS)
+        measured = ((uint64_t)span_ns << 28) / (cycles - r->cycles) << 4;
+    change = measured > r->measured ? measured - r->measured : r->measured - measured;
+    r->scale = 0;
+    if (measured != 0 && change <= measured >> 13) /* 0 before: a change like any */
+        r->scale = measured + (measured >> 10) + 16;
+    r->measured = measured;
+    r->cycles = cycles;
+    r->base_ns = now_ns;
+}
+
+/* The time, or up to two microseconds more; the lock is held. */
+static int64_t reckon(struct spn__reckoning *r)
+{
+    const uint64_t cycles = spn__cycles(), passed = cycles - r->cycles;
+    int64_t now_ns;
+
+    if (r->scale != 0 && passed < RECKON_CYCLES) {
+        const uint64_t ns = (passed * r->scale) >> 32;
+
+        if (ns < (uint64_t)RECKON_NS)
+            return r->base_ns + (int64_t)ns + RECKON_EXTRA_NS;
+    }
+    now_ns = spn__now();
+    if (now_ns - r->base_ns >= RECKON_NS / 2)
+        measure(r, cycles, now_ns);
+    return now_ns;
+}
+
+/* What to make of a timeout. */
+struct arming {
+    spn_timeout_fn fn;
+    int64_t due_ns, now_ns; /* now_ns: INT64_MIN if the clock was not read */
+    int64_t reckon_ns;      /* more than 0: due so long from the time of the shard */
+    int64_t period_ns;
+    uint32_t policy;
+};
+
+/* The shard of this timer that the timeout belongs to, or NULL. */
+static struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeout *t)
+{
+    const uintptr_t offset = (uintptr_t)t->home - (uintptr_t)timer->shards;
+
+    if (offset > timer->shard_mask * sizeof *timer->shards)
+        return NULL;
+    return t->home;
+}
+
+/* The shard the calling thread adds to. */
+static struct spn__shard *own_shard(struct spn_timer *timer)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    if (self == NULL)
+        self = spn__thread_self();
+    return &timer->shards[self != NULL ? self->number & timer->shard_mask : 0];
+}
+
+/* One place of max_pending; true if there was one. */
+static bool reserve(struct spn_timer *timer)
+{
+    int64_t taken;
+
+    if (!timer->limited)
+        return true;
+    /* relaxed, all: see spn__timer_release. */
+    taken = spn__load(&timer->taken, relaxed);
+    do {
+        if (taken >= timer->max_pending)
+            return false;
+    } while (!spn__cas_weak(&timer->taken, &taken, taken + 1, relaxed, relaxed));
+    return true;
+}
+
+/* A run of this timeout that is under way is not to arm it again; true if there is
+ * one.  The lock is held. */
+static bool disown_runs(struct spn__shard *s, const spn_timeout *t)
+{
+    struct spn__list_node *node;
+    bool found = false;
+
+    spn__list_each (node, &s->running) {
+        struct spn__run *run = spn__list_entry(node, struct spn__run, link);
+
+        if (run->timeout == t)
+            found = run->gone = true;
+    }
+    return found;
+}
+
+/* Fills in and links a timeout that is not linked; the lock is held.  As
+ * spn__shard_link. */
+static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
+                int64_t *wake_ns)
+{
+    if (!spn__list_empty(&s->running))
+        (void)disown_runs(s, t);
+    /* The thread may have slept for long: let the wheel's time follow, so that the node
+     * is filed where it belongs, and one that is due at once is not kept until the next
+     * tick.  What becomes due is left to the thread. */
+    if (a->due_ns <= a->now_ns || spn__wheel_is_stale(s->wheel, a->now_ns))
+        (void)spn__wheel_step(s->wheel, a->now_ns, FOLLOW_NODES);
+    t->fn = a->fn;
+    t->home = s;
+    t->period_ns = a->period_ns;
+    t->policy = a->policy;
+    t->node.due_ns = a->due_ns;
+    spn__state_set(t, SPN__TIMEOUT_PENDING);
+    s->armed++;
+    return spn__shard_link(s, t, wake_ns);
+}
+
+/* Now that its shard is known; the lock is held. */
+static void reckon_due(struct spn__shard *s, struct arming *a)
+{
+    if (a->reckon_ns <= 0)
+        return;
+    a->due_ns = spn__time_add(reckon(&s->reckoning), a->reckon_ns);
+    a->now_ns = s->reckoning.base_ns; /* which the clock has shown */
+}
+
+static int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
+{
+    struct spn__shard *s = home_of(timer, t);
+    int64_t wake_ns = 0;
+    bool earlier = false;
+    int rc = spn__timer_ensure_started(timer);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (s == NULL) {
+        if (spn__state_get(t) == SPN__TIMEOUT_PENDING)
+            return SPN_EBUSY; /* in another timer */
+        s = own_shard(timer);
+    }
+    spn__quick_lock(&s->lock);
+    reckon_due(s, a);
+    if (s->stopped) {
+        rc = SPN_ESTATE;
+    } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+        spn__wheel_unlink(s->wheel, &t->node);
+        s->replaced++;
+        earlier = arm(s, t, a, &wake_ns);
+    } else if (!reserve(timer)) {
+        s->rejected++;
+        rc = SPN_EREJECTED;
+    } else {
+        spn__shard_count(s, 1);
+        earlier = arm(s, t, a, &wake_ns);
+    }
+    spn__quick_unlock(&s->lock);
+    if (earlier)
+        spn__timer_notify(timer, wake_ns);
+    return rc;
+}
+
+int spn_timer_schedule(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
+                       int64_t delay_ns)
+{
+    struct arming a = { .fn = fn };
+
+    if (timer == NULL || t == NULL || fn == NULL)
+        return SPN_EINVAL;
+    if (timer->fast_clock && delay_ns > 0) {
+        a.reckon_ns = delay_ns;
+        return schedule(timer, t, &a);
+    }
+    a.now_ns = spn__timer_now(timer);
+    a.due_ns = spn__deadline(a.now_ns, delay_ns);
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_schedule_at(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
+                          int64_t due_ns)
+{
+    struct arming a = { .fn = fn, .due_ns = due_ns, .now_ns = INT64_MIN };
+
+    if (timer == NULL || t == NULL || fn == NULL)
+        return SPN_EINVAL;
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_schedule_periodic(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
+                                int64_t first_ns, const spn_period *period)
+{
+    struct arming a = { .fn = fn };
+    spn_period p;
+
+    if (timer == NULL || t == NULL || fn == NULL || period == NULL ||
+        spn__options_copy(&p, sizeof p, period) != SPN_OK)
+        return SPN_EINVAL;
+    if (p.period_ns <= 0 || p.missed > SPN_MISSED_DELAY || p.burst_max > BURST_MAX ||
+        p.stop_on_failure > 1 || p.reserved != 0)
+        return SPN_EINVAL;
+    if (p.burst_max == 0)
+        p.burst_max = BURST_MAX;
+    a.period_ns = p.period_ns;
+    a.policy = p.missed | (p.stop_on_failure != 0 ? SPN__POLICY_STOP : 0) |
+               p.burst_max << SPN__POLICY_BURST_SHIFT;
+    a.now_ns = spn__timer_now(timer);
+    a.due_ns = spn__deadline(a.now_ns, first_ns);
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_again(spn_timer *timer, spn_timeout *t)
+{
+    struct arming a;
+    struct spn__shard *s;
+
+    if (timer == NULL || t == NULL)
+        return SPN_EINVAL;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return SPN_EINVAL; /* never scheduled here */
+    spn__quick_lock(&s->lock);
+    a = (struct arming){ .fn = t->fn, .period_ns = t->period_ns, .policy = t->policy };
+    spn__quick_unlock(&s->lock);
+    if (a.period_ns == 0)
+        return SPN_OK;
+    a.now_ns = spn__timer_now(timer);
+    a.due_ns = spn__time_add(a.now_ns, a.period_ns);
+    return schedule(timer, t, &a);
+}
+
+int spn_timer_set_period(spn_timer *timer, spn_timeout *t, int64_t period_ns)
+{
+    struct spn__shard *s;
+
+    if (timer == NULL || t == NULL || period_ns < 0)
+        return SPN_EINVAL;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return SPN_EINVAL;
+    spn__quick_lock(&s->lock);
+    t->period_ns = period_ns;
+    spn__quick_unlock(&s->lock);
+    return SPN_OK;
+}
+
+/* ---- batches ------------------------------------------------------------------ */
+
+static struct spn__shard *shard_for(const struct spn_timer *timer, const spn_timeout *t,
+                                    struct spn__shard *own)
+{
+    struct spn__shard *s = home_of(timer, t);
+
+    return s != NULL ? s : own;
+}
+
+/* Those that have a home elsewhere in this timer stay there: all the shards a batch
+ * needs are locked together, in the order of their index. */
+static uint64_t shards_of(const struct spn_timer *timer, const spn_timer_entry *entries,
+                          size_t count, struct spn__shard *own)
+{
+    uint64_t set = 0;
+
+    for (size_t i = 0; i < count; i++)
+        set |=
+            UINT64_C(1) << (shard_for(timer, entries[i].timeout, own) - timer->shards);
+    return set;
+}
+
+static void lock_set(struct spn_timer *timer, uint64_t set)
+{
+    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+        if ((set >> i & 1) != 0)
+            spn__quick_lock(&timer->shards[i].lock);
+}
+
+static void unlock_set(struct spn_timer *timer, uint64_t set)
+{
+    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+        if ((set >> i & 1) != 0)
+            spn__quick_unlock(&timer->shards[i].lock);
+}
+
+/* Marks the entries as pending, and reserves their places; on failure unmarks those it
+ * had marked.  `reserved` keeps what a timeout was. */
+static int claim_batch(struct spn_timer *timer, const spn_timer_entry *entries,
+                       size_t count, struct spn__shard *own)
+{
+    size_t claimed = 0;
+    int rc = SPN_OK;
+
+    for (; claimed < count; claimed++) {
+        spn_timeout *t = entries[claimed].timeout;
+        struct spn__shard *s = shard_for(timer, t, own);
+        const uint32_t was = spn__state_get(t);
+
+        if (s->stopped)
+            rc = SPN_ESTATE;
+        else if (was == SPN__TIMEOUT_PENDING)
+            rc = SPN_EBUSY;
+        else if (!reserve(timer))
+            rc = SPN_EREJECTED;
+        if (rc != SPN_OK)
+            break;
+        t->reserved = was;
+        spn__state_set(t, SPN__TIMEOUT_PENDING);
+    }
+    if (rc == SPN_OK)
+        return SPN_OK;
+    if (rc == SPN_EREJECTED)
+        own->rejected++;
+    while (claimed-- > 0) {
+        spn_timeout *t = entries[claimed].timeout;
+
+        spn__state_set(t, t->reserved);
+        t->reserved = 0;
+        spn__timer_release(timer);
+    }
+    return rc;
+}
+
+int spn_timer_schedule_many(spn_timer *timer, const spn_timer_entry *entries,
+                            size_t count)
+{
+    struct spn__shard *own;
+    struct arming a = { .fn = NULL };
+    int64_t wake_ns = SPN_FOREVER;
+    uint64_t set;
+    int rc;
+
+    if (timer == NULL || (entries == NULL && count != 0))
+        return SPN_EINVAL;
+    if (count > SIZE_MAX / sizeof *entries)
+        return SPN_EINVAL;
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].timeout == NULL || entries[i].fn == NULL)
+            return SPN_EINVAL;
+    rc = spn__timer_ensure_started(timer);
+    if (rc != SPN_OK)
+        return rc;
+    own = own_shard(timer);
+    set = UINT64_C(1) << (own - timer->shards) | shards_of(timer, entries, count, own);
+    a.now_ns = spn__timer_now(timer);
+    lock_set(timer, set);
+    rc = claim_batch(timer, entries, count, own);
+    for (size_t i = 0; rc == SPN_OK && i < count; i++) {
+        spn_timeout *t = entries[i].timeout;
+        struct spn__shard *s = shard_for(timer, t, own);
+        int64_t at_ns;
+
+        t->reserved = 0;
+        a.fn = entries[i].fn;
+        a.due_ns = spn__deadline(a.now_ns, entries[i].delay_ns);
+        spn__shard_count(s, 1);
+        if (arm(s, t, &a, &at_ns) && at_ns < wake_ns)
+            wake_ns = at_ns;
+    }
+    unlock_set(timer, set);
+    if (wake_ns != SPN_FOREVER)
+        spn__timer_notify(timer, wake_ns);
+    return rc;
+}
+
+/* ---- cancelling --------------------------------------------------------------- */
+
+/* The lock is held. */
+static int cancel_locked(struct spn__shard *s, spn_timeout *t)
+{
+    const bool running = !spn__list_empty(&s->running) && disown_runs(s, t);
+
+    if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+        spn__wheel_unlink(s->wheel, &t->node);
+        spn__state_set(t, SPN__TIMEOUT_CANCELLED);
+        spn__shard_count(s, -1);
+        spn__timer_release(s->timer);
+        s->cancelled++;
+        return SPN_TIMEOUT_REMOVED;
+    }
+    if (!running)
+        return SPN_TIMEOUT_GONE;
+    if (t->period_ns > 0)
+        spn__state_set(t, SPN__TIMEOUT_CANCELLED);
+    return SPN_TIMEOUT_RUNNING;
+}
+
+int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
+{
+    struct spn__shard *s;
+    int result;
+
+    if (timer == NULL || t == NULL)
+        return SPN_EINVAL;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
+                                                         : SPN_TIMEOUT_GONE;
+    spn__quick_lock(&s->lock);
+    result = cancel_locked(s, t);
+    spn__quick_unlock(&s->lock);
+    return result;
+}
+
+/* Whether a callback of the timeout runs, and on this very thread; the lock is held. */
+static bool find_run(const struct spn__shard *s, const spn_timeout *t,
+                     const struct spn_thread *self, bool *own)
+{
+    struct spn__list_node *node;
+    bool found = false;
+
+    *own = false;
+    spn__list_each (node, &s->running) {
+        const struct spn__run *run = spn__list_entry(node, struct spn__run, link);
+
+        if (run->timeout == t) {
+            found = true;
+            *own = *own || run->thread == self;
+        }
+    }
+    return found;
+}
+
+/* Waits for the end of a run; the lock is held before, and after SPN_OK. */
+static int await_run(struct spn__shard *s, struct spn_thread *self, int64_t deadline_ns)
+{
+    struct spn__waiter w;
+    int rc;
+
+    spn__shard_enlist(s, &w, self);
+    spn__quick_unlock(&s->lock);
+    rc = spn__waitq_wait(&w, &s->idle_lock, deadline_ns);
+    if (rc != SPN_OK)
+        spn__unlock(&s->idle_lock);
+    spn__quick_lock(&s->lock);
+    s->waiting--;
+    if (rc != SPN_OK)
+        spn__quick_unlock(&s->lock);
+    return rc;
+}
+
+int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
+{
+    struct spn_thread *self;
+    struct spn__shard *s;
+    int64_t deadline_ns;
+    bool own;
+    int result = SPN_TIMEOUT_GONE, rc;
+
+    if (timer == NULL || t == NULL)
+        return SPN_EINVAL;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    s = home_of(timer, t);
+    if (s == NULL)
+        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
+                                                         : SPN_TIMEOUT_GONE;
+    deadline_ns = spn__deadline(spn__now(), timeout_ns);
+    spn__quick_lock(&s->lock);
+    if (find_run(s, t, self, &own) && own) {
+        spn__quick_unlock(&s->lock);
+        return SPN_EDEADLK;
+    }
+    for (;;) { /* a callback may have scheduled it again meanwhile */
+        rc = cancel_locked(s, t);
+        if (result == SPN_TIMEOUT_GONE)
+            result = rc;
+        if (!find_run(s, t, self, &own))
+            break;
+        rc = await_run(s, self, deadline_ns);
+        if (rc != SPN_OK)
+            return rc;
+    }
+    spn__quick_unlock(&s->lock);
+    return result;
+}
+
+/* ---- asking ------------------------------------------------------------------- */
+
+int spn_timeout_is_pending(const spn_timeout *t)
+{
+    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_PENDING;
+}
+
+int spn_timeout_is_expired(const spn_timeout *t)
+{
+    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_EXPIRED;
+}
+
+int spn_timeout_is_cancelled(const spn_timeout *t)
+{
+    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_CANCELLED;
+}
+
+spn_timer *spn_timeout_timer(const spn_timeout *t)
+{
+    const struct spn__shard *home = t != NULL ? t->home : NULL;
+
+    return home != NULL ? home->timer : NULL;
+}
+
+int64_t spn_timer_remaining(spn_timer *timer, spn_timeout *t)
+{
+    struct spn__shard *s = timer != NULL && t != NULL ? home_of(timer, t) : NULL;
+    int64_t now_ns, left_ns = 0;
+
+    if (s == NULL)
+        return 0;
+    now_ns = spn__timer_now(timer);
+    spn__quick_lock(&s->lock);
+    if (spn__state_get(t) == SPN__TIMEOUT_PENDING && t->node.due_ns > now_ns)
+        left_ns = t->node.due_ns == SPN_FOREVER ? SPN_FOREVER : t->node.due_ns - now_ns;
+    spn__quick_unlock(&s->lock);
+    return left_ns;
+}

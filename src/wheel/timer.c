@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * timer.c - the timer service: how it is made, started and stopped.
+ *
+ * OVERVIEW
+ *   A timer is a few shards, each a wheel under a lock of its own, chosen by the adding
+ *   thread, so that threads seldom meet.  timeout.c adds and cancels: cancelling unlinks
+ *   at once, so there are no dead nodes and no memory to reclaim.  fire.c turns the
+ *   wheels and runs the callbacks.
+ *
+ * STATE of a timer   NEW --start--> STARTED --stop--> STOPPED, or NEW --stop--> STOPPED
+ *   [started] the release store of STARTED publishes `thread` to those who acquire it.
+ *   Each shard has its own `stopped`, under its lock: an addition lies before it, and is
+ *   run or returned, or after it, and is refused.
+ *
+ * STOPPING
+ *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
+ *   left collected: so a periodic timeout whose callback was running is among it, and
+ *   what is cancelled until then is not.
+ *
+ * LOCKS  life_lock comes before all others; shard locks in the order of their index
+ *   where several are held (batches only); alarm_lock, exec_lock and the census's are
+ *   leaves.  No lock is held while a callback or hook runs.
+ *
+ * WHY NOT a queue of additions to the timer's thread, as other wheels have?  It makes
+ * additions as cheap as a lock that nobody else wants, but then cancelling leaves dead
+ * nodes behind, additions are limited per tick, and the count of pending ones is off.
+ */
+#include "wheel/timer.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+_Static_assert(sizeof(void *) != 8 || sizeof(spn_timeout) == 64, "one cache line");
+_Static_assert(offsetof(spn_timeout, node) == 0, "spn__timeout_of");
+_Static_assert(sizeof(spn__timeout_state) == sizeof(uint32_t), "the same word");
+_Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 48 + 6 * sizeof(void *),
+               "append only, no holes");
+_Static_assert(sizeof(spn_period) == sizeof(size_t) + 24, "append only, no holes");
+_Static_assert(sizeof(spn_timer_stats) == sizeof(size_t) + 15 * sizeof(uint64_t),
+               "append only");
+
+#define DEFAULT_TICK_NS  SPN_MS(100)
+#define DEFAULT_PARALLEL 16
+#define PARALLEL_MAX     1024
+#define SHARDS_MAX       64
+#define DEFAULT_SHARDS   8 /* at most: each is looked at in every pass */
+#define LIVE_WARNING     64
+
+struct spn__timer_census spn__timer_census = { SPN__LOCK_INIT, NULL, 0, false };
+
+/* ---- the census --------------------------------------------------------------- */
+
+static void census_enter(struct spn_timer *timer)
+{
+    bool warn;
+    uint32_t live;
+
+    spn__lock(&spn__timer_census.lock);
+    timer->census_next = spn__timer_census.first;
+    timer->census_link = &spn__timer_census.first;
+    if (timer->census_next != NULL)
+        timer->census_next->census_link = &timer->census_next;
+    spn__timer_census.first = timer;
+    live = ++spn__timer_census.live;
+    warn = live > LIVE_WARNING && !spn__timer_census.warned;
+    spn__timer_census.warned = spn__timer_census.warned || warn;
+    spn__unlock(&spn__timer_census.lock);
+    if (warn)
+        spn__log(SPN_LOG_WARN,
+                 "%u timers at a time: each may have a thread; share one instead",
+                 live);
+}
+
+static void census_leave(struct spn_timer *timer)
+{
+    spn__lock(&spn__timer_census.lock);
+    *timer->census_link = timer->census_next;
+    if (timer->census_next != NULL)
+        timer->census_next->census_link = timer->census_link;
+    spn__timer_census.live--;
+    spn__unlock(&spn__timer_census.lock);
+}
+
+#if !defined(NDEBUG) && !defined(SPN_SIM)
+/* At exit: timers that were started and nobody stopped. */
+__attribute__((destructor)) static void census_report(void)
+{
+    spn__lock(&spn__timer_census.lock);
+    for (const struct spn_timer *t = spn__timer_census.first; t != NULL;
+         t = t->census_next)
+        /* relaxed: the process ends.  The lock stays with us, as the log hook may not
+         * make timers here. */
+        if (spn__load(&t->state, relaxed) == SPN__TIMER_STARTED && !t->unreported)
+            spn__log(SPN_LOG_WARN, "timer %s was started and never stopped", t->name);
+    spn__unlock(&spn__timer_census.lock);
+}
+#endif
+
+/* ---- create and destroy ------------------------------------------------------- */
+
+static void dismantle(struct spn_timer *timer)
+{
+    if (timer->shards != NULL)
+        for (uint32_t i = 0; i <= timer->shard_mask; i++)
+            spn__free(timer->shards[i].wheel);
+    spn__free(timer->shards);
+    spn__free(timer->runners);
+    spn__free(timer->cpus);
+    if (timer->fd >= 0)
+        spn__os_alarm_close(timer->fd);
+    spn__free(timer);
+}
+
+static int check_opts(spn_timer_opts *o)
+{
+    if (o->tick_ns == 0)
+        o->tick_ns = DEFAULT_TICK_NS;
+    if (o->parallel == 0)
+        o->parallel = DEFAULT_PARALLEL;
+    if (o->tick_ns < SPN_TIMER_TICK_MIN || o->shards > SHARDS_MAX ||
+        o->drive > SPN_TIMER_FD || o->parallel > PARALLEL_MAX || o->unreported > 1 ||
+        o->fast_clock > 1 || o->reserved != 0)
+        return SPN_EINVAL;
+    if (o->shards == 0) {
+        o->shards = (uint32_t)spn_cpu_count();
+        if (o->shards > DEFAULT_SHARDS)
+            o->shards = DEFAULT_SHARDS;
+    }
+    while ((o->shards & (o->shards - 1)) != 0)
+        o->shards += o->shards & -o->shards; /* up to a power of two */
+    return SPN_OK;
+}
+
+/* Keeps what the thread is to be started with, later. */
+static int copy_thread_opts(struct spn_timer *timer, const spn_thread_opts *from)
+{
+    spn_thread_opts *o = &timer->thread_opts;
+    const char *name = "timer";
+
+    *o = (spn_thread_opts)SPN_THREAD_OPTS_INIT;
+    if (from != NULL && spn__options_copy(o, sizeof *o, from) != SPN_OK)
+        return SPN_EINVAL;
+    o->size = sizeof *o;
+    if (o->name != NULL)
+        name = o->name;
+    if (strnlen(name, SPN_THREAD_NAME_MAX + 1) > SPN_THREAD_NAME_MAX ||
+        (o->cpus == NULL) != (o->cpu_count == 0) ||
+        o->cpu_count > SIZE_MAX / sizeof *o->cpus)
+        return SPN_EINVAL;
+    memcpy(timer->name, name, strlen(name) + 1);
+    o->name = timer->name;
+    if (o->cpus == NULL)
+        return SPN_OK;
+    timer->cpus = spn__alloc(o->cpu_count * sizeof *o->cpus);
+    if (timer->cpus == NULL)
+        return SPN_ENOMEM;
+    memcpy(timer->cpus, o->cpus, o->cpu_count * sizeof *o->cpus);
+    o->cpus = timer->cpus;
+    return SPN_OK;
+}
+
+static int make_shards(struct spn_timer *timer, const spn_timer_opts *o)
+{
+    spn_wheel_opts wo = SPN_WHEEL_OPTS_INIT;
+    int rc;
+
+    wo.tick_ns = o->tick_ns;
+    wo.slots = o->slots;
+    wo.layout = o->layout;
+    wo.origin_ns = spn__timer_now(timer);
+    timer->shard_mask = o->shards - 1;
+    timer->shards =
+        spn__alloc_aligned(o->shards * sizeof *timer->shards, SPN__CACHE_LINE);
+    if (timer->shards == NULL)
+        return SPN_ENOMEM;
+    memset(timer->shards, 0, o->shards * sizeof *timer->shards);
+    for (uint32_t i = 0; i < o->shards; i++) {
+        struct spn__shard *s = &timer->shards[i];
+
+        spn__quick_lock_init(&s->lock);
+        spn__lock_init(&s->idle_lock);
+        spn__init(&s->pending, 0);
+        s->firing.next = s->firing.prev = &s->firing;
+        s->known = UINT64_MAX;
+        spn__list_init(&s->running);
+        spn__waitq_init(&s->idle);
+        s->timer = timer;
+        rc = spn_wheel_create(&s->wheel, &wo);
+        if (rc != SPN_OK)
+            return rc;
+    }
+    return SPN_OK;
+}
+
+static int make_runners(struct spn_timer *timer, uint32_t count)
+{
+    timer->runners = spn__alloc(count * sizeof *timer->runners);
+    if (timer->runners == NULL)
+        return SPN_ENOMEM;
+    for (uint32_t i = 0; i < count; i++) {
+        struct spn__runner *r = &timer->runners[i];
+
+        r->task = (spn_task)SPN_TASK_INIT(spn__runner_run, spn__runner_drop);
+        r->timer = timer;
+        r->next_free = timer->free_runners;
+        timer->free_runners = r;
+    }
+    return SPN_OK;
+}
+
+static void init_words(struct spn_timer *timer)
+{
+    spn__init(&timer->state, SPN__TIMER_NEW);
+    spn__init(&timer->wake_ns, SPN_FOREVER);
+    spn__init(&timer->driver, NULL);
+    spn__init(&timer->passes, 0);
+    spn__init(&timer->taken, 0);
+    spn__init(&timer->failures.next_ns, 0);
+    spn__init(&timer->failures.swallowed, 0);
+    spn__init(&timer->refusals.next_ns, 0);
+    spn__init(&timer->refusals.swallowed, 0);
+    spn__lock_init(&timer->life_lock);
+    spn__lock_init(&timer->alarm_lock);
+    spn__lock_init(&timer->exec_lock);
+}
+
+int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
+{
+    spn_timer_opts o = SPN_TIMER_OPTS_INIT;
+    struct spn_timer *timer;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
+        return SPN_EINVAL;
+    if (check_opts(&o) != SPN_OK)
+        return SPN_EINVAL;
+    timer = spn__alloc_aligned(sizeof *timer, SPN__CACHE_LINE);
+    if (timer == NULL)
+        return SPN_ENOMEM;
+    memset(timer, 0, sizeof *timer);
+    init_words(timer);
+    timer->fd = -1;
+    timer->drive = o.drive;
+    timer->tick_ns = o.tick_ns;
+    timer->max_pending = o.max_pending;
+    timer->limited = o.max_pending > 0;
+    timer->unreported = o.unreported != 0;
+    timer->clock = o.clock != NULL ? o.clock : spn_clock_monotonic();
+    timer->manual = timer->clock != spn_clock_monotonic();
+    timer->fast_clock = o.fast_clock != 0 && !timer->manual && spn__cycles_usable();
+    timer->executor = o.executor;
+    timer->on_failure = o.on_failure;
+    timer->wake = o.wake;
+    timer->ctx = o.ctx;
+    rc = copy_thread_opts(timer, o.thread);
+    if (rc == SPN_OK)
+        rc = make_shards(timer, &o);
+    if (rc == SPN_OK && o.executor != NULL)
+        rc = make_runners(timer, o.parallel);
+    if (rc == SPN_OK && o.drive == SPN_TIMER_FD)
+        rc = spn__os_alarm_create(&timer->fd);
+    if (rc != SPN_OK) {
+        dismantle(timer);
+        return rc;
+    }
+    spn__clock_listen(timer->clock, &timer->listener, spn__timer_clock_moved, timer);
+    census_enter(timer);
+    *out = timer;
+    return SPN_OK;
+}
+
+/* Whether somebody could still touch a timer. */
+static bool is_busy(struct spn_timer *timer)
+{
+    bool busy;
+
+    spn__lock(&timer->life_lock);
+    /* relaxed: changes under the lock. */
+    busy = spn__load(&timer->state, relaxed) == SPN__TIMER_STARTED || timer->stopping;
+    spn__unlock(&timer->life_lock);
+    spn__lock(&timer->exec_lock);
+    busy = busy || timer->runners_out != 0;
+    spn__unlock(&timer->exec_lock);
+    for (uint32_t i = 0; i <= timer->shard_mask && !busy; i++) {
+        struct spn__shard *s = &timer->shards[i];
+
+        spn__quick_lock(&s->lock);
+        busy = s->waiting != 0;
+        spn__quick_unlock(&s->lock);
+    }
+    return busy;
+}
+
+int spn_timer_destroy(spn_timer *timer)
+{
+    if (timer == NULL)
+        return SPN_OK;
+    if (is_busy(timer))
+        return SPN_EBUSY;
+    spn__clock_unlisten(timer->clock, &timer->listener);
+    census_leave(timer);
+    spn_thread_unref(timer->thread);
+    dismantle(timer);
+    return SPN_OK;
+}
+
+/* ---- start and stop ----------------------------------------------------------- */
+
+int spn__timer_start(struct spn_timer *timer)
+{
+    uint32_t state;
+    int rc = SPN_OK;
+
+    spn__lock(&timer->life_lock);
+    state = spn__load(&timer->state, relaxed); /* changes under the lock */
+    if (state == SPN__TIMER_STOPPED)
+        rc = SPN_ESTATE;
+    if (state == SPN__TIMER_NEW) {
+        if (timer->drive == SPN_TIMER_THREAD)
+            rc = spn_thread_create(&timer->thread, &timer->thread_opts, spn__timer_main,
+                                   timer);
+        if (rc == SPN_OK)
+            /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
+            spn__store(&timer->state, SPN__TIMER_STARTED, release);
+    }
+    spn__unlock(&timer->life_lock);
+    return rc;
+}
+
+int spn_timer_start(spn_timer *timer)
+{
+    return timer != NULL ? spn__timer_ensure_started(timer) : SPN_EINVAL;
+}
+
+int spn_timer_is_stopped(const spn_timer *timer)
+{
+    if (timer == NULL)
+        return SPN_EINVAL;
+    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED; /* only a word */
+}
+
+/* Whether the thread runs a callback of this timer. */
+static bool in_callback(struct spn_timer *timer, const struct spn_thread *thread)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i <= timer->shard_mask && !found; i++) {
+        struct spn__shard *s = &timer->shards[i];
+        struct spn__list_node *node;
+
+        spn__quick_lock(&s->lock);
+        spn__list_each (node, &s->running)
+            found =
+                found || spn__list_entry(node, struct spn__run, link)->thread == thread;
+        spn__quick_unlock(&s->lock);
+    }
+    return found;
+}
+
+/* Waits until no callback of the shard runs, whatever comes. */
+static void await_idle(struct spn__shard *s, struct spn_thread *self)
+{
+    spn__quick_lock(&s->lock);
+    while (!spn__list_empty(&s->running)) {
+        struct spn__waiter w;
+
+        spn__shard_enlist(s, &w, self);
+        spn__quick_unlock(&s->lock);
+        spn__waitq_sleep(&w);
+        spn__quick_lock(&s->lock);
+        s->waiting--;
+    }
+    spn__quick_unlock(&s->lock);
+}
+
+/* Timeouts as a list: of the callers, and of the library (handles). */
+struct collected {
+    struct spn__shard *shard;
+    spn_timeout *first[2], **end[2];
+};
+
+static void collect_one(spn_wheel_node *node, void *ctx)
+{
+    struct collected *c = ctx;
+    spn_timeout *t = spn__timeout_of(node);
+    const int owned = spn__timeout_is_handle(t);
+
+    spn__wheel_unlink(c->shard->wheel, node);
+    spn__state_set(t, SPN__TIMEOUT_CANCELLED);
+    spn__shard_count(c->shard, -1);
+    spn__timer_release(c->shard->timer);
+    c->shard->returned++;
+    t->home = NULL; /* which may be gone soon */
+    t->node.link.next = NULL;
+    if (c->end[owned] != NULL)
+        *c->end[owned] = t;
+    else
+        c->first[owned] = t;
+    c->end[owned] = (spn_timeout **)(void *)&t->node.link.next; /* so itself */
+}
+
+/* Takes out all there is: tells those who have handles, returns the rest as a list. */
+static spn_timeout *collect(struct spn_timer *timer)
+{
+    struct collected c = { NULL, { NULL, NULL }, { NULL, NULL } };
+    spn_timeout *t;
+
+    for (uint32_t i = 0; i <= timer->shard_mask; i++) {
+        struct spn__shard *s = &timer->shards[i];
+
+        c.shard = s;
+        spn__quick_lock(&s->lock);
+        while (s->firing.next != &s->firing)
+            collect_one(spn__wheel_node_of(s->firing.next), &c);
+        (void)spn_wheel_each(s->wheel, collect_one, &c);
+        spn__quick_unlock(&s->lock);
+    }
+    while ((t = spn_timeout_pop(&c.first[1])) != NULL)
+        spn__handle_returned(t);
+    return c.first[0];
+}
+
+/* Closes the shards; true for the first who does. */
+static bool begin_stop(struct spn_timer *timer)
+{
+    bool first;
+
+    spn__lock(&timer->life_lock);
+    /* relaxed: changes under the lock; the thread is unparked after it. */
+    first = spn__load(&timer->state, relaxed) != SPN__TIMER_STOPPED;
+    spn__store(&timer->state, SPN__TIMER_STOPPED, relaxed);
+    timer->stopping++;
+    spn__unlock(&timer->life_lock);
+    for (uint32_t i = 0; first && i <= timer->shard_mask; i++) {
+        spn__quick_lock(&timer->shards[i].lock);
+        timer->shards[i].stopped = true;
+        spn__quick_unlock(&timer->shards[i].lock);
+    }
+    return first;
+}
+
+/* Waits for the thread; true if the caller was interrupted meanwhile. */
+static bool join_thread(struct spn_timer *timer)
+{
+    bool interrupted = false;
+
+    if (timer->thread == NULL)
+        return false;
+    while (spn_thread_join(timer->thread, SPN_FOREVER, NULL) == SPN_EINTR)
+        interrupted = true;
+    return interrupted;
+}
+
+int spn_timer_stop(spn_timer *timer, spn_timeout **left)
+{
+    struct spn_thread *self;
+    spn_timeout *list = NULL;
+    bool first, interrupted;
+
+    if (left != NULL)
+        *left = NULL;
+    if (timer == NULL)
+        return SPN_EINVAL;
+    self = spn__thread_self();
+    if (self == NULL)
+        return SPN_ENOMEM;
+    if (in_callback(timer, self))
+        return SPN_ESTATE;
+    first = begin_stop(timer);
+    if (first && timer->thread != NULL)
+        (void)spn_thread_interrupt(timer->thread); /* its sleep, or its callback */
+    interrupted = join_thread(timer);
+    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+        await_idle(&timer->shards[i], self);
+    if (first)
+        list = collect(timer);
+    if (interrupted)
+        spn__interrupt_set(self);
+    spn__lock(&timer->life_lock);
+    timer->stopping--;
+    spn__unlock(&timer->life_lock);
+    if (left != NULL)
+        *left = list;
+    return SPN_OK;
+}
+
+spn_timeout *spn_timeout_pop(spn_timeout **list)
+{
+    spn_timeout *t;
+
+    if (list == NULL || *list == NULL)
+        return NULL;
+    t = *list;
+    *list = (spn_timeout *)(void *)t->node.link.next;
+    t->node.link.next = t->node.link.prev = NULL;
+    return t;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * timer.h - the inside of a timer: shards, running callbacks, and what timer.c (life),
+ * timeout.c (scheduling, cancelling), fire.c (passes, callbacks, executors) and
+ * timer_stats.c share.
+ */
+#ifndef SPN__TIMER_H
+#define SPN__TIMER_H
+
+#include <spindle/timer.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "sync/clock.h"
+#include "sync/lock.h"
+#include "sync/quick_lock.h"
+#include "sync/seam.h"
+#include "sync/waitq.h"
+#include "wheel/wheel.h"
+
+struct spn_thread;
+
+/* What has become of a timeout: node.spare, written under its shard's lock. */
+enum {
+    SPN__TIMEOUT_NEW,
+    SPN__TIMEOUT_PENDING,
+    SPN__TIMEOUT_EXPIRED,
+    SPN__TIMEOUT_CANCELLED
+};
+
+typedef SPN__ATOMIC(uint32_t) spn__timeout_state;
+
+static inline spn__timeout_state *spn__state_of(const spn_timeout *t)
+{
+    return (spn__timeout_state *)(uintptr_t)&t->node.spare;
+}
+
+/* relaxed, both: the lock orders what those with the lock do, and the predicates
+ * promise nothing but the word. */
+static inline uint32_t spn__state_get(const spn_timeout *t)
+{
+    return spn__load(spn__state_of(t), relaxed);
+}
+
+static inline void spn__state_set(spn_timeout *t, uint32_t state)
+{
+    spn__store(spn__state_of(t), state, relaxed); /* as above */
+}
+
+static inline spn_timeout *spn__timeout_of(spn_wheel_node *node)
+{
+    return (spn_timeout *)(void *)node; /* its first member */
+}
+
+/* `policy` of a periodic timeout: spn_missed, STOP, and the largest burst. */
+#define SPN__POLICY_MISSED      UINT32_C(3)
+#define SPN__POLICY_STOP        UINT32_C(4)
+#define SPN__POLICY_BURST_SHIFT 8
+
+/*
+ * A callback that runs, on the stack of the thread that runs it: after its function
+ * was entered the timeout itself may be gone, so nothing about the run is kept there.
+ */
+struct spn__run {
+    struct spn__list_node link; /* guarded by the shard's lock, as all below */
+    spn_timeout *timeout;       /* a name; touched only if periodic and not gone */
+    struct spn_thread *thread;
+    spn_timeout_fn fn;
+    bool periodic;
+    bool gone; /* cancelled or scheduled anew since it started */
+    int status;
+};
+
+/* Lateness in buckets an eighth of a power of two wide. */
+enum { SPN__LATE_BUCKETS = 488 };
+
+/*
+ * The time by a CPU counter: what the clock showed at `cycles`, and how long a cycle is
+ * at most.  See timeout.c.
+ */
+struct spn__reckoning {
+    int64_t base_ns;
+    uint64_t cycles;
+    uint64_t measured; /* nanoseconds a cycle, times 2^32, as last seen; 0: not known */
+    uint64_t scale;    /* the same and a little more; 0: not to be trusted */
+};
+
+struct spn__shard {
+    /* Guards all of it, but `pending` for reading, and `idle`. */
+    _Alignas(SPN__CACHE_LINE) struct spn__quick_lock lock;
+    bool stopped;
+    struct spn_wheel *wheel;
+    uint64_t known;        /* the tick at which the timer will look at us again */
+    spn_wheel_link firing; /* due, for whoever runs callbacks; a ring, place DUE */
+    SPN__ATOMIC(int64_t) pending;
+    uint64_t armed, fired, cancelled, replaced, returned, rejected, failed, missed;
+    struct spn__list running;   /* struct spn__run */
+    struct spn__lock idle_lock; /* guards the next line; after `lock`, a leaf */
+    struct spn__waitq idle;     /* those who wait for a run to end */
+    int32_t waiting;            /* how many they are, on their way out included */
+    struct spn_timer *timer;    /* fixed */
+    struct spn__reckoning reckoning;
+    int64_t late_max_ns;
+    uint64_t late[SPN__LATE_BUCKETS];
+};
+
+/* A task for the executor: takes what is in `firing`, one by one. */
+struct spn__runner {
+    spn_task task;
+    struct spn_timer *timer;
+    struct spn__runner *next_free; /* guarded by exec_lock */
+    struct spn_thread *submitter;  /* from here... */
+    bool from_runner;              /* ...to here: written before it is handed over */
+};
+
+enum { SPN__TIMER_NEW, SPN__TIMER_STARTED, SPN__TIMER_STOPPED };
+
+struct spn_timer {
+    /* Fixed by create, but `thread`, which is fixed by start [started]. */
+    struct spn__shard *shards;
+    uint32_t shard_mask;
+    uint32_t drive;
+    bool manual, limited, unreported, fast_clock;
+    int fd; /* SPN_TIMER_FD, else -1 */
+    int64_t tick_ns, max_pending;
+    spn_clock *clock;
+    spn_executor *executor;
+    void (*on_failure)(void *ctx, int status);
+    void (*wake)(void *ctx);
+    void *ctx;
+    struct spn_thread *thread;
+    spn_thread_opts thread_opts;
+    uint32_t *cpus;
+    struct spn__runner *runners;
+    struct spn__clock_listener listener;
+
+    SPN__ATOMIC(uint32_t) state; /* see timer.c [started] */
+    struct spn__lock life_lock;  /* guards changes of state, and the next line */
+    int32_t stopping;            /* threads in stop */
+    struct spn__log_limit failures, refusals;
+
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) wake_ns; /* [wake] */
+    struct spn__lock alarm_lock;             /* guards setting fd to wake_ns; a leaf */
+    SPN__ATOMIC(struct spn_thread *) driver; /* the thread in run, or NULL */
+    SPN__ATOMIC(uint64_t) passes;
+
+    /* Taken of max_pending; a line of its own, and used only if there is a limit. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) taken;
+
+    _Alignas(SPN__CACHE_LINE) struct spn__lock exec_lock; /* guards the rest; a leaf */
+    struct spn__runner *free_runners;
+    uint32_t runners_queued; /* handed over and not begun */
+    uint32_t runners_out;    /* handed over and not ended */
+    uint64_t refused;
+
+    struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
+    char name[SPN_THREAD_NAME_MAX + 1];
+};
+
+/* The timers there are, for two messages: too many, and forgotten ones. */
+struct spn__timer_census {
+    struct spn__lock lock;
+    struct spn_timer *first;
+    uint32_t live;
+    bool warned;
+};
+extern struct spn__timer_census spn__timer_census;
+
+static inline int64_t spn__timer_now(const struct spn_timer *timer)
+{
+    return timer->manual ? spn_clock_now(timer->clock) : spn__now();
+}
+
+/* Lets the pending count of a shard follow; its lock is held. */
+static inline void spn__shard_count(struct spn__shard *s, int64_t change)
+{
+    /* relaxed: written under the lock; readers want a number. */
+    spn__store(&s->pending, spn__load(&s->pending, relaxed) + change, relaxed);
+}
+
+/* Lists the calling thread among those who wait for a run to end; the lock is held. */
+static inline void spn__shard_enlist(struct spn__shard *s, struct spn__waiter *w,
+                                     struct spn_thread *self)
+{
+    spn__lock(&s->idle_lock);
+    spn__waitq_add(&s->idle, w, self);
+    spn__unlock(&s->idle_lock);
+    s->waiting++;
+}
+
+/* Gives back a place of max_pending. */
+static inline void spn__timer_release(struct spn_timer *timer)
+{
+    if (timer->limited)
+        /* relaxed: a number that admits or does not; nothing comes with it. */
+        (void)spn__fetch_sub(&timer->taken, 1, relaxed);
+}
+
+/* Files a timeout that is not linked; true: earlier than the timer will look, so call
+ * spn__timer_notify with *wake_ns once the shard's lock is released. */
+static inline bool spn__shard_link(struct spn__shard *s, spn_timeout *t,
+                                   int64_t *wake_ns)
+{
+    const uint64_t tick = spn__wheel_link(s->wheel, &t->node);
+
+    if (tick >= s->known)
+        return false;
+    s->known = tick;
+    *wake_ns = spn__wheel_time_of(s->wheel, tick);
+    return true;
+}
+
+/* timer.c: SPN_OK once the timer is started, or why it is not. */
+int spn__timer_start(struct spn_timer *timer);
+
+static inline int spn__timer_ensure_started(struct spn_timer *timer)
+{
+    /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
+    if (spn__load(&timer->state, acquire) == SPN__TIMER_STARTED)
+        return SPN_OK;
+    return spn__timer_start(timer);
+}
+
+/* handle.c: whether a timeout is part of a handle; and what becomes of it when the timer
+ * stops.  No lock is held. */
+bool spn__timeout_is_handle(const spn_timeout *t);
+void spn__handle_returned(spn_timeout *t);
+
+/* fire.c */
+void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns);
+void spn__timer_clock_moved(void *timer);
+int spn__timer_main(void *timer);
+int spn__runner_run(spn_task *task);
+void spn__runner_drop(spn_task *task, int reason);
+
+#endif /* SPN__TIMER_H */

@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_timer.c - timers: nothing is lost between an addition and a sleeping timer,
+ * nothing runs after it was cancelled, and every count comes out even.
+ *
+ * Ticks are a microsecond and wheels have four slots a level, so that a few microseconds
+ * of virtual time pass through all of the wheel.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#include <spindle.h>
+
+#include "sync/seam.h"
+#include "wheel/timer.h"
+
+#define TICK  SPN_TIMER_TICK_MIN
+#define NEAR_ (2 * TICK)
+#define FAR   SPN_SEC(3600)
+
+static spn_timer *timer;
+static spn_semaphore *done; /* a permit per run */
+
+struct job {
+    spn_timeout timeout;
+    SPN__ATOMIC(int) runs, payload;
+    int64_t due_ns;
+    int again; /* how often the callback schedules itself */
+};
+static struct job job, other;
+
+static void prepare(struct job *j)
+{
+    memset(&j->timeout, 0, sizeof j->timeout);
+    spn__init(spn__state_of(&j->timeout), 0);
+    spn__init(&j->runs, 0);
+    spn__init(&j->payload, 0);
+    j->due_ns = 0;
+    j->again = 0;
+}
+
+static bool create(uint32_t shards, spn_executor *executor, uint32_t drive)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    opts.tick_ns = TICK;
+    opts.slots = 4;
+    opts.shards = shards;
+    opts.executor = executor;
+    opts.drive = drive;
+    opts.parallel = 2;
+    prepare(&job);
+    prepare(&other);
+    done = NULL;
+    if (spn_thread_current() == NULL) /* waits need our record */
+        return false;
+    if (spn_semaphore_create(&done, NULL) != SPN_OK)
+        return false;
+    if (spn_timer_create(&timer, &opts) == SPN_OK)
+        return true;
+    sim_assert(spn_semaphore_destroy(done) == SPN_OK);
+    return false;
+}
+
+/* Nothing is unaccounted for. */
+static void expect_even(int64_t pending)
+{
+    spn_timer_stats s = SPN_TIMER_STATS_INIT;
+
+    sim_assert(spn_timer_get_stats(timer, &s) == SPN_OK);
+    sim_assert(s.armed == s.fired + s.cancelled + s.replaced + s.returned + s.pending);
+    sim_assert((int64_t)s.pending == pending);
+    sim_assert(spn_timer_pending(timer) == pending);
+    sim_assert(spn_timer_check(timer) == SPN_OK);
+}
+
+/* Stops; returns how many were left. */
+static int stop(void)
+{
+    spn_timeout *left;
+    int count = 0;
+
+    sim_assert(spn_timer_stop(timer, &left) == SPN_OK);
+    while (spn_timeout_pop(&left) != NULL)
+        count++;
+    expect_even(0);
+    return count;
+}
+
+static void destroy(void)
+{
+    sim_assert(spn_timer_destroy(timer) == SPN_OK);
+    sim_assert(spn_semaphore_destroy(done) == SPN_OK);
+}
+
+static int on_time(spn_timeout *t)
+{
+    struct job *j = (struct job *)(void *)t;
+
+    sim_assert(sim_now() >= j->due_ns);               /* never early */
+    sim_assert(spn_timeout_is_expired(t) == 1);       /* already in the callback */
+    sim_assert(spn__load(&j->payload, relaxed) != 0); /* what preceded schedule */
+    spn__store(&j->runs, spn__load(&j->runs, relaxed) + 1, relaxed);
+    if (j->again > 0) {
+        j->again--;
+        j->due_ns = 0;
+        const int rc = spn_timer_schedule(timer, t, on_time, NEAR_);
+        sim_assert(rc == SPN_OK || rc == SPN_ESTATE);
+    }
+    sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+    return 0;
+}
+
+static int schedule(struct job *j, int64_t delay_ns)
+{
+    spn__store(&j->payload, 1, relaxed);
+    j->due_ns = delay_ns == FAR ? FAR : sim_now() + delay_ns;
+    return spn_timer_schedule(timer, &j->timeout, on_time, delay_ns);
+}
+
+static void await_run(void)
+{
+    sim_assert(spn_semaphore_acquire(done, 1, SPN_FOREVER) == SPN_OK);
+}
+
+/* An addition while the timer falls asleep is found, and not much late. */
+SCENARIO(timer__add_races_sleep__fires_in_time, "HWT-7", "HWT-17", "HWT-18", "HWT-41")
+{
+    int64_t begun;
+
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    begun = sim_now();
+    if (schedule(&job, NEAR_) == SPN_OK) {
+        await_run();
+        sim_assert(sim_now() - begun < FAR);
+        sim_assert(spn__load(&job.runs, relaxed) == 1);
+    } else { /* no thread: nothing was taken */
+        sim_assert(spn_timeout_is_pending(&job.timeout) == 0);
+        expect_even(0);
+    }
+    sim_assert(stop() == 0);
+    destroy();
+}
+SCENARIO_OPTS(timer__add_races_sleep__fires_in_time, .dfs = 1, .dfs_models = SIM_SC,
+              .faults = true)
+
+/* The timer sleeps for an hour: what comes earlier wakes it, also while it is about to
+ * fall asleep. */
+SCENARIO(timer__earlier_add_while_parked__wakes, "HWT-17", "HWT-18")
+{
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    sim_assert(schedule(&other, FAR) == SPN_OK);
+    if (sim_choose(2) == 1)
+        sim_settle();
+    sim_assert(schedule(&job, NEAR_) == SPN_OK);
+    await_run();
+    sim_assert(sim_now() < FAR);
+    sim_assert(spn__load(&job.runs, relaxed) == 1);
+    expect_even(1);
+    sim_assert(stop() == 1);
+    sim_assert(spn_timeout_is_cancelled(&other.timeout) == 1);
+    destroy();
+}
+SCENARIO_OPTS(timer__earlier_add_while_parked__wakes, .dfs = 1, .dfs_models = SIM_SC)
+
+static void schedule_other(void *arg)
+{
+    (void)arg;
+    sim_assert(schedule(&other, 3 * TICK) == SPN_OK);
+}
+
+/* Two threads add to two shards: both are found. */
+SCENARIO(timer__two_adders_two_shards__both_fire, "HWT-24", "HWT-26")
+{
+    if (!create(2, NULL, SPN_TIMER_THREAD))
+        return;
+    sim_thread(schedule_other, NULL);
+    sim_assert(schedule(&job, NEAR_) == SPN_OK);
+    await_run();
+    await_run();
+    sim_join_all();
+    sim_assert(sim_now() < FAR);
+    sim_assert(spn__load(&job.runs, relaxed) == 1 &&
+               spn__load(&other.runs, relaxed) == 1);
+    sim_assert(stop() == 0);
+    destroy();
+}
+
+static void cancel_job(void *results)
+{
+    const int rc = spn_timer_cancel(timer, &job.timeout);
+
+    sim_assert(rc == SPN_TIMEOUT_GONE || rc == SPN_TIMEOUT_REMOVED ||
+               rc == SPN_TIMEOUT_RUNNING);
+    if (rc == SPN_TIMEOUT_REMOVED)
+        spn__fetch_add((spn__futex_word *)results, 1, relaxed);
+}
+
+/* Two cancel what is about to fire: one run, or one cancel that says so. */
+SCENARIO(timer__cancel_races_fire__one_of_them, "HWT-30", "HWT-34", "HWT-40")
+{
+    static spn__futex_word removed;
+
+    spn__init(&removed, 0);
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    sim_assert(schedule(&job, TICK) == SPN_OK);
+    sim_thread(cancel_job, &removed);
+    cancel_job(&removed);
+    sim_join_all();
+    sim_settle();
+    if (spn__load(&removed, relaxed) == 0)
+        await_run();
+    sim_assert((int)spn__load(&removed, relaxed) + spn__load(&job.runs, relaxed) == 1);
+    sim_assert(spn_timeout_is_cancelled(&job.timeout) ==
+               (int)spn__load(&removed, relaxed));
+    expect_even(0);
+    sim_assert(stop() == 0);
+    destroy();
+}
+
+/* The callback schedules itself again while others cancel: what is armed is run,
+ * cancelled or pending, and cancel_sync means the end. */
+SCENARIO(timer__cancel_races_fire_and_rearm__counts_even, "HWT-22", "HWT-37")
+{
+    static spn__futex_word removed;
+    int rc, runs;
+
+    spn__init(&removed, 0);
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    job.again = 1;
+    sim_assert(schedule(&job, TICK) == SPN_OK);
+    sim_thread(cancel_job, &removed);
+    rc = spn_timer_cancel_sync(timer, &job.timeout, SPN_FOREVER);
+    sim_assert(rc >= 0);
+    runs = spn__load(&job.runs, relaxed);
+    sim_assert(spn_timeout_is_pending(&job.timeout) == 0);
+    sim_join_all();
+    sim_settle();
+    sim_assert(spn__load(&job.runs, relaxed) == runs); /* nothing ran after that */
+    sim_assert(runs <= 2);
+    expect_even(0);
+    sim_assert(stop() == 0);
+    destroy();
+}
+
+/* What is free after cancel_sync may be freed. */
+SCENARIO(timer__freed_after_cancel_sync__callback_is_over, "HWT-34")
+{
+    struct job *j;
+    int rc;
+
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    j = spn__alloc(sizeof *j);
+    sim_assert(j != NULL);
+    prepare(j);
+    j->again = 1;
+    sim_assert(schedule(j, TICK) == SPN_OK);
+    rc = spn_timer_cancel_sync(timer, &j->timeout, SPN_FOREVER);
+    sim_assert(rc == SPN_TIMEOUT_REMOVED || rc == SPN_TIMEOUT_RUNNING ||
+               rc == SPN_TIMEOUT_GONE);
+    if (rc == SPN_TIMEOUT_GONE)
+        sim_assert(spn__load(&j->runs, relaxed) == 2);
+    spn__free(j);
+    sim_assert(stop() == 0);
+    destroy();
+}
+SCENARIO_OPTS(timer__freed_after_cancel_sync__callback_is_over, .dfs = 1,
+              .dfs_models = SIM_SC)
+
+static int free_self(spn_timeout *t)
+{
+    spn__free(t);
+    sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+    return 0;
+}
+
+/* A callback frees its own timeout, while the timer is stopped. */
+SCENARIO(timer__callback_frees_itself__never_touched_again, "HWT-10")
+{
+    struct job *j;
+    spn_timeout *left;
+
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    j = spn__alloc(sizeof *j);
+    sim_assert(j != NULL);
+    prepare(j);
+    sim_assert(spn_timer_schedule(timer, &j->timeout, free_self, TICK) == SPN_OK);
+    if (sim_choose(2) == 1)
+        sim_sleep(NEAR_);
+    sim_assert(spn_timer_stop(timer, &left) == SPN_OK);
+    if (left != NULL) {
+        sim_assert(spn_timeout_pop(&left) == &j->timeout && left == NULL);
+        spn__free(j);
+    }
+    destroy();
+}
+
+static int added; /* what the adder was told */
+
+static void add_job(void *arg)
+{
+    (void)arg;
+    added = schedule(&job, NEAR_);
+}
+
+/* An addition and stop at once: refused, or run, or returned; never two of them. */
+SCENARIO(timer__stop_races_add__run_returned_or_refused, "HWT-8", "HWT-10", "HWT-11",
+         "HWT-12", "HWT-15", "HWT-42")
+{
+    int left, runs;
+
+    added = 1;
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    sim_thread(add_job, NULL);
+    left = stop();
+    sim_join_all();
+    runs = spn__load(&job.runs, relaxed);
+    sim_assert(added == SPN_OK || added == SPN_ESTATE);
+    sim_assert(left + runs == (added == SPN_OK));
+    sim_assert(spn_timeout_is_cancelled(&job.timeout) == left);
+    expect_even(0);
+    sim_assert(stop() == 0); /* a second stop finds nothing */
+    destroy();
+}
+SCENARIO_OPTS(timer__stop_races_add__run_returned_or_refused, .dfs = 1,
+              .dfs_models = SIM_SC)
+
+static void stop_too(void *arg)
+{
+    spn_timeout *left;
+
+    (void)arg;
+    sim_assert(spn_timer_stop(timer, &left) == SPN_OK);
+    while (spn_timeout_pop(&left) != NULL)
+        spn__fetch_add(&other.runs, 1, relaxed);
+}
+
+/* Two stops: what is left is returned by one of them, and both come after the last
+ * callback. */
+SCENARIO(timer__two_stops__left_returned_once, "HWT-10", "HWT-12", "HWT-14")
+{
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    sim_assert(schedule(&job, NEAR_) == SPN_OK);
+    sim_thread(stop_too, NULL);
+    stop_too(NULL);
+    sim_join_all();
+    sim_assert(spn__load(&job.runs, relaxed) + spn__load(&other.runs, relaxed) == 1);
+    destroy();
+}
+
+static int on_period(spn_timeout *t)
+{
+    struct job *j = (struct job *)(void *)t;
+
+    sim_assert(sim_now() >= j->due_ns);
+    j->due_ns += NEAR_; /* in phase */
+    spn__store(&j->runs, spn__load(&j->runs, relaxed) + 1, relaxed);
+    if (j->again > 0 && --j->again == 0) /* from the callback itself */
+        sim_assert(spn_timer_cancel(timer, t) == SPN_TIMEOUT_RUNNING);
+    sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+    return 0;
+}
+
+static int schedule_period(struct job *j)
+{
+    spn_period period = SPN_PERIOD_INIT;
+
+    period.period_ns = NEAR_;
+    period.missed = sim_choose(2) == 1 ? SPN_MISSED_SKIP : SPN_MISSED_BURST;
+    period.burst_max = 1;
+    j->due_ns = sim_now() + NEAR_;
+    return spn_timer_schedule_periodic(timer, &j->timeout, on_period, NEAR_, &period);
+}
+
+/* A periodic timeout is cancelled between, before, during its runs: no run after
+ * cancel_sync, and the pending count is 0. */
+SCENARIO(timer__periodic_cancelled_any_time__ends, "HWT-30")
+{
+    int runs, rc;
+
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    sim_assert(schedule_period(&job) == SPN_OK);
+    if (sim_choose(2) == 1)
+        await_run();
+    rc = spn_timer_cancel_sync(timer, &job.timeout, SPN_FOREVER);
+    sim_assert(rc == SPN_TIMEOUT_REMOVED || rc == SPN_TIMEOUT_RUNNING);
+    runs = spn__load(&job.runs, relaxed);
+    prepare(&job);
+    spn__init(&job.runs, runs);
+    sim_settle();
+    sim_assert(spn__load(&job.runs, relaxed) == runs);
+    expect_even(0);
+    sim_assert(stop() == 0);
+    destroy();
+}
+
+/* One that cancels itself in its second run has two; stop returns one that goes on. */
+SCENARIO(timer__periodic_stops_itself_or_is_stopped__accounted, "HWT-10", "HWT-13")
+{
+    int left;
+
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    job.again = sim_choose(2) == 1 ? 2 : 0;
+    sim_assert(schedule_period(&job) == SPN_OK);
+    await_run();
+    if (job.again == 1 && sim_choose(2) == 1)
+        await_run();
+    left = stop();
+    sim_assert(left == 1 || spn__load(&job.runs, relaxed) == 2);
+    sim_assert(spn_timeout_is_cancelled(&job.timeout) == 1);
+    destroy();
+}
+
+static SPN__ATOMIC(int) told_ok, told_cancelled;
+
+static void tell(void *arg, int reason)
+{
+    (void)arg;
+    spn__fetch_add(reason == SPN_OK ? &told_ok : &told_cancelled, 1, relaxed);
+    sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+}
+
+static void cancel_handle(void *handle)
+{
+    if (spn_timeout_handle_cancel(handle) == SPN_TIMEOUT_REMOVED)
+        spn__fetch_add(&other.runs, 1, relaxed);
+    spn_timeout_handle_unref(handle);
+}
+
+/* Time, two cancels and perhaps stop at once: the function is called once, and with
+ * what the cancels were told. */
+SCENARIO(timer__handle_cancelled_any_time__told_once, "HWT-30", "HWT-33", "HWT-36")
+{
+    spn_timeout_handle *handle;
+
+    spn__init(&told_ok, 0);
+    spn__init(&told_cancelled, 0);
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    if (spn_timer_new_timeout(timer, tell, NULL, TICK, &handle) == SPN_OK) {
+        sim_thread(cancel_handle, spn_timeout_handle_ref(handle));
+        cancel_handle(handle);
+        sim_join_all();
+        if (sim_choose(2) == 1)
+            await_run();
+        sim_assert(stop() == 0);
+        sim_assert(spn__load(&told_ok, relaxed) + spn__load(&told_cancelled, relaxed) ==
+                   1);
+        sim_assert(spn__load(&told_cancelled, relaxed) >=
+                   spn__load(&other.runs, relaxed));
+    } else {
+        sim_assert(stop() == 0);
+    }
+    destroy();
+}
+SCENARIO_OPTS(timer__handle_cancelled_any_time__told_once, .faults = true)
+
+/* ---- executors ------------------------------------------------------------------ */
+
+static spn_manual_executor *manual;
+
+static void work(void *arg)
+{
+    (void)arg;
+    while (spn_semaphore_available(done) < 2) {
+        if (spn_manual_executor_run_one(manual, NULL) == SPN_EEMPTY)
+            sim_sleep(TICK);
+    }
+}
+
+/* Two threads of an executor run what is due: each once, whoever hands over. */
+SCENARIO(timer__executor__each_runs_once, "HWT-26", "HWT-28")
+{
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    sim_assert(create(1, spn_manual_executor_executor(manual), SPN_TIMER_THREAD));
+    sim_assert(schedule(&job, NEAR_) == SPN_OK);
+    sim_assert(schedule(&other, NEAR_) == SPN_OK);
+    sim_thread(work, NULL);
+    work(NULL);
+    sim_join_all();
+    sim_assert(spn__load(&job.runs, relaxed) == 1);
+    sim_assert(spn__load(&other.runs, relaxed) == 1);
+    sim_assert(stop() == 0);
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK); /* late runners */
+    destroy();
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(timer__executor__each_runs_once, .max_steps = 200000)
+
+static int hang(spn_timeout *t)
+{
+    (void)t;
+    sim_assert(spn_semaphore_acquire(done, 1, SPN_FOREVER) == SPN_OK);
+    return 0;
+}
+
+static void run_what_comes(void *arg)
+{
+    (void)arg;
+    while (spn__load(&other.payload, relaxed) < 2) {
+        if (spn_manual_executor_run_one(manual, NULL) == SPN_EEMPTY)
+            sim_sleep(TICK);
+    }
+}
+
+/* A callback hangs until the other, which is due in the same tick, has run: the other
+ * does not wait behind it. */
+SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27")
+{
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    sim_assert(create(1, spn_manual_executor_executor(manual), SPN_TIMER_THREAD));
+    sim_assert(spn_timer_schedule(timer, &job.timeout, hang, NEAR_) == SPN_OK);
+    sim_assert(schedule(&other, NEAR_) == SPN_OK);
+    sim_thread(run_what_comes, NULL);
+    sim_thread(run_what_comes, NULL);
+    while (spn__load(&other.runs, relaxed) == 0 || spn_semaphore_available(done) != 0)
+        sim_sleep(TICK);
+    spn__store(&other.payload, 2, relaxed);
+    sim_join_all();
+    sim_assert(stop() == 0);
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    destroy();
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(timer__callback_hangs_in_executor__others_run, .max_steps = 200000)
+
+/* ---- driven by hand --------------------------------------------------------------- */
+
+/* Another thread adds while the driver makes a pass and asks when to come back: it is
+ * run in time, told by next_expiry or by the descriptor. */
+SCENARIO(timer__driven_while_others_add__told_when, "HWT-44")
+{
+    const bool by_fd = sim_choose(2) == 1;
+
+    if (!create(1, NULL, by_fd ? SPN_TIMER_FD : SPN_TIMER_DRIVEN))
+        return;
+    sim_thread(schedule_other, NULL);
+    while (spn__load(&other.runs, relaxed) == 0) {
+        const int64_t next = by_fd ? sim_alarm_deadline(spn_timer_fd(timer))
+                                   : spn_timer_next_expiry(timer);
+
+        if (next == SPN_FOREVER) { /* then it must be the adder's turn */
+            sim_settle();
+            sim_assert(spn_timer_next_expiry(timer) != SPN_FOREVER);
+            continue;
+        }
+        if (next > sim_now())
+            sim_sleep(next - sim_now());
+        sim_assert(spn_timer_run(timer) >= 0);
+    }
+    sim_join_all();
+    sim_assert(sim_now() < FAR);
+    sim_assert(stop() == 0);
+    sim_assert(spn_timer_run(timer) == SPN_ESTATE);
+    destroy();
+}
+
+static SPN__ATOMIC(int) drives;
+
+static void drive_once(void *arg)
+{
+    (void)arg;
+    if (spn_timer_run(timer) >= 0)
+        spn__fetch_add(&drives, 1, relaxed);
+}
+
+/* Two threads drive, one at a time: the second goes on from what the first has done. */
+SCENARIO(timer__two_drivers__one_at_a_time, "HWT-26")
+{
+    spn_timer_stats s = SPN_TIMER_STATS_INIT;
+
+    spn__init(&drives, 0);
+    if (!create(1, NULL, SPN_TIMER_DRIVEN))
+        return;
+    sim_assert(schedule(&job, 0) == SPN_OK);
+    sim_thread(drive_once, NULL);
+    drive_once(NULL);
+    sim_join_all();
+    sim_assert(spn_timer_get_stats(timer, &s) == SPN_OK);
+    sim_assert((int)s.passes == spn__load(&drives, relaxed));
+    sim_assert(spn__load(&job.runs, relaxed) == 1);
+    sim_assert(stop() == 0);
+    destroy();
+}
+
+/* ---- a manual clock ------------------------------------------------------------------ */
+
+static spn_clock *by_hand;
+
+static int on_hand(spn_timeout *t)
+{
+    sim_assert(spn_clock_now(by_hand) >= 2 * TICK);
+    spn__store(&((struct job *)(void *)t)->runs, 1, relaxed);
+    sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+    return 0;
+}
+
+/* The clock is moved while the timer falls asleep: it looks again. */
+SCENARIO(timer__manual_clock_moves_any_time__noticed, "HWT-17", "HWT-18")
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    prepare(&job);
+    sim_assert(spn_semaphore_create(&done, NULL) == SPN_OK);
+    sim_assert(spn_clock_create_manual(&by_hand, 0) == SPN_OK);
+    opts.tick_ns = TICK;
+    opts.slots = 4;
+    opts.shards = 1;
+    opts.clock = by_hand;
+    sim_assert(spn_timer_create(&timer, &opts) == SPN_OK);
+    sim_assert(spn_clock_advance(by_hand, 1) == SPN_OK); /* before it is started */
+    sim_assert(spn_timer_schedule(timer, &job.timeout, on_hand, NEAR_ - 1) == SPN_OK);
+    sim_assert(spn_clock_advance(by_hand, TICK) == SPN_OK);
+    sim_assert(spn_clock_advance(by_hand, TICK - 1) == SPN_OK);
+    await_run();
+    sim_assert(spn__load(&job.runs, relaxed) == 1);
+    sim_assert(stop() == 0);
+    destroy();
+    sim_assert(spn_clock_destroy(by_hand) == SPN_OK);
+}
