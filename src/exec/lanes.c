@@ -462,9 +462,9 @@ static bool claim_any(struct spn__lanes *lanes, struct spn__batch *b, bool *more
 static bool steal(struct spn__lanes *lanes, struct spn__batch *b, struct spn__batch *v,
                   bool *more)
 {
-    struct chunk *chunk;
-    struct lane *lane;
-    uint64_t base;
+    struct chunk *chunk = NULL;
+    struct lane *lane = NULL;
+    uint64_t base = 0;
     uint32_t next, end, from;
 
     spn__lock(&lanes->lock);
@@ -476,11 +476,13 @@ static bool steal(struct spn__lanes *lanes, struct spn__batch *b, struct spn__ba
         from = shut(v, end - (end - next + 1) / 2);
         v->held -= end - from;
         spn__store(&v->end, from, relaxed); /* seen by waiting, which only hints */
+        if (from < end) {                   /* else the owner may be filling it anew */
+            chunk = v->chunk;
+            lane = v->lane;
+            base = v->base;
+        }
         reopen(v);
     }
-    chunk = v->chunk;
-    lane = v->lane;
-    base = v->base;
     spn__unlock(&v->lock);
     /* Still with lanes->lock, so that remove finds them here or there. */
     if (from < end)
@@ -600,7 +602,9 @@ int64_t spn__lanes_pushed(struct spn__lanes *lanes)
 
 int64_t spn__lanes_size(struct spn__lanes *lanes)
 {
-    int64_t size = -spn__load(&lanes->removed, relaxed); /* only counts, all */
+    /* [help] acquire: who took one out to run it elsewhere counted itself before.  The
+     * rest are only counts. */
+    int64_t size = -spn__load(&lanes->removed, acquire);
 
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
         size -= spn__load(&b->taken, relaxed);

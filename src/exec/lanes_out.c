@@ -9,8 +9,8 @@
 
 static void count_removed(struct spn__lanes *lanes, int64_t by)
 {
-    /* relaxed, both: written under the lock, and only a count. */
-    spn__store(&lanes->removed, spn__load(&lanes->removed, relaxed) + by, relaxed);
+    /* relaxed read: written under the lock.  [help] release: see size. */
+    spn__store(&lanes->removed, spn__load(&lanes->removed, relaxed) + by, release);
 }
 
 /* Lets a lane begin with an entry, as far as it was seen; it is locked. */
@@ -219,7 +219,7 @@ static void collect_slot(struct spn__entry *slot, void *p)
     } else if (k->wanted != NULL) {
         return;
     } else {
-        task = spn__call_task_create(slot->fn, slot->arg);
+        task = spn__call_task_create_bare(slot->fn, slot->arg);
     }
     slot->fn = NULL;
     if (task == NULL) {

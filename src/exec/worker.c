@@ -113,7 +113,7 @@ static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__boun
 }
 
 /* Onto the list; false: the pool has come to its end meanwhile. */
-static bool enlist(struct spn_pool *pool, struct spn__worker *w)
+static bool enlist(struct spn_pool *pool, struct spn__worker *w, int32_t *live)
 {
     uint32_t state;
 
@@ -126,6 +126,7 @@ static bool enlist(struct spn_pool *pool, struct spn__worker *w)
     }
     spn__list_push_back(&pool->workers, &w->link);
     pool->live++;
+    *live = pool->live;
     if (w->first != NULL)
         pool->direct++;
     spn__unlock(&pool->lock);
@@ -254,6 +255,7 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
                             enum spn__bound bound, bool give_up)
 {
     struct spn__worker *w;
+    int32_t live = 0; /* with this one */
     int rc = count_in(pool, first, bound);
 
     if (rc != SPN_OK)
@@ -263,7 +265,7 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
         undo(pool, NULL, false, SPN_ENOMEM, give_up);
         return SPN_ENOMEM;
     }
-    if (!enlist(pool, w)) {
+    if (!enlist(pool, w, &live)) {
         undo(pool, w, false, SPN_ESHUTDOWN, give_up);
         return SPN_ESHUTDOWN;
     }
@@ -275,8 +277,8 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
     /* The worker may have come and gone by now: w is no longer ours. */
     spn__lock(&pool->lock);
     pool->threads_started++;
-    if (pool->live > pool->largest)
-        pool->largest = pool->live;
+    if (live > pool->largest)
+        pool->largest = live;
     spn__unlock(&pool->lock);
     return SPN_OK;
 }
@@ -524,9 +526,14 @@ static void run_entry(struct spn__worker *w, struct spn__entry entry)
     } else {
         const spn_task_info info = { 0 };
         struct spn_pool *pool = w->pool;
+        int objection = 0;
 
-        if (pool->hooks.before != NULL &&
-            pool->hooks.before(pool, &info, pool->hooks.ctx) != 0)
+        if (pool->hooks.before != NULL) {
+            w->called = true; /* a hook that ends the thread: no after, no uncaught */
+            objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
+            w->called = false;
+        }
+        if (objection != 0)
             count(w, &w->counts.failed);
         else
             finish_task(w, entry.fn(entry.arg));

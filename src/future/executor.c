@@ -157,7 +157,7 @@ static void call_drop(spn_task *task, int reason)
     spn__block_put(c);
 }
 
-spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
+static struct call_task *make_call(spn_run_fn fn, void *arg)
 {
     struct call_task *c = spn__block_get(sizeof *c);
 
@@ -166,8 +166,25 @@ spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
     c->task = (spn_task)SPN_TASK_INIT(call_run, call_drop);
     c->fn = fn;
     c->arg = arg;
+    c->context = NULL;
+    return c;
+}
+
+spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
+{
+    struct call_task *c = make_call(fn, arg);
+
+    if (c == NULL)
+        return NULL;
     c->context = spn__context_capture();
     return &c->task;
+}
+
+spn_task *spn__call_task_create_bare(spn_run_fn fn, void *arg)
+{
+    struct call_task *c = make_call(fn, arg);
+
+    return c != NULL ? &c->task : NULL;
 }
 
 int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg)
