@@ -79,7 +79,7 @@ struct pass_queue {
         type *const queue = (type *)lane->queue;              \
                                                               \
         for (uint64_t left = lane->count; left > 0; left--) { \
-            void *item;                                       \
+            void *item = NULL;                                \
                                                               \
             take_item;                                        \
             lane->seen[((struct pass_item *)item)->slot]++;   \
