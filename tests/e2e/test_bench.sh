@@ -75,6 +75,10 @@ run 0 "$bench" --quick --runs 1 --subject FLOOR --subject sl selftest
 says '^    floor +10\.0'
 says '^    slow +80\.0'
 check 'no other subject is shown' bash -c '! grep -qE "^    (spindle|crash|hang)" "$1"' - "$out/stdout"
+run 0 "$bench" --quick --runs 1 --subject floor --variant pl selftest
+says '^    floor +10\.0'
+run 0 "$bench" --quick --runs 1 --subject floor --variant other selftest
+check 'no other variant is shown' bash -c '! grep -q "plain," "$1"' - "$out/stdout"
 
 # Every real workload runs, and each of its results is a figure that makes sense.
 run 0 "$bench" --quick --runs 1 --json "$out/all.json"
