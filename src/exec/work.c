@@ -878,16 +878,16 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
     struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_snapshot(&work->urgent, tasks, capacity, 0);
     const size_t used = (size_t)count < capacity ? (size_t)count : capacity;
+    spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return count + spn__lanes_snapshot(work->lanes, used > 0 ? tasks + used : tasks,
-                                           capacity - used);
+        return count + spn__lanes_snapshot(work->lanes, rest, capacity - used);
     case SPN__WORK_PRIORITY:
         return heap_snapshot(&work->heap, tasks, capacity, count);
     case SPN__WORK_USER:
-        return count + spn_queue_to_array(work->queue, (void **)(void *)(tasks + used),
-                                          capacity - used);
+        return count +
+               spn_queue_to_array(work->queue, (void **)(void *)rest, capacity - used);
     default:
         return fifo_snapshot(&work->fifo, tasks, capacity, count);
     }
