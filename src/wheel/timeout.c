@@ -156,7 +156,8 @@ static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
     if (a->due_ns <= a->now_ns || spn__wheel_is_stale(s->wheel, a->now_ns))
         (void)spn__wheel_step(s->wheel, a->now_ns, FOLLOW_NODES);
     t->fn = a->fn;
-    t->home = s;
+    if (t->home != s) /* a second time it stays: a canceller may be reading it */
+        t->home = s;
     t->period_ns = a->period_ns;
     t->policy = a->policy;
     t->node.due_ns = a->due_ns;
