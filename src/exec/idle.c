@@ -34,7 +34,9 @@
  *            acquire, before the knobs it decides by, and does not sleep on an old one.
  *   [user]   A worker that waits in a user's queue says so, makes a light fence and
  *            looks at the epoch; look_around raises that, makes a heavy fence and
- *            looks who waits.
+ *            interrupts those that wait, each marked first (1 -> 2).  One that finds
+ *            the mark when it leaves the queue waits for the interrupt, so that this
+ *            is cleared before the next task and does not come into it.
  *
  * LOCKS  idle_lock guards the list; a leaf.
  */

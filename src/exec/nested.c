@@ -13,7 +13,8 @@
  *   Without, each waiter is on record.  The one that makes the number of waiters
  *   that of the workers has the pool grow, within its maximum, or else is refused with
  *   SPN_EDEADLK: that is no guess, for none of the others can go on before it does.
- *   A worker whose wait is over but which has not woken up yet is not a waiter.
+ *   A worker whose wait is over but which has not woken up yet is not a waiter, and
+ *   neither is one whose task somebody outside runs or drops.
  *
  *   [help] A helper counts itself before it takes the task out; whoever finds that the
  *   pool has nothing left to do reads the size of the queue, or has emptied it under
