@@ -59,6 +59,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/slab.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timeout.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer_stats.c

@@ -152,8 +152,8 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     spn__shard_count(s, -1);
     s->fired++;
     run->timeout = t;
-    run->fn = t->fn;
-    run->periodic = t->period_ns > 0;
+    run->fn = (t->policy & SPN__POLICY_HANDLE) != 0 ? spn__handle_expired : t->fn;
+    run->periodic = spn__timeout_is_periodic(t);
     run->gone = false;
     run->status = 0;
     if (!run->periodic)

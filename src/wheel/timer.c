@@ -36,10 +36,12 @@
 #include "base/options.h"
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
+#include "wheel/slab.h"
 
 _Static_assert(sizeof(void *) != 8 || sizeof(spn_timeout) == 64, "one cache line");
 _Static_assert(offsetof(spn_timeout, node) == 0, "spn__timeout_of");
 _Static_assert(sizeof(spn__timeout_state) == sizeof(uint32_t), "the same word");
+_Static_assert(sizeof(spn__timeout_home) == sizeof(void *), "the same word");
 _Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 48 + 6 * sizeof(void *),
                "append only, no holes");
 _Static_assert(sizeof(spn_period) == sizeof(size_t) + 24, "append only, no holes");
@@ -110,6 +112,7 @@ static void dismantle(struct spn_timer *timer)
     if (timer->shards != NULL)
         for (uint32_t i = 0; i <= timer->shard_mask; i++)
             spn__free(timer->shards[i].wheel);
+    spn__slabs_leave(timer->slabs);
     spn__free(timer->shards);
     spn__free(timer->runners);
     spn__free(timer->cpus);
@@ -265,6 +268,11 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     rc = copy_thread_opts(timer, o.thread);
     if (rc == SPN_OK)
         rc = make_shards(timer, &o);
+    if (rc == SPN_OK) {
+        timer->slabs = spn__slabs_create(timer, o.shards);
+        if (timer->slabs == NULL)
+            rc = SPN_ENOMEM;
+    }
     if (rc == SPN_OK && o.executor != NULL)
         rc = make_runners(timer, o.parallel);
     if (rc == SPN_OK && o.drive == SPN_TIMER_FD)
@@ -383,7 +391,7 @@ static void await_idle(struct spn__shard *s, struct spn_thread *self)
     spn__quick_unlock(&s->lock);
 }
 
-/* Timeouts as a list: of the callers, and of the library (handles). */
+/* Timeouts as a list: of the callers, and of the library. */
 struct collected {
     struct spn__shard *shard;
     spn_timeout *first[2], **end[2];
@@ -393,14 +401,14 @@ static void collect_one(spn_wheel_node *node, void *ctx)
 {
     struct collected *c = ctx;
     spn_timeout *t = spn__timeout_of(node);
-    const int owned = spn__timeout_is_handle(t);
+    const int owned = (t->policy & (SPN__POLICY_OWNED | SPN__POLICY_HANDLE)) != 0;
 
     spn__wheel_unlink(c->shard->wheel, node);
     spn__state_set(t, SPN__TIMEOUT_CANCELLED);
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);
     c->shard->returned++;
-    t->home = NULL; /* which may be gone soon */
+    spn__home_set(t, NULL); /* which may be gone soon */
     t->node.link.next = NULL;
     if (c->end[owned] != NULL)
         *c->end[owned] = t;
@@ -409,7 +417,17 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     c->end[owned] = (spn_timeout **)(void *)&t->node.link.next; /* so itself */
 }
 
-/* Takes out all there is: tells those who have handles, returns the rest as a list. */
+static void tell_owner(spn_timeout *t)
+{
+    struct spn__owned *owned = (struct spn__owned *)(void *)t;
+
+    if ((t->policy & SPN__POLICY_HANDLE) != 0)
+        spn__handle_returned(t);
+    else
+        owned->returned(owned);
+}
+
+/* Takes out all there is: tells the owners of our own, returns the rest as a list. */
 static spn_timeout *collect(struct spn_timer *timer)
 {
     struct collected c = { NULL, { NULL, NULL }, { NULL, NULL } };
@@ -426,7 +444,7 @@ static spn_timeout *collect(struct spn_timer *timer)
         spn__quick_unlock(&s->lock);
     }
     while ((t = spn_timeout_pop(&c.first[1])) != NULL)
-        spn__handle_returned(t);
+        tell_owner(t);
     return c.first[0];
 }
 

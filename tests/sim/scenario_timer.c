@@ -467,6 +467,36 @@ SCENARIO(timer__handle_cancelled_any_time__told_once, "HWT-30", "HWT-33", "HWT-3
 }
 SCENARIO_OPTS(timer__handle_cancelled_any_time__told_once, .faults = true)
 
+static void drop_handle(void *handle)
+{
+    spn_timeout_handle_unref(handle);
+}
+
+/* Two handles of one block are dropped while the timer is stopped and destroyed: the block
+ * goes with the last of the three, and each is told once. */
+SCENARIO(timer__handles_dropped_around_destroy__freed_once, "HWT-33", "HWT-35")
+{
+    spn_timeout_handle *first = NULL, *second = NULL;
+    int made = 0;
+
+    spn__init(&told_ok, 0);
+    spn__init(&told_cancelled, 0);
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    made += spn_timer_new_timeout(timer, tell, NULL, TICK, &first) == SPN_OK;
+    made += spn_timer_new_timeout(timer, tell, NULL, FAR, &second) == SPN_OK;
+    if (first != NULL)
+        sim_thread(drop_handle, first);
+    if (second != NULL)
+        sim_thread(drop_handle, second);
+    sim_assert(stop() == 0);
+    destroy();
+    sim_join_all();
+    sim_assert(spn__load(&told_ok, relaxed) + spn__load(&told_cancelled, relaxed) ==
+               made);
+}
+SCENARIO_OPTS(timer__handles_dropped_around_destroy__freed_once, .faults = true)
+
 /* ---- executors ------------------------------------------------------------------ */
 
 static spn_manual_executor *manual;
