@@ -57,6 +57,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/delayed.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/slab.c

@@ -205,6 +205,9 @@ void spn__task_mark_awaited(struct spn_future *f);
 void spn__task_interrupt(struct spn_future *f);
 /* The task future that a task is part of, borrowed; NULL if it is none's. */
 struct spn_future *spn__task_future(spn_task *task);
+/* The future that a task is to complete, whatever kind of task it is: a submitted
+ * future's, a stage's, or complete_async's; borrowed.  NULL if we do not know of one. */
+struct spn_future *spn__task_target(spn_task *task);
 /* The task of a task future; who runs it now, as a hint: NULL if nobody, or a thread
  * without a record. */
 spn_task *spn__future_task(struct spn_future *f);

@@ -161,6 +161,9 @@ static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
         t->period_ns = a->period_ns;
         t->policy = a->policy;
     }
+    if ((a->policy & SPN__POLICY_OWNED) != 0)
+        /* relaxed: the entry is not known to anybody else yet [guests]. */
+        (void)spn__fetch_add(&s->guests, 1, relaxed);
     t->node.due_ns = a->due_ns;
     spn__state_set(t, SPN__TIMEOUT_PENDING);
     s->armed++;

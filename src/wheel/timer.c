@@ -17,6 +17,8 @@
  *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
  *   left collected: so a periodic timeout whose callback was running is among it, and
  *   what is cancelled until then is not.
+ *   [guests] then stop waits for those who take out entries of delayed.c on their own: see
+ *   there.
  *
  * LOCKS  life_lock comes before all others; shard locks in the order of their index
  *   where several are held (batches only); alarm_lock, exec_lock and the census's are
@@ -190,6 +192,7 @@ static int make_shards(struct spn_timer *timer, const spn_timer_opts *o)
         spn__quick_lock_init(&s->lock);
         spn__lock_init(&s->idle_lock);
         spn__init(&s->pending, 0);
+        spn__init(&s->guests, 0);
         s->firing.next = s->firing.prev = &s->firing;
         s->known = UINT64_MAX;
         spn__list_init(&s->running);
@@ -408,7 +411,8 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);
     c->shard->returned++;
-    spn__home_set(t, NULL); /* which may be gone soon */
+    if ((t->policy & SPN__POLICY_OWNED) == 0)
+        spn__home_set(t, NULL); /* which may be gone soon; not before a guest */
     t->node.link.next = NULL;
     if (c->end[owned] != NULL)
         *c->end[owned] = t;
@@ -446,6 +450,21 @@ static spn_timeout *collect(struct spn_timer *timer)
     while ((t = spn_timeout_pop(&c.first[1])) != NULL)
         tell_owner(t);
     return c.first[0];
+}
+
+/* Waits until nobody who ends an entry of delayed.c is inside, whatever comes. */
+static void await_guests(struct spn__shard *s)
+{
+    uint32_t found = spn__load(&s->guests, acquire); /* [guests] */
+
+    while ((found & ~SPN__GUESTS_AWAITED) != 0) {
+        /* relaxed: has whoever makes it none wake us; the number is read again. */
+        found = spn__fetch_or(&s->guests, SPN__GUESTS_AWAITED, relaxed) |
+                SPN__GUESTS_AWAITED;
+        if (found != SPN__GUESTS_AWAITED)
+            (void)spn__futex_wait(&s->guests, found, SPN_FOREVER);
+        found = spn__load(&s->guests, acquire); /* [guests] */
+    }
 }
 
 /* Closes the shards; true for the first who does. */
@@ -502,6 +521,8 @@ int spn_timer_stop(spn_timer *timer, spn_timeout **left)
         await_idle(&timer->shards[i], self);
     if (first)
         list = collect(timer);
+    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+        await_guests(&timer->shards[i]);
     if (interrupted)
         spn__interrupt_set(self);
     spn__lock(&timer->life_lock);

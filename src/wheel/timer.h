@@ -127,6 +127,7 @@ struct spn__shard {
     struct spn__waitq idle;     /* those who wait for a run to end */
     int32_t waiting;            /* how many they are, on their way out included */
     struct spn_timer *timer;    /* fixed */
+    spn__futex_word guests;     /* entries of delayed.c, and GUESTS_AWAITED [guests] */
     struct spn__reckoning reckoning;
     int64_t late_max_ns;
     uint64_t late[SPN__LATE_BUCKETS];
@@ -215,6 +216,16 @@ static inline void spn__shard_enlist(struct spn__shard *s, struct spn__waiter *w
     spn__waitq_add(&s->idle, w, self);
     spn__unlock(&s->idle_lock);
     s->waiting++;
+}
+
+#define SPN__GUESTS_AWAITED (UINT32_C(1) << 31)
+
+/* Whoever ended an entry is through with the timer, which may be gone after this. */
+static inline void spn__shard_guest_leaves(struct spn__shard *s)
+{
+    if (spn__fetch_sub(&s->guests, 1, release) ==
+        (SPN__GUESTS_AWAITED | 1)) /* [guests] */
+        spn__futex_wake(&s->guests, INT32_MAX);
 }
 
 /* Gives back a place of max_pending. */
