@@ -139,7 +139,7 @@ struct spn_pool {
     struct spn__list workers;
     int32_t live, largest;
     struct spn__waitq awaiting;    /* termination */
-    SPN__ATOMIC(int32_t) helpers;  /* who run a task of the pool's elsewhere [help] */
+    SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
     struct spn_thread *terminator; /* runs the terminated hook */
     uint32_t thread_number;        /* of the next thread's name */
     int64_t direct;                /* tasks accepted as the first of a worker */
@@ -233,6 +233,11 @@ void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
+/* Keeps the pool from its end while the caller, who is not counted as a worker, goes
+ * on outside the lock; pool->lock is held.  Then staff_held: starts a worker for what
+ * waits, or gives it up, and lets go. */
+void spn__pool_hold(struct spn_pool *pool);
+void spn__pool_staff_held(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
 

@@ -10,7 +10,9 @@
  *
  * AFTER TERMINATED nobody who is inside touches the pool: a thread that waits for it
  *   may free it at once.  The waiters are chosen under the lock, and granted
- *   afterwards from nodes of their own.
+ *   afterwards from nodes of their own.  Who leaves the lock and means to come back
+ *   without being counted as a worker holds the pool: that work waits is no hold, for
+ *   its submitter may take it back and end the pool.
  *
  * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
  */
@@ -98,6 +100,20 @@ static void finish_shutdown(struct spn_pool *pool)
         spn__pool_terminate(pool);
 }
 
+void spn__pool_hold(struct spn_pool *pool)
+{
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* under the lock */
+}
+
+void spn__pool_staff_held(struct spn_pool *pool)
+{
+    if (spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+        spn__pool_give_up(pool);
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    finish_shutdown(pool);                            /* unlocks */
+}
+
 /* A paused pool may have tasks and no worker. */
 static bool needs_worker(struct spn_pool *pool)
 {
@@ -115,9 +131,11 @@ int spn_pool_shutdown(spn_pool *pool)
         return SPN_EINVAL;
     begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
     needed = needs_worker(pool);
+    if (needed)
+        spn__pool_hold(pool);
     finish_shutdown(pool);
-    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    if (needed)
+        spn__pool_staff_held(pool);
     return SPN_OK;
 }
 
@@ -318,10 +336,12 @@ static void put_back(struct spn_pool *pool)
     }
     needed = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* under it too */
              spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    if (needed)
+        spn__pool_hold(pool);
     finish_shutdown(pool); /* unlocks */
     give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
-    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    if (needed)
+        spn__pool_staff_held(pool);
 }
 
 static int64_t cancel_some(struct spn_pool *pool,

@@ -391,18 +391,19 @@ static bool leave(struct spn__worker *w)
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
     end = spn__pool_try_terminate(pool);
-    /* The user put something into his queue between the two looks.  A task of the
-     * shut-down pool keeps it from its end, so it is still there afterwards. */
+    /* The user put something into his queue between the two looks. */
     left_over = pool->kind == SPN__WORK_USER && !end &&
                 spn__ctl_make(SPN_EXECUTOR_SHUTDOWN, 0) ==
                     spn__load(&pool->ctl, relaxed) && /* changes under the lock */
                 spn__work_any(pool);
+    if (left_over)
+        spn__pool_hold(pool);
     spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
-    else if (left_over && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    else if (left_over)
+        spn__pool_staff_held(pool);
     return true;
 }
 

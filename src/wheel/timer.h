@@ -181,6 +181,7 @@ struct spn_timer {
     struct spn__runner *free_runners;
     uint32_t runners_queued; /* handed over and not begun */
     uint32_t runners_out;    /* handed over and not ended */
+    bool wanted;             /* all were out when something was due */
     uint64_t refused;
 
     struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
