@@ -126,6 +126,7 @@ static bool enlist(struct spn_pool *pool, struct spn__worker *w, int32_t *live)
     }
     spn__list_push_back(&pool->workers, &w->link);
     pool->live++;
+    pool->making++;
     *live = pool->live;
     if (w->first != NULL)
         pool->direct++;
@@ -211,12 +212,14 @@ static void count_out(struct spn_pool *pool)
 static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
                  bool give_up)
 {
+    struct spn__chosen chosen = { NULL, NULL };
     bool stranded, end;
 
     spn__lock(&pool->lock);
     if (enlisted) {
         spn__list_remove(&w->link);
         pool->live--;
+        pool->making--;
         if (w->first != NULL)
             pool->direct--;
     }
@@ -232,7 +235,9 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     spn__work_door_unlock(pool);
     end = spn__pool_try_terminate(pool);
     spn__room_notify_thread(&pool->room);
+    spn__waitq_choose_all(&pool->made, &chosen);
     spn__unlock(&pool->lock);
+    spn__chosen_grant(&chosen);
     if (w != NULL)
         free_worker(pool, w);
     if (end) {
@@ -251,16 +256,28 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
     return spn__pool_add_worker_or(pool, first, bound, true);
 }
 
-int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
-                            enum spn__bound bound, bool give_up)
+/* Its thread is there.  It may have come and gone by now. */
+static void has_come(struct spn_pool *pool, int32_t live)
 {
-    struct spn__worker *w;
-    int32_t live = 0; /* with this one */
-    int rc = count_in(pool, first, bound);
+    struct spn__chosen chosen = { NULL, NULL };
 
-    if (rc != SPN_OK)
-        return rc;
-    w = make_worker(pool, first);
+    spn__lock(&pool->lock);
+    pool->making--;
+    pool->threads_started++;
+    if (live > pool->largest)
+        pool->largest = live;
+    spn__waitq_choose_all(&pool->made, &chosen);
+    spn__unlock(&pool->lock);
+    spn__chosen_grant(&chosen);
+}
+
+/* The rest of add_worker: it is counted in. */
+static int start_worker(struct spn_pool *pool, spn_task *first, bool give_up)
+{
+    struct spn__worker *w = make_worker(pool, first);
+    int32_t live = 0; /* with this one */
+    int rc;
+
     if (w == NULL) {
         undo(pool, NULL, false, SPN_ENOMEM, give_up);
         return SPN_ENOMEM;
@@ -274,13 +291,24 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
         undo(pool, w, true, rc, give_up);
         return rc;
     }
-    /* The worker may have come and gone by now: w is no longer ours. */
-    spn__lock(&pool->lock);
-    pool->threads_started++;
-    if (live > pool->largest)
-        pool->largest = live;
-    spn__unlock(&pool->lock);
+    has_come(pool, live);
     return SPN_OK;
+}
+
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up)
+{
+    struct spn__worker *self = spn__worker_current();
+    int rc = count_in(pool, first, bound);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (self != NULL)
+        self->makes++;
+    rc = start_worker(pool, first, give_up);
+    if (self != NULL)
+        self->makes--;
+    return rc;
 }
 
 /* ---- leaving -------------------------------------------------------------------- */
