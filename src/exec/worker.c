@@ -821,7 +821,14 @@ static bool replace(struct spn__worker *w)
     return false;
 }
 
-/* Follows serve, also when a task ended the thread. */
+static void serve_here(void *frame)
+{
+    (void)frame; /* for worker_ended */
+    serve(spn__worker_current());
+}
+
+/* Follows serve, also when a task ended the thread; and once more then, if the thread
+ * went on and another ended it. */
 static void worker_ended(void *arg)
 {
     struct spn_thread *self = spn__self_get();
@@ -848,9 +855,7 @@ static void worker_ended(void *arg)
     } else {
         /* To the end, or until others can do without it; a task may end the thread
          * again. */
-        SPN__CLEANUP_PUSH(worker_ended, arg);
-        serve(w);
-        SPN__CLEANUP_POP();
+        spn__outlive(serve_here, worker_ended, arg);
         return;
     }
     (void)spn_executor_leave(arg);
@@ -868,9 +873,7 @@ static int worker_main(void *arg)
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
     entered = spn_executor_enter(&w->pool->executor, &frame);
     spn__assert(entered == SPN_OK); /* a thread of the library has a record */
-    SPN__CLEANUP_PUSH(worker_ended, &frame);
-    serve(w);
-    SPN__CLEANUP_POP();
+    spn__outlive(serve_here, worker_ended, &frame);
     return 0;
 }
 
