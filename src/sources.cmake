@@ -69,4 +69,5 @@ set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_guard.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_outlive.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_stacks.c)

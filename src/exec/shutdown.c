@@ -290,10 +290,19 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
 
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
+void spn__pool_begin_taking(struct spn_pool *pool)
+{
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
+}
+
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
 {
     spn__lock(&pool->lock);
-    spn__room_notify_all(&pool->room);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    if (taken == 0) {
+        finish_shutdown(pool); /* unlocks */
+        return;
+    }
     *counter += taken;
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
@@ -305,11 +314,15 @@ void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken
 
 int spn_pool_remove(spn_pool *pool, spn_task *task)
 {
+    bool removed;
+
     if (pool == NULL || task == NULL)
         return SPN_EINVAL;
-    if (!spn__work_remove(pool, task))
+    spn__pool_begin_taking(pool);
+    removed = spn__work_remove(pool, task);
+    spn__pool_left_queue(pool, &pool->returned, removed);
+    if (!removed)
         return 0;
-    spn__pool_left_queue(pool, &pool->returned, 1);
     spn__job_forget(task);
     spn__task_given_back(task);
     spn_task_release(task);
@@ -351,11 +364,11 @@ static int64_t cancel_some(struct spn_pool *pool,
     int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
-    if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while [help] */
-        (void)spn__fetch_add(&pool->helpers, 1, relaxed);
+    if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while: put_back */
+        spn__pool_begin_taking(pool);
+    spn__pool_begin_taking(pool);
     taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
-    if (taken > 0)
-        spn__pool_left_queue(pool, &pool->cancelled, taken);
+    spn__pool_left_queue(pool, &pool->cancelled, taken);
     if (pool->kind == SPN__WORK_USER)
         put_back(pool);
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);

@@ -217,10 +217,11 @@ void spn__task_given_back(spn_task *task);
 /*
  * Before a thread waits for it: tells the executor, which may run it now or refuse the
  * wait.  SPN_OK, or the refusal.  If *entered is not NULL, spn__task_wait_end
- * must follow the wait.  may_help: also where only help is asked for.
+ * must follow the wait.  may_help: also where only help is asked for.  timed: it ends
+ * at some time by itself.
  */
 int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
-                         spn_executor **entered);
+                         bool timed, spn_executor **entered);
 void spn__task_wait_end(spn_executor *entered);
 
 /* Copies a message, cut to capacity between two characters of UTF-8. */
