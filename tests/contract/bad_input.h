@@ -385,6 +385,22 @@ static inline void start_limited(void)
         spn_executor_execute(spn_limiter_executor(fixture.limiter), &fixture.node));
 }
 
+/* A timer that has no memory for handles yet. */
+static inline void open_driven(spn_timer **out)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    opts.drive = SPN_TIMER_DRIVEN;
+    REQUIRE_OK(spn_timer_create(out, &opts));
+    REQUIRE_OK(spn_timer_start(*out));
+}
+
+static inline void close_driven(spn_timer *timer)
+{
+    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_destroy(timer));
+}
+
 static spn_future *delayed_task;
 
 static inline void start_delayed(spn_delayed_executor *delayed)
