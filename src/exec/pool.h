@@ -75,6 +75,7 @@ struct spn__worker {
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
     bool spun;             /* its last spin ended because there was something */
+    bool outrun;           /* it saw a task, and a helper may be faster: idle.c */
     bool needed;           /* it was to leave, but there is work that needs it */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
@@ -86,7 +87,8 @@ struct spn__worker {
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
     uint32_t makes;        /* workers that its task is about to start */
-    uint32_t spin_budget, spin_waits; /* see idle.c */
+    uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
+    int64_t gone;                     /* tasks that had left the queue */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
 
     /* The future it waits for, of this pool; guarded by pool->lock. */
@@ -129,10 +131,14 @@ struct spn_pool {
     /* Raised by whoever wants workers that wait to look around [wake]. */
     SPN__ATOMIC(uint32_t) epoch;
 
+    /* Read by every submitter, and written when a worker lies down or is woken. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
-    SPN__ATOMIC(int32_t) searching;                            /* [search] */
     struct spn__lock idle_lock;                                /* guards idle; a leaf */
     struct spn__list idle; /* the one that came last first */
+
+    /* Written by every worker that looks for work and finds some: apart, so that
+     * submitters do not lose the line above to it. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) searching; /* [search] */
 
     struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 

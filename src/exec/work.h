@@ -42,6 +42,8 @@ struct spn__fifo {
     SPN__ATOMIC(int64_t) pushed; /* ever [size] */
     struct spn__list inbox;
     int64_t seen_popped; /* popped, as last looked at */
+    /* The last that came, if it is a future's; relaxed: only a hint of what to fetch. */
+    SPN__ATOMIC(const spn_task *) newest;
     /* Guards the outbox and writes of popped; taken before in_lock. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock out_lock;
     SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
