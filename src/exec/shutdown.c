@@ -107,15 +107,48 @@ static bool needs_worker(struct spn_pool *pool)
            spn__work_any(pool);
 }
 
+static void give_back(struct spn_pool *pool, struct spn__list *tasks,
+                      spn_unrun_fn unrun, void *ctx, int reason);
+
+/* TIMED: takes out what may not run any more; pool->lock is held, and the queue is
+ * closed. */
+static void forbid(struct spn_pool *pool, struct spn__list *out)
+{
+    struct spn__work_source *source = pool->work.source;
+
+    spn__list_init(out);
+    if (pool->kind == SPN__WORK_TIMED)
+        pool->cancelled += source->ops->forbidden(source, out);
+}
+
+void spn__pool_forbid(struct spn_pool *pool)
+{
+    struct spn__list tasks;
+
+    spn__lock(&pool->lock);
+    /* relaxed: changes under the lock. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_SHUTDOWN) {
+        spn__unlock(&pool->lock);
+        return;
+    }
+    forbid(pool, &tasks);
+    spn__idle_look_around(pool);
+    finish_shutdown(pool); /* unlocks */
+    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
+}
+
 int spn_pool_shutdown(spn_pool *pool)
 {
+    struct spn__list tasks;
     bool needed;
 
     if (pool == NULL)
         return SPN_EINVAL;
     begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
+    forbid(pool, &tasks);
     needed = needs_worker(pool);
     finish_shutdown(pool);
+    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
         spn__pool_give_up(pool);
     return SPN_OK;
@@ -272,6 +305,16 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
 
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
+/* TIMED: the last task is gone, and a worker above core may have stayed for it. */
+static bool stays_for_nothing(struct spn_pool *pool)
+{
+    /* relaxed, both: the lock is held, and a knob. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+
+    return pool->kind == SPN__WORK_TIMED && !spn__work_any(pool) &&
+           count > spn__load(&pool->core, relaxed);
+}
+
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
 {
     spn__lock(&pool->lock);
@@ -280,7 +323,24 @@ void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
-        pool->kind == SPN__WORK_USER)
+        pool->kind == SPN__WORK_USER || stays_for_nothing(pool))
+        spn__idle_look_around(pool);
+    finish_shutdown(pool); /* unlocks */
+}
+
+void spn__pool_hold(struct spn_pool *pool)
+{
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
+}
+
+void spn__pool_cancel_end(struct spn_pool *pool)
+{
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    pool->cancelled++;
+    /* As in left_queue.  relaxed: changes under the lock. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
+        stays_for_nothing(pool))
         spn__idle_look_around(pool);
     finish_shutdown(pool); /* unlocks */
 }

@@ -293,6 +293,8 @@ void spn__task_finished(struct spn_future *f)
     struct spn__task_future *t = task_of(f);
     void *owner;
 
+    if (t->keeper != NULL && t->keeper->finished != NULL)
+        t->keeper->finished(t);
     if (t->told != NULL) {
         /* relaxed: decides who has it; what the owner is came with the future. */
         owner = spn__exchange(&t->told_owner, NULL, relaxed);
@@ -483,12 +485,14 @@ static bool claim(struct spn__task_future *t, uintptr_t me)
     return true;
 }
 
+/* Takes the context over if it calls the function, and says so in *called. */
 static int run(struct spn_future *f, bool reset, bool by_executor,
-               struct spn_context *context)
+               struct spn_context *context, bool *called)
 {
     struct running r = { .by_executor = by_executor, .reset = reset };
     struct spn_thread *self;
-    bool called = false;
+
+    *called = false;
 
     if (f == NULL || f->kind != SPN__TASK)
         return SPN_EINVAL;
@@ -500,7 +504,7 @@ static int run(struct spn_future *f, bool reset, bool by_executor,
         return 0;
     /* [runner] mutant: half of a pair */
     if (spn__phase(spn__load(&f->state, seq_cst)) == SPN__NEW) {
-        called = true;
+        *called = true;
         spn__call_enter(&r.call);
         if (by_executor)
             spn__context_enter(&r.frame, r.call.self, context);
@@ -511,17 +515,21 @@ static int run(struct spn_future *f, bool reset, bool by_executor,
     } else {
         (void)leave(r.t, self);
     }
-    return reset ? r.kept : called;
+    return reset ? r.kept : *called;
 }
 
 int spn_future_run(spn_future *f)
 {
-    return run(f, false, false, NULL);
+    bool called;
+
+    return run(f, false, false, NULL, &called);
 }
 
 int spn_future_run_and_reset(spn_future *f)
 {
-    return run(f, true, false, NULL);
+    bool called;
+
+    return run(f, true, false, NULL, &called);
 }
 
 /* ---- by an executor --------------------------------------------------------- */
@@ -540,11 +548,38 @@ static void leave_executor(void *p)
 bool spn__task_future_run(struct spn__task_future *t)
 {
     struct spn_context *context = take_context(t); /* [context] */
+    bool called;
 
-    if (run(&t->future, false, true, context) == 1)
-        return true;
-    spn_context_unref(context);
-    return false;
+    (void)run(&t->future, false, true, context, &called);
+    if (!called)
+        spn_context_unref(context);
+    return called;
+}
+
+bool spn__task_future_run_again(struct spn__task_future *t)
+{
+    struct spn_context *context = take_context(t); /* [context] */
+    bool called, again;
+
+    if (context != NULL) { /* this run's reference, and one for the next */
+        (void)spn_context_ref(context);
+        /* [context] Back, then look: who completed it meanwhile found none.
+         * mutant: as in take_context */
+        spn__store(&t->context, context, seq_cst);
+        if (spn__phase_done(
+                spn__load(&t->future.state, seq_cst))) /* mutant: as above */
+            spn__task_future_forget(t);
+    }
+    again = run(&t->future, true, true, context, &called) == 1;
+    if (!called)
+        spn_context_unref(context);
+    return again;
+}
+
+static bool run_kept(struct spn__task_future *t)
+{
+    return t->keeper != NULL && t->keeper->run != NULL ? t->keeper->run(t)
+                                                       : spn__task_future_run(t);
 }
 
 static int run_task(spn_task *task)
@@ -554,7 +589,7 @@ static int run_task(spn_task *task)
     if (t->keeper != NULL)
         t->keeper->begin(t, true);
     SPN__CLEANUP_PUSH(leave_executor, t);
-    if (!spn__task_future_run(t))
+    if (!run_kept(t))
         part(t);
     SPN__CLEANUP_POP();
     return 0; /* the future keeps a failure */
@@ -610,6 +645,8 @@ void spn__task_given_back(spn_task *task)
     if (f == NULL)
         return;
     part(task_of(f));
+    if (task_of(f)->keeper != NULL && task_of(f)->keeper->given_back != NULL)
+        task_of(f)->keeper->given_back(task_of(f));
     if ((task->flags & SPN_TASK_AWAITED) != 0)
         (void)spn_future_cancel(f, 0);
 }
@@ -617,6 +654,12 @@ void spn__task_given_back(spn_task *task)
 static uintptr_t word_of(const spn_executor *executor)
 {
     return (uintptr_t)executor | (spn__executor_has(executor, help) ? HELPS : 0);
+}
+
+void spn__task_future_belongs(struct spn__task_future *t, spn_executor *executor)
+{
+    /* relaxed: published with the task. */
+    spn__store(&t->executor, word_of(executor), relaxed);
 }
 
 int spn_future_submit(spn_future *f, spn_executor *executor)
