@@ -21,8 +21,10 @@
 #include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/report.h>
+#include <spindle/scheduled.h>
 #include <spindle/semaphore.h>
 #include <spindle/serial.h>
+#include <spindle/serial_timer.h>
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>

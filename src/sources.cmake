@@ -44,6 +44,10 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/delays.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/future.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/scheduled.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/serial_timer.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/blocks.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c

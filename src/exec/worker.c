@@ -357,9 +357,10 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         return false;
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
-    if (!spn__idle_work_waits(pool))
+    if (!spn__idle_work_kept(pool))
         return false;
-    if (stay == GO && pool->kind != SPN__WORK_USER)
+    /* One is enough to wait for what is not due; and what is due finds another. */
+    if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;
     return others == 0 || spn__work_any_urgent(pool) ||
            others - spn__load(&pool->blocked, relaxed) < (core > 1 ? core : 1) ||
@@ -751,10 +752,14 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 break;
             w->needed = false;
         } else {
+            if (w->needed && pool->kind == SPN__WORK_TIMED)
+                keep_alive_ns = SPN_FOREVER; /* as above */
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER
                                : spn__deadline(spn__now(), keep_alive_ns));
+            if (pool->kind == SPN__WORK_TIMED)
+                w->needed = false;
         }
     }
     w->timed_out = w->needed = false;
@@ -887,7 +892,7 @@ void spn__pool_compensate(struct spn_pool *pool)
 
     /* relaxed, all: hints, or after the fence of whoever calls [block]. */
     if (count - spn__load(&pool->blocked, relaxed) >= (core > 1 ? core : 1) ||
-        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_waits(pool))
+        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_kept(pool))
         return;
     (void)spn__pool_add_worker(pool, NULL, SPN__TO_BLOCKED);
 }

@@ -294,6 +294,8 @@ void spn__task_finished(struct spn_future *f)
     struct spn__task_future *t = task_of(f);
     void *owner;
 
+    if (t->keeper != NULL && t->keeper->finished != NULL)
+        t->keeper->finished(t);
     if (t->told != NULL) {
         /* relaxed: decides who has it; what the owner is came with the future. */
         owner = spn__exchange(&t->told_owner, NULL, relaxed);
@@ -512,13 +514,14 @@ static bool claim(struct spn__task_future *t, uintptr_t me)
 
 enum ran { NOT_RUN, RAN, RAN_AND_PARTED };
 
+/* Takes the context over if it calls the function, which *ran says. */
 static int run(struct spn_future *f, bool reset, bool by_executor,
-               struct spn_context *context)
+               struct spn_context *context, enum ran *ran)
 {
     struct spn_thread *self;
     struct running r; /* not all of it: it has room for a message */
-    enum ran ran = NOT_RUN;
 
+    *ran = NOT_RUN;
     if (f == NULL || f->kind != SPN__TASK)
         return SPN_EINVAL;
     r.t = task_of(f);
@@ -539,21 +542,25 @@ static int run(struct spn_future *f, bool reset, bool by_executor,
         spn__guarded(call_fn, &r);
         r.call.returned = true;
         SPN__CLEANUP_POP();
-        ran = r.parted ? RAN_AND_PARTED : RAN;
+        *ran = r.parted ? RAN_AND_PARTED : RAN;
     } else {
         (void)leave(r.t, self);
     }
-    return reset ? r.kept : (int)ran;
+    return reset ? r.kept : *ran != NOT_RUN;
 }
 
 int spn_future_run(spn_future *f)
 {
-    return run(f, false, false, NULL);
+    enum ran ran;
+
+    return run(f, false, false, NULL, &ran);
 }
 
 int spn_future_run_and_reset(spn_future *f)
 {
-    return run(f, true, false, NULL);
+    enum ran ran;
+
+    return run(f, true, false, NULL, &ran);
 }
 
 /* ---- by an executor --------------------------------------------------------- */
@@ -570,11 +577,45 @@ static void leave_executor(struct spn__task_future *t)
 static enum ran run_submitted(struct spn__task_future *t)
 {
     struct spn_context *context = take_context(t); /* [context] */
-    const int ran = run(&t->future, false, true, context);
+    enum ran ran;
 
+    (void)run(&t->future, false, true, context, &ran);
     if (ran == NOT_RUN)
         spn_context_unref(context);
-    return (enum ran)ran;
+    return ran;
+}
+
+bool spn__task_future_run(struct spn__task_future *t)
+{
+    return run_submitted(t) != NOT_RUN;
+}
+
+bool spn__task_future_run_again(struct spn__task_future *t)
+{
+    struct spn_context *context = take_context(t); /* [context] */
+    enum ran ran;
+    bool again;
+
+    if (context != NULL) { /* this run's reference, and one for the next */
+        (void)spn_context_ref(context);
+        /* [context] Back, then look: who completed it meanwhile found none.
+         * mutant: as in take_context */
+        spn__store(&t->context, context, seq_cst);
+        if (spn__phase_done(
+                spn__load(&t->future.state, seq_cst))) /* mutant: as above */
+            spn__task_future_forget(t);
+    }
+    again = run(&t->future, true, true, context, &ran) == 1;
+    if (ran == NOT_RUN)
+        spn_context_unref(context);
+    return again;
+}
+
+static enum ran run_kept(struct spn__task_future *t)
+{
+    if (t->bare || t->keeper == NULL || t->keeper->run == NULL)
+        return run_submitted(t);
+    return t->keeper->run(t) ? RAN : NOT_RUN;
 }
 
 static void cut_short(void *p)
@@ -593,7 +634,7 @@ int spn__task_future_fn(spn_task *task)
     if (!t->bare && t->keeper != NULL)
         t->keeper->begin(t, true);
     SPN__CLEANUP_PUSH(cut_short, &there);
-    switch (run_submitted(t)) {
+    switch (run_kept(t)) {
     case RAN_AND_PARTED:
         there = NULL;
         break;
@@ -657,6 +698,8 @@ void spn__task_given_back(spn_task *task)
     if (f == NULL)
         return;
     part(task_of(f));
+    if (task_of(f)->keeper != NULL && task_of(f)->keeper->given_back != NULL)
+        task_of(f)->keeper->given_back(task_of(f));
     if ((task->flags & SPN_TASK_AWAITED) != 0)
         (void)spn_future_cancel(f, 0);
 }
@@ -664,6 +707,12 @@ void spn__task_given_back(spn_task *task)
 static uintptr_t word_of(const spn_executor *executor)
 {
     return (uintptr_t)executor | (spn__executor_has(executor, help) ? HELPS : 0);
+}
+
+void spn__task_future_belongs(struct spn__task_future *t, spn_executor *executor)
+{
+    /* relaxed: published with the task. */
+    spn__store(&t->executor, word_of(executor), relaxed);
 }
 
 int spn_future_submit(spn_future *f, spn_executor *executor)

@@ -9,13 +9,21 @@
 
 struct spn__task_future;
 
-/* Who else wants to know when an executor comes to a future's task: groups. */
+/* Who else wants to know when an executor comes to a future's task: groups, and the
+ * scheduled executor. */
 struct spn__task_keeper {
     /* The executor has come to it, to run it on this thread or to drop it. */
     void (*begin)(struct spn__task_future *t, bool runs);
     /* And is through with it; also when the function ended its thread.  Drops the
      * executor's reference. */
     void (*end)(struct spn__task_future *t);
+    /* The rest may be NULL. */
+    /* Runs it between begin and end in place of spn__task_future_run; the same result. */
+    bool (*run)(struct spn__task_future *t);
+    /* It has an outcome, from whomever; as `told`, and before it. */
+    void (*finished)(struct spn__task_future *t);
+    /* The executor has given its task back, unrun. */
+    void (*given_back)(struct spn__task_future *t);
 };
 
 /*
@@ -68,6 +76,15 @@ void spn__task_future_uncapture(struct spn__task_future *t,
                                 struct spn_context *captured);
 /* The future will not be run: lets go of the context. */
 void spn__task_future_forget(struct spn__task_future *t);
+/* Runs it as an executor does, with the context that was captured; false: it was done
+ * already, or somebody else runs it. */
+bool spn__task_future_run(struct spn__task_future *t);
+/* As spn_future_run_and_reset, with the context that was captured, each time: true if
+ * the function succeeded and the future can run again. */
+bool spn__task_future_run_again(struct spn__task_future *t);
+/* As submit does before it hands the task over: who waits for it asks this executor.
+ * Nobody else knows the future yet. */
+void spn__task_future_belongs(struct spn__task_future *t, spn_executor *executor);
 /* What an executor calls: says of a task that it is a future's. */
 int spn__task_future_fn(spn_task *task);
 
