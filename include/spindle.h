@@ -8,6 +8,7 @@
 #include <spindle/completion.h>
 #include <spindle/context.h>
 #include <spindle/cpu.h>
+#include <spindle/delayed.h>
 #include <spindle/executor.h>
 #include <spindle/future.h>
 #include <spindle/group.h>

@@ -67,8 +67,10 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/delayed.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/slab.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timeout.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer_stats.c
@@ -77,4 +79,5 @@ set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_guard.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_outlive.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_stacks.c)

@@ -302,7 +302,8 @@ SPN_API int64_t spn_timer_pending(const spn_timer *timer);
 /* ---- timeouts the library owns ---------------------------------------------------- */
 
 /*
- * For those who have no struct to put a timeout in: one allocation each.
+ * For those who have no struct to put a timeout in: a cache line each, from blocks of
+ * many.
  *
  * Ownership   reference counted; new_timeout gives the caller one, to be dropped.  A
  *             handle may be asked about after its time, after cancel, and after the

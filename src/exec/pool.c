@@ -173,6 +173,7 @@ static void init_state(struct spn_pool *pool)
     spn__lock_init(&pool->lock);
     spn__list_init(&pool->workers);
     spn__waitq_init(&pool->awaiting);
+    spn__waitq_init(&pool->made);
     spn__init(&pool->helpers, 0);
     spn__init(&pool->rejected, 0);
     spn__init(&pool->caller_ran, 0);

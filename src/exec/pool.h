@@ -75,7 +75,7 @@ struct spn__worker {
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
     bool spun;             /* its last spin ended because there was something */
-    bool needed;           /* one too many, but the only one that does not wait */
+    bool needed;           /* it was to leave, but there is work that needs it */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */
@@ -85,11 +85,13 @@ struct spn__worker {
     const char *label;     /* of that one */
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
+    uint32_t makes;        /* workers that its task is about to start */
     uint32_t spin_budget, spin_waits; /* see idle.c */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
 
     /* The future it waits for, of this pool; guarded by pool->lock. */
     struct spn_future *waits_for;
+    bool waits_timed; /* and goes on by itself; the same */
 
     /* Waiting for work; see idle.c. */
     struct spn__list_node idle_link; /* in pool->idle; guarded by pool->idle_lock */
@@ -122,7 +124,7 @@ struct spn_pool {
     struct spn__room room; /* read by every take: see room.h */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
-    SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin, or waiting */
+    SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
     /* Raised by whoever wants workers that wait to look around [wake]. */
     SPN__ATOMIC(uint32_t) epoch;
@@ -138,8 +140,10 @@ struct spn_pool {
                                               when the leaves are taken */
     struct spn__list workers;
     int32_t live, largest;
+    int32_t making;                /* of those, whose thread is not made yet */
+    struct spn__waitq made;        /* for the end of that: nested.c */
     struct spn__waitq awaiting;    /* termination */
-    SPN__ATOMIC(int32_t) helpers;  /* who run a task of the pool's elsewhere [help] */
+    SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
     struct spn_thread *terminator; /* runs the terminated hook */
     uint32_t thread_number;        /* of the next thread's name */
     int64_t direct;                /* tasks accepted as the first of a worker */
@@ -228,11 +232,18 @@ bool spn__pool_try_terminate(struct spn_pool *pool);
 void spn__pool_terminate(struct spn_pool *pool);
 /* Adds to a counter that `lock` guards. */
 void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
-/* `taken` tasks were taken out of the queue, counted in *counter (one of the pool's):
- * there is room, and a pool that is shut down may be at its end. */
+/* Around the taking of tasks out of the queue, which keeps the pool from its end until
+ * they are counted.  `taken` of them, perhaps none, in *counter, one of the pool's: there
+ * is room, and a pool that is shut down may be at its end. */
+void spn__pool_begin_taking(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
+/* Keeps the pool from its end while the caller, who is not counted as a worker, goes
+ * on outside the lock; pool->lock is held.  Then staff_held: starts a worker for what
+ * waits, or gives it up, and lets go. */
+void spn__pool_hold(struct spn_pool *pool);
+void spn__pool_staff_held(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
 

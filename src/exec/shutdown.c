@@ -10,7 +10,9 @@
  *
  * AFTER TERMINATED nobody who is inside touches the pool: a thread that waits for it
  *   may free it at once.  The waiters are chosen under the lock, and granted
- *   afterwards from nodes of their own.
+ *   afterwards from nodes of their own.  Who leaves the lock and means to come back
+ *   without being counted as a worker holds the pool: that work waits is no hold, for
+ *   its submitter may take it back and end the pool.
  *
  * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
  */
@@ -98,6 +100,20 @@ static void finish_shutdown(struct spn_pool *pool)
         spn__pool_terminate(pool);
 }
 
+void spn__pool_hold(struct spn_pool *pool)
+{
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* under the lock */
+}
+
+void spn__pool_staff_held(struct spn_pool *pool)
+{
+    if (spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+        spn__pool_give_up(pool);
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    finish_shutdown(pool);                            /* unlocks */
+}
+
 /* A paused pool may have tasks and no worker. */
 static bool needs_worker(struct spn_pool *pool)
 {
@@ -115,9 +131,11 @@ int spn_pool_shutdown(spn_pool *pool)
         return SPN_EINVAL;
     begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
     needed = needs_worker(pool);
+    if (needed)
+        spn__pool_hold(pool);
     finish_shutdown(pool);
-    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    if (needed)
+        spn__pool_staff_held(pool);
     return SPN_OK;
 }
 
@@ -272,10 +290,19 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
 
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
+void spn__pool_begin_taking(struct spn_pool *pool)
+{
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
+}
+
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
 {
     spn__lock(&pool->lock);
-    spn__room_notify_all(&pool->room);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    if (taken == 0) {
+        finish_shutdown(pool); /* unlocks */
+        return;
+    }
     *counter += taken;
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
@@ -287,11 +314,15 @@ void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken
 
 int spn_pool_remove(spn_pool *pool, spn_task *task)
 {
+    bool removed;
+
     if (pool == NULL || task == NULL)
         return SPN_EINVAL;
-    if (!spn__work_remove(pool, task))
+    spn__pool_begin_taking(pool);
+    removed = spn__work_remove(pool, task);
+    spn__pool_left_queue(pool, &pool->returned, removed);
+    if (!removed)
         return 0;
-    spn__pool_left_queue(pool, &pool->returned, 1);
     spn__job_forget(task);
     spn__task_given_back(task);
     spn_task_release(task);
@@ -318,10 +349,12 @@ static void put_back(struct spn_pool *pool)
     }
     needed = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* under it too */
              spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    if (needed)
+        spn__pool_hold(pool);
     finish_shutdown(pool); /* unlocks */
     give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
-    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    if (needed)
+        spn__pool_staff_held(pool);
 }
 
 static int64_t cancel_some(struct spn_pool *pool,
@@ -331,11 +364,11 @@ static int64_t cancel_some(struct spn_pool *pool,
     int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
-    if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while [help] */
-        (void)spn__fetch_add(&pool->helpers, 1, relaxed);
+    if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while: put_back */
+        spn__pool_begin_taking(pool);
+    spn__pool_begin_taking(pool);
     taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
-    if (taken > 0)
-        spn__pool_left_queue(pool, &pool->cancelled, taken);
+    spn__pool_left_queue(pool, &pool->cancelled, taken);
     if (pool->kind == SPN__WORK_USER)
         put_back(pool);
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);

@@ -126,6 +126,7 @@ static bool enlist(struct spn_pool *pool, struct spn__worker *w, int32_t *live)
     }
     spn__list_push_back(&pool->workers, &w->link);
     pool->live++;
+    pool->making++;
     *live = pool->live;
     if (w->first != NULL)
         pool->direct++;
@@ -211,12 +212,14 @@ static void count_out(struct spn_pool *pool)
 static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
                  bool give_up)
 {
+    struct spn__chosen chosen = { NULL, NULL };
     bool stranded, end;
 
     spn__lock(&pool->lock);
     if (enlisted) {
         spn__list_remove(&w->link);
         pool->live--;
+        pool->making--;
         if (w->first != NULL)
             pool->direct--;
     }
@@ -232,7 +235,9 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     spn__work_door_unlock(pool);
     end = spn__pool_try_terminate(pool);
     spn__room_notify_thread(&pool->room);
+    spn__waitq_choose_all(&pool->made, &chosen);
     spn__unlock(&pool->lock);
+    spn__chosen_grant(&chosen);
     if (w != NULL)
         free_worker(pool, w);
     if (end) {
@@ -251,16 +256,28 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
     return spn__pool_add_worker_or(pool, first, bound, true);
 }
 
-int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
-                            enum spn__bound bound, bool give_up)
+/* Its thread is there.  It may have come and gone by now. */
+static void has_come(struct spn_pool *pool, int32_t live)
 {
-    struct spn__worker *w;
-    int32_t live = 0; /* with this one */
-    int rc = count_in(pool, first, bound);
+    struct spn__chosen chosen = { NULL, NULL };
 
-    if (rc != SPN_OK)
-        return rc;
-    w = make_worker(pool, first);
+    spn__lock(&pool->lock);
+    pool->making--;
+    pool->threads_started++;
+    if (live > pool->largest)
+        pool->largest = live;
+    spn__waitq_choose_all(&pool->made, &chosen);
+    spn__unlock(&pool->lock);
+    spn__chosen_grant(&chosen);
+}
+
+/* The rest of add_worker: it is counted in. */
+static int start_worker(struct spn_pool *pool, spn_task *first, bool give_up)
+{
+    struct spn__worker *w = make_worker(pool, first);
+    int32_t live = 0; /* with this one */
+    int rc;
+
     if (w == NULL) {
         undo(pool, NULL, false, SPN_ENOMEM, give_up);
         return SPN_ENOMEM;
@@ -274,13 +291,24 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
         undo(pool, w, true, rc, give_up);
         return rc;
     }
-    /* The worker may have come and gone by now: w is no longer ours. */
-    spn__lock(&pool->lock);
-    pool->threads_started++;
-    if (live > pool->largest)
-        pool->largest = live;
-    spn__unlock(&pool->lock);
+    has_come(pool, live);
     return SPN_OK;
+}
+
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up)
+{
+    struct spn__worker *self = spn__worker_current();
+    int rc = count_in(pool, first, bound);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (self != NULL)
+        self->makes++;
+    rc = start_worker(pool, first, give_up);
+    if (self != NULL)
+        self->makes--;
+    return rc;
 }
 
 /* ---- leaving -------------------------------------------------------------------- */
@@ -391,18 +419,19 @@ static bool leave(struct spn__worker *w)
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
     end = spn__pool_try_terminate(pool);
-    /* The user put something into his queue between the two looks.  A task of the
-     * shut-down pool keeps it from its end, so it is still there afterwards. */
+    /* The user put something into his queue between the two looks. */
     left_over = pool->kind == SPN__WORK_USER && !end &&
                 spn__ctl_make(SPN_EXECUTOR_SHUTDOWN, 0) ==
                     spn__load(&pool->ctl, relaxed) && /* changes under the lock */
                 spn__work_any(pool);
+    if (left_over)
+        spn__pool_hold(pool);
     spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
-    else if (left_over && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    else if (left_over)
+        spn__pool_staff_held(pool);
     return true;
 }
 
@@ -793,7 +822,14 @@ static bool replace(struct spn__worker *w)
     return false;
 }
 
-/* Follows serve, also when a task ended the thread. */
+static void serve_here(void *frame)
+{
+    (void)frame; /* for worker_ended */
+    serve(spn__worker_current());
+}
+
+/* Follows serve, also when a task ended the thread; and once more then, if the thread
+ * went on and another ended it. */
 static void worker_ended(void *arg)
 {
     struct spn_thread *self = spn__self_get();
@@ -820,9 +856,7 @@ static void worker_ended(void *arg)
     } else {
         /* To the end, or until others can do without it; a task may end the thread
          * again. */
-        SPN__CLEANUP_PUSH(worker_ended, arg);
-        serve(w);
-        SPN__CLEANUP_POP();
+        spn__outlive(serve_here, worker_ended, arg);
         return;
     }
     (void)spn_executor_leave(arg);
@@ -840,9 +874,7 @@ static int worker_main(void *arg)
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
     entered = spn_executor_enter(&w->pool->executor, &frame);
     spn__assert(entered == SPN_OK); /* a thread of the library has a record */
-    SPN__CLEANUP_PUSH(worker_ended, &frame);
-    serve(w);
-    SPN__CLEANUP_POP();
+    spn__outlive(serve_here, worker_ended, &frame);
     return 0;
 }
 

@@ -370,7 +370,7 @@ static void help(struct spn__task_future *t, struct spn_thread *self)
 }
 
 int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
-                         spn_executor **entered)
+                         bool timed, spn_executor **entered)
 {
     struct spn__task_future *t = task_of(f);
     const uintptr_t word = spn__load(&t->executor, acquire); /* [executor] */
@@ -384,6 +384,7 @@ int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may
             help(t, self);
         return SPN_OK;
     }
+    self->waits_timed = timed;
     if (spn__executor_has(executor, wait_begin))
         rc = executor->ops->wait_begin(executor, &t->task);
     if (rc >= 0 && spn__executor_has(executor, wait_end))

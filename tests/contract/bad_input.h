@@ -21,6 +21,7 @@
 #include <spindle/clock.h>
 #include <spindle/completion.h>
 #include <spindle/cpu.h>
+#include <spindle/delayed.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/context.h>
@@ -141,6 +142,7 @@ struct results {
     spn_context_scope scope;
     spn_group *group;
     spn_group_stats group_stats;
+    spn_delayed_executor *delayed;
     spn_limiter *limiter;
     spn_limiter_stats limiter_stats;
     spn_wheel *wheel;
@@ -388,6 +390,20 @@ static inline void start_limited(void)
 {
     REQUIRE_OK(
         spn_executor_execute(spn_limiter_executor(fixture.limiter), &fixture.node));
+}
+
+static spn_future *delayed_task;
+
+static inline void start_delayed(spn_delayed_executor *delayed)
+{
+    REQUIRE_OK(spn_executor_submit_run(spn_delayed_executor_executor(delayed), good_run,
+                                       NULL, NULL, &delayed_task));
+}
+
+static inline void stop_delayed(void)
+{
+    CHECK_EQ(spn_future_cancel(delayed_task, 0), 1);
+    spn_future_unref(delayed_task);
 }
 
 static inline int64_t limiter_now(void)

@@ -241,6 +241,87 @@ SCENARIO(pool_more__help_races_remove__one_gets_it, "TPE-43 TPE-44 P28")
     spn_future_unref(future);
 }
 
+/* ---- waits of workers ---------------------------------------------------------------- */
+
+static int rcs[2];
+
+static int wait_for_inner(void *arg, void **result)
+{
+    const int i = (int)(intptr_t)arg;
+    spn_future *inner;
+
+    (void)result;
+    sim_assert(spn_executor_submit(ex, count_call, NULL, &inner) == SPN_OK);
+    rcs[i] = spn_future_get(inner, NULL, i == 0 ? SPN_MS(1) : SPN_FOREVER);
+    spn_future_unref(inner);
+    return 0;
+}
+
+/* Both workers wait, one of them until a deadline: the other is not refused, for the
+ * first goes on and runs what it waits for. */
+SCENARIO(pool_more__one_waits_until_a_deadline__other_is_not_refused, "P6")
+{
+    spn_pool_opts o = small(2, 2, 4);
+    spn_future *outer[2];
+
+    open_pool(&o);
+    spn__init(&calls, 0);
+    for (intptr_t i = 0; i < 2; i++)
+        sim_assert(spn_executor_submit(ex, wait_for_inner, (void *)i, &outer[i]) ==
+                   SPN_OK);
+    for (int i = 0; i < 2; i++) {
+        sim_assert(spn_future_get(outer[i], NULL, SPN_FOREVER) == SPN_OK);
+        spn_future_unref(outer[i]);
+    }
+    sim_assert(rcs[1] == SPN_OK);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn__load(&calls, relaxed) == 2);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+}
+
+static void remove_first(void *arg)
+{
+    (void)arg;
+    if (spn_pool_remove(pool, &fates[1].job.task) == 1)
+        (void)spn__fetch_add(&fates[1].returned, 1, relaxed);
+}
+
+static void purge_owned(void *arg)
+{
+    (void)spn_pool_cancel_owner(pool, arg);
+}
+
+/* Whoever has seen the end of the pool sees all its tasks counted, also one that was
+ * taken back at the last moment. */
+static void taken_back_at_the_end(void (*taker)(void *))
+{
+    spn_pool_opts o = small(1, 1, 4);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    open_pool(&o);
+    fates[1].job.owner = &pool;
+    (void)submit(0);
+    (void)submit(1);
+    sim_thread(taker, &pool);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.pending == 0 && s.completed + s.returned + s.cancelled == s.accepted);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO(pool_more__remove_races_the_end__counted_before_it, "TPE-58 TPE-43")
+{
+    taken_back_at_the_end(remove_first);
+}
+
+SCENARIO(pool_more__cancel_owner_races_the_end__counted_before_it, "TPE-58")
+{
+    taken_back_at_the_end(purge_owned);
+}
+
 /* ---- policies against workers --------------------------------------------------------- */
 
 /* Discard oldest on a queue of one, with a worker that takes and a second submitter:
@@ -488,6 +569,27 @@ SCENARIO(pool_more__own_queue_execute_races_shutdown__run_or_refused, "TPE-61 P3
     sim_join_all();
     close_pool();
 }
+
+/* A worker leaves behind something that its submitter then takes back, and ends the
+ * pool: whoever is still to see to it must have kept the pool. */
+SCENARIO(pool_more__own_queue_worker_leaves_what_is_taken_back__pool_is_kept,
+         "TPE-61 TPE-49 P3")
+{
+    spn_pool_opts o = small(1, 1, 0);
+
+    own_queue(&o);
+    o.hooks.terminated = NULL;
+    open_pool(&o);
+    spn__init(&terminations, 1);
+    (void)submit(0);
+    sim_thread(submit_one, (void *)1);
+    (void)spn_pool_shutdown(pool);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO_OPTS(pool_more__own_queue_worker_leaves_what_is_taken_back__pool_is_kept,
+              .schedules = 5000)
 
 SCENARIO(pool_more__own_queue_execute_races_shutdown_now__one_end, "TPE-62 P3")
 {
