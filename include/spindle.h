@@ -19,6 +19,7 @@
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
+#include <spindle/problem.h>
 #include <spindle/queue.h>
 #include <spindle/report.h>
 #include <spindle/scheduled.h>
@@ -31,6 +32,7 @@
 #include <spindle/threadless.h>
 #include <spindle/time.h>
 #include <spindle/timer.h>
+#include <spindle/url.h>
 #include <spindle/version.h>
 #include <spindle/wheel.h>
 

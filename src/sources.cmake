@@ -8,6 +8,16 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/options.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext_builtin.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext_choose.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext_load.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/problem.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/rejections.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/shapes.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url_pool.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url_read.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/completion.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/group.c

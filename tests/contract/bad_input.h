@@ -47,6 +47,8 @@
 #include "peer.h"
 #include "test.h"
 
+#include "bad_config.h"
+
 struct fixture {
     spn_latch *latch;         /* count 2 */
     spn_latch *open;          /* count 0 */
@@ -104,6 +106,7 @@ struct fixture {
     spn_timeout_handle *spent;   /* one that was cancelled */
     spn_timeout timeout, unused; /* that one, and one never scheduled */
     spn_timer_entry entries[3];  /* unused; the pending one; one without a function */
+    spn_url *url;                /* dubbo://u:w@h:1/p?a=x&n=5 */
     struct peer waiter;
 };
 
@@ -147,6 +150,10 @@ struct results {
     spn_timeout *left;
     spn_timeout_handle *handle;
     spn_timer_stats timer_stats;
+    spn_url *url;
+    spn_url_parameter parameter;
+    spn_problem problem;
+    int32_t number;
     void *value;
     int64_t now;
     int result;
@@ -650,6 +657,7 @@ static inline void open_fixture(void)
 
     memset(&fixture, 0, sizeof fixture);
     opts.permits = 3;
+    open_config(&fixture.url);
     REQUIRE_OK(spn_latch_create(&fixture.latch, 2));
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
@@ -689,6 +697,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_thread_join(fixture.target, SPN_FOREVER, NULL));
     spn_thread_unref(fixture.target);
     spn_thread_unref(fixture.ended);
+    close_config(fixture.url);
     CHECK_OK(spn_latch_destroy(fixture.latch));
     CHECK_OK(spn_latch_destroy(fixture.open));
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
@@ -736,6 +745,7 @@ GROWN(spn_reject_report_opts, SPN_REJECT_REPORT_OPTS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
 GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
+GROWN(spn_url_parts, SPN_URL_PARTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 GROWN(spn_period, { sizeof(spn_period), 1000, 0, 0, 0, 0 })
