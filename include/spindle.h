@@ -16,6 +16,7 @@
 #include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/object_pool.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>

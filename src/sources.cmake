@@ -48,6 +48,9 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/future/task.c
   ${CMAKE_CURRENT_LIST_DIR}/future/task_local.c
   ${CMAKE_CURRENT_LIST_DIR}/future/wait.c
+  ${CMAKE_CURRENT_LIST_DIR}/objpool/lend.c
+  ${CMAKE_CURRENT_LIST_DIR}/objpool/objpool.c
+  ${CMAKE_CURRENT_LIST_DIR}/objpool/upkeep.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/monitor.c
