@@ -452,7 +452,8 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
 
         s->completed += spn__load(&w->counts.completed, acquire); /* [count] */
         s->failed += spn__load(&w->counts.failed, acquire);       /* [count] */
-        s->expired += spn__load(&w->counts.expired, acquire);     /* [count] */
+        /* relaxed: such a task did nothing, and is dropped afterwards. */
+        s->expired += spn__load(&w->counts.expired, relaxed);
     }
     s->cancelled = pool->cancelled;
     s->returned = pool->returned;
@@ -472,7 +473,7 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
     spn__lock(&pool->lock);
     add_up(pool, s);
-    ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    ctl = spn__load(&pool->ctl, relaxed); /* the state changes under the lock */
     s->state = spn__ctl_state(ctl);
     s->threads = spn__ctl_count(ctl);
     s->paused = spn__load(&pool->paused, relaxed);
