@@ -31,7 +31,7 @@
 
 #define DEFAULT_CAPACITY 1024
 
-static const spn_executor_ops pool_ops, helping_ops;
+static const spn_executor_ops pool_ops, helping_ops, timed_ops;
 
 /* Pools are numbered, for their names and to mark their tasks: see work.c. */
 static SPN__ATOMIC(uint32_t) last_number = SPN__ATOMIC_INIT(0);
@@ -179,16 +179,14 @@ static void init_state(struct spn_pool *pool)
     spn__init(&pool->caller_ran, 0);
 }
 
-int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
+static int create(spn_pool **out, const spn_pool_opts *opts,
+                  struct spn__work_source *source)
 {
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
     struct spn_pool *pool;
     int64_t capacity;
     int rc;
 
-    if (out == NULL)
-        return SPN_EINVAL;
-    *out = NULL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
     if (settle_options(&o, &capacity) != SPN_OK || check_combination(&o) != SPN_OK)
@@ -206,6 +204,11 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
         return SPN_EINVAL;
     }
     init_knobs(pool, &o);
+    if (source != NULL) {
+        pool->executor.ops = &timed_ops;
+        pool->kind = SPN__WORK_TIMED;
+        pool->work.source = source;
+    }
     init_state(pool);
     rc = give_name(pool, o.name);
     if (rc == SPN_OK) {
@@ -219,6 +222,21 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
     }
     *out = pool;
     return SPN_OK;
+}
+
+int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
+{
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    return create(out, opts, NULL);
+}
+
+int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
+                           struct spn__work_source *source)
+{
+    *out = NULL;
+    return create(out, opts, source);
 }
 
 int spn_pool_destroy(spn_pool *pool)
@@ -255,7 +273,8 @@ spn_executor *spn_pool_executor(spn_pool *pool)
 spn_pool *spn_executor_pool(spn_executor *executor)
 {
     if (executor == NULL ||
-        (executor->ops != &pool_ops && executor->ops != &helping_ops))
+        (executor->ops != &pool_ops && executor->ops != &helping_ops &&
+         executor->ops != &timed_ops))
         return NULL;
     return pool_of(executor);
 }
@@ -302,6 +321,15 @@ static int op_remove(spn_executor *executor, spn_task *task)
     return spn_pool_remove(pool_of(executor), task);
 }
 
+static int op_new_task(spn_executor *executor, struct spn_future **out,
+                       int (*fn)(void *arg, void **result), void *arg,
+                       const struct spn_future_opts *opts)
+{
+    struct spn__work_source *source = pool_of(executor)->work.source;
+
+    return source->ops->new_task(source, out, fn, arg, opts);
+}
+
 #define POOL_OPS                                                                 \
     .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,    \
     .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await, \
@@ -310,6 +338,7 @@ static int op_remove(spn_executor *executor, spn_task *task)
 
 static const spn_executor_ops pool_ops = { POOL_OPS };
 static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help };
+static const spn_executor_ops timed_ops = { POOL_OPS, .new_task = op_new_task };
 
 /* ---- threads ------------------------------------------------------------------------ */
 

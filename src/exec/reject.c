@@ -137,7 +137,7 @@ static int replace_oldest(spn_pool *pool, spn_task *task, bool *replaced)
     spn_task *oldest;
     int rc;
 
-    spn__pool_begin_taking(pool);
+    spn__pool_hold(pool);
     oldest = spn__work_pop_oldest(pool);
     spn__pool_left_queue(pool, &pool->discarded, oldest != NULL);
     rc = spn__pool_try_execute(pool, task);

@@ -23,6 +23,12 @@
  * USER  a queue of the user's: workers wait in it (worker.c), and what it does with
  *   its items is its own affair.
  *
+ * TIMED  tasks that wait until they are due, in a heap of the scheduled executor's
+ *   (src/sched), which is reached through a table because it lies above.  Here "there
+ *   are tasks" and "there is one to be had now" are two questions: the first decides
+ *   whether a worker may leave and the pool may end, the second whether one looks.
+ *   Until when the next one sleeps, and who, is in idle.c.
+ *
  * THE DOOR
  *   A task must not be let in when nobody will take it out.  Both "the pool is
  *   closed" and "the last worker leaves" are decided with the lock of the inbox held
@@ -52,6 +58,7 @@
 
 #include "base/assert.h"
 #include "future/executor.h"
+#include "future/task.h"
 
 int spn__entry_task(void *task)
 {
@@ -105,6 +112,7 @@ static void fifo_init(struct spn__fifo *f)
     spn__lock_init(&f->in_lock);
     spn__list_init(&f->inbox);
     spn__init(&f->pushed, 0);
+    spn__init(&f->newest, NULL);
     f->closed = false;
     f->seen_popped = 0;
     spn__lock_init(&f->out_lock);
@@ -154,6 +162,8 @@ static int fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
     if (rc == SPN_OK) {
         mark(task, as);
         spn__list_push_back(&f->inbox, spn__task_node(task));
+        /* relaxed: see fifo_fetch. */
+        spn__store(&f->newest, task->fn == spn__task_future_fn ? task : NULL, relaxed);
         spn__store(&f->pushed, pushed + 1, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&f->in_lock);
@@ -163,6 +173,12 @@ static int fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
 /* Moves the inbox over; out_lock is held. */
 static void fifo_fetch(struct spn__fifo *f)
 {
+    /* relaxed: a hint.  Where one task came at a time, its lines are on their way while
+     * that of the lock is. */
+    const spn_task *newest = spn__load(&f->newest, relaxed);
+
+    if (newest != NULL)
+        spn__task_fetch(newest);
     spn__lock(&f->in_lock);
     spn__list_splice(&f->outbox, &f->inbox);
     spn__unlock(&f->in_lock);
@@ -478,6 +494,8 @@ int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t cap
     work->urgent_capacity = opts->urgent_capacity == 0 ? 64 : opts->urgent_capacity;
     work->age_ns = opts->age_ns;
     work->queue = opts->queue;
+    if (work->source != NULL)
+        work->source->pool = pool;
     spn__init(&work->given, 0);
     spn__init(&work->found, 0);
     spn__init(&work->free, 0);
@@ -557,6 +575,8 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
         return heap_push(pool, &work->heap, task);
     case SPN__WORK_USER:
         return user_push(pool, task);
+    case SPN__WORK_TIMED: /* never here: see spn__pool_execute_at */
+        return SPN_ESTATE;
     default:
         /* relaxed: a knob. */
         return fifo_push(pool, &work->fifo, task, pool->id,
@@ -596,6 +616,23 @@ bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
     return true;
 }
 
+static bool timed_take(struct spn_pool *pool, struct spn__entry *entry)
+{
+    struct spn__work_source *source = pool->work.source;
+    bool last = false;
+    spn_task *task = source->ops->take(source, &last);
+
+    if (task == NULL)
+        return false;
+    *entry = entry_of(task);
+    if (last) { /* those that stayed for it may go now */
+        spn__lock(&pool->lock);
+        spn__idle_look_around(pool);
+        spn__unlock(&pool->lock);
+    }
+    return true;
+}
+
 bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry)
 {
@@ -616,6 +653,8 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
     case SPN__WORK_USER:
         task = user_take(pool);
         break;
+    case SPN__WORK_TIMED:
+        return timed_take(pool, entry);
     default:
         task = fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
         if (task != NULL)
@@ -649,9 +688,22 @@ bool spn__work_any(struct spn_pool *pool)
                spn__load(&work->heap.popped, relaxed);
     case SPN__WORK_USER:
         return spn_queue_size(work->queue) > 0;
+    case SPN__WORK_TIMED:
+        /* relaxed: as fifo_any. */
+        return spn__load(&work->source->pushed, relaxed) !=
+               spn__load(&work->source->popped, relaxed);
     default:
         return fifo_any(&work->fifo);
     }
+}
+
+bool spn__work_ready(struct spn_pool *pool)
+{
+    struct spn__work_source *source = pool->work.source;
+
+    if (pool->kind != SPN__WORK_TIMED)
+        return spn__work_any(pool);
+    return fifo_any(&pool->work.urgent) || source->ops->next_ns(source) == INT64_MIN;
 }
 
 int64_t spn__work_size(struct spn_pool *pool)
@@ -667,6 +719,9 @@ int64_t spn__work_size(struct spn_pool *pool)
         return size + spn__load(&work->heap.pushed, relaxed) - popped;
     case SPN__WORK_USER:
         return size + spn_queue_size(work->queue);
+    case SPN__WORK_TIMED:
+        popped = spn__load(&work->source->popped, acquire); /* [size] */
+        return size + spn__load(&work->source->pushed, relaxed) - popped;
     default:
         return size + fifo_size(&work->fifo);
     }
@@ -686,6 +741,8 @@ int64_t spn__work_pushed(struct spn_pool *pool)
     case SPN__WORK_USER:
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
+    case SPN__WORK_TIMED:
+        return pushed + spn__load(&work->source->pushed, acquire); /* [size] */
     default:
         return pushed + spn__load(&work->fifo.pushed, relaxed);
     }
@@ -701,6 +758,9 @@ void spn__work_door_lock(struct spn_pool *pool)
     case SPN__WORK_PRIORITY:
         spn__lock(&pool->work.heap.lock);
         break;
+    case SPN__WORK_TIMED:
+        pool->work.source->ops->lock(pool->work.source);
+        break;
     default:
         break;
     }
@@ -715,6 +775,9 @@ void spn__work_door_unlock(struct spn_pool *pool)
     case SPN__WORK_PRIORITY:
         spn__unlock(&pool->work.heap.lock);
         break;
+    case SPN__WORK_TIMED:
+        pool->work.source->ops->unlock(pool->work.source);
+        break;
     default:
         break;
     }
@@ -727,6 +790,8 @@ void spn__work_close(struct spn_pool *pool)
     pool->work.urgent.closed = true;
     pool->work.fifo.closed = true;
     pool->work.heap.closed = true;
+    if (pool->kind == SPN__WORK_TIMED)
+        pool->work.source->ops->close(pool->work.source);
     spn__work_door_unlock(pool);
     if (pool->kind == SPN__WORK_LANES)
         spn__lanes_close(pool->work.lanes);
@@ -754,6 +819,8 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
             return false;
         spn__work_taken_from_user(pool, task);
         return true;
+    case SPN__WORK_TIMED:
+        return work->source->ops->remove(work->source, task);
     default:
         return fifo_remove(&work->fifo, task, pool->id);
     }
@@ -786,6 +853,8 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
         return heap_take_oldest(&work->heap);
     case SPN__WORK_USER:
         return user_take(pool);
+    case SPN__WORK_TIMED: /* it is never full */
+        return NULL;
     default:
         return fifo_take(&work->fifo, NULL);
     }
@@ -867,6 +936,8 @@ int64_t spn__work_collect(struct spn_pool *pool,
         return count + heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:
         return count + user_collect(pool, wanted, ctx, out);
+    case SPN__WORK_TIMED:
+        return count + work->source->ops->collect(work->source, wanted, ctx, out);
     default:
         return count + fifo_collect(&work->fifo, wanted, ctx, out);
     }
@@ -887,6 +958,8 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
     case SPN__WORK_USER:
         return count +
                spn_queue_to_array(work->queue, (void **)(void *)rest, capacity - used);
+    case SPN__WORK_TIMED:
+        return count + work->source->ops->snapshot(work->source, rest, capacity - used);
     default:
         return fifo_snapshot(&work->fifo, tasks, capacity, count);
     }

@@ -361,9 +361,10 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         return false;
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
-    if (!spn__idle_work_waits(pool))
+    if (!spn__idle_work_kept(pool))
         return false;
-    if (stay == GO && pool->kind != SPN__WORK_USER)
+    /* One is enough to wait for what is not due; and what is due finds another. */
+    if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;
     return others == 0 || spn__work_any_urgent(pool) ||
            others - spn__load(&pool->blocked, relaxed) < (core > 1 ? core : 1) ||
@@ -380,15 +381,6 @@ static bool count_in_again(struct spn_pool *pool)
         if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed)) /* the same */
             return true;
     return false;
-}
-
-/* The last worker of a shut-down pool is gone, and something is there to do.  Ends what
- * spn__pool_begin_taking began. */
-static void replace_last(struct spn_pool *pool)
-{
-    if (spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
-    spn__pool_left_queue(pool, &pool->returned, 0);
 }
 
 /* Off the list and out of the count, if nothing speaks against it: see above.  Then
@@ -432,20 +424,19 @@ static bool leave(struct spn__worker *w)
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
     end = spn__pool_try_terminate(pool);
-    /* The user put something into his queue between the two looks.  Whoever put it
-     * there may take it back, and end the pool: so it is kept from its end [help]. */
+    /* The user put something into his queue between the two looks. */
     left_over = pool->kind == SPN__WORK_USER && !end &&
                 spn__ctl_make(SPN_EXECUTOR_SHUTDOWN, 0) ==
                     spn__load(&pool->ctl, relaxed) && /* changes under the lock */
                 spn__work_any(pool);
     if (left_over)
-        spn__pool_begin_taking(pool);
+        spn__pool_hold(pool);
     spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
     else if (left_over)
-        replace_last(pool);
+        spn__pool_staff_held(pool);
     return true;
 }
 
@@ -766,10 +757,14 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 break;
             w->needed = false;
         } else {
+            if (w->needed && pool->kind == SPN__WORK_TIMED)
+                keep_alive_ns = SPN_FOREVER; /* as above */
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER
                                : spn__deadline(spn__now(), keep_alive_ns));
+            if (pool->kind == SPN__WORK_TIMED)
+                w->needed = false;
         }
     }
     w->timed_out = w->needed = false;
@@ -902,7 +897,7 @@ void spn__pool_compensate(struct spn_pool *pool)
 
     /* relaxed, all: hints, or after the fence of whoever calls [block]. */
     if (count - spn__load(&pool->blocked, relaxed) >= (core > 1 ? core : 1) ||
-        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_waits(pool))
+        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_kept(pool))
         return;
     (void)spn__pool_add_worker(pool, NULL, SPN__TO_BLOCKED);
 }

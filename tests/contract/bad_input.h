@@ -21,6 +21,7 @@
 #include <spindle/clock.h>
 #include <spindle/completion.h>
 #include <spindle/cpu.h>
+#include <spindle/delayed.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/context.h>
@@ -28,6 +29,7 @@
 #include <spindle/group.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/object_pool.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
@@ -45,6 +47,8 @@
 #include "counting.h"
 #include "peer.h"
 #include "test.h"
+
+#include "bad_config.h"
 
 struct fixture {
     spn_latch *latch;         /* count 2 */
@@ -103,6 +107,10 @@ struct fixture {
     spn_timeout_handle *spent;   /* one that was cancelled */
     spn_timeout timeout, unused; /* that one, and one never scheduled */
     spn_timer_entry entries[3];  /* unused; the pending one; one without a function */
+    spn_url *url;                /* dubbo://u:w@h:1/p?a=x&n=5 */
+    spn_object_pool *objects;    /* room for 2: one is out, nothing idle */
+    spn_object_pool *ended_objects; /* one that was shut down */
+    void *lent;                     /* the one that is out */
     struct peer waiter;
 };
 
@@ -138,6 +146,7 @@ struct results {
     spn_context_scope scope;
     spn_group *group;
     spn_group_stats group_stats;
+    spn_delayed_executor *delayed;
     spn_limiter *limiter;
     spn_limiter_stats limiter_stats;
     spn_wheel *wheel;
@@ -145,6 +154,12 @@ struct results {
     spn_timeout *left;
     spn_timeout_handle *handle;
     spn_timer_stats timer_stats;
+    spn_url *url;
+    spn_url_parameter parameter;
+    spn_problem problem;
+    int32_t number;
+    spn_object_pool *objects;
+    spn_object_pool_stats object_stats;
     void *value;
     int64_t now;
     int result;
@@ -170,6 +185,7 @@ struct state {
     int64_t cancelled, group_live, limiter_has;
     const void *context;
     int64_t in_wheel, timeouts, timer_stopped;
+    int64_t objects_out, objects_idle;
 };
 
 static inline int return_seven(void *arg)
@@ -383,12 +399,109 @@ static inline void start_limited(void)
         spn_executor_execute(spn_limiter_executor(fixture.limiter), &fixture.node));
 }
 
+/* A timer that has no memory for handles yet. */
+static inline void open_driven(spn_timer **out)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    opts.drive = SPN_TIMER_DRIVEN;
+    REQUIRE_OK(spn_timer_create(out, &opts));
+    REQUIRE_OK(spn_timer_start(*out));
+}
+
+static inline void close_driven(spn_timer *timer)
+{
+    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_destroy(timer));
+}
+
+static spn_future *delayed_task;
+
+static inline void start_delayed(spn_delayed_executor *delayed)
+{
+    REQUIRE_OK(spn_executor_submit_run(spn_delayed_executor_executor(delayed), good_run,
+                                       NULL, NULL, &delayed_task));
+}
+
+static inline void stop_delayed(void)
+{
+    CHECK_EQ(spn_future_cancel(delayed_task, 0), 1);
+    spn_future_unref(delayed_task);
+}
+
 static inline int64_t limiter_now(void)
 {
     spn_limiter_stats stats = SPN_LIMITER_STATS_INIT;
 
     CHECK_OK(spn_limiter_stats_get(fixture.limiter, &stats));
     return stats.in_flight + stats.waiting + (int64_t)stats.overloaded;
+}
+
+static inline int make_object(void *ctx, void **object)
+{
+    static int objects[64];
+    static int next;
+
+    (void)ctx;
+    *object = &objects[next++ % 64];
+    return 0;
+}
+
+static inline int make_no_object(void *ctx, void **object)
+{
+    (void)ctx;
+    (void)object;
+    return -9;
+}
+
+static inline const spn_object_pool_opts *good_objects(void)
+{
+    static spn_object_pool_opts opts = SPN_OBJECT_POOL_OPTS_INIT;
+
+    opts.max = 2;
+    opts.factory.make = make_object;
+    return &opts;
+}
+
+static inline void end_objects(void)
+{
+    CHECK_OK(spn_object_pool_shutdown(o.objects));
+    CHECK_OK(spn_object_pool_destroy(o.objects));
+}
+
+static inline void return_taken(void)
+{
+    CHECK_OK(spn_object_pool_invalidate(fixture.objects, o.taken));
+}
+
+static inline void ignore_lease(void *ctx, const spn_object_lease *lease)
+{
+    (void)ctx;
+    (void)lease;
+}
+
+static inline void open_objects(void)
+{
+    REQUIRE_OK(spn_object_pool_create(&fixture.objects, good_objects()));
+    REQUIRE_OK(spn_object_pool_borrow(fixture.objects, &fixture.lent, 0));
+    REQUIRE_OK(spn_object_pool_create(&fixture.ended_objects, good_objects()));
+    CHECK_OK(spn_object_pool_shutdown(fixture.ended_objects));
+}
+
+static inline void close_objects(void)
+{
+    CHECK_OK(spn_object_pool_return(fixture.objects, fixture.lent));
+    CHECK_OK(spn_object_pool_shutdown(fixture.objects));
+    CHECK_OK(spn_object_pool_destroy(fixture.objects));
+    CHECK_OK(spn_object_pool_destroy(fixture.ended_objects));
+}
+
+static inline spn_object_pool_stats objects_now(void)
+{
+    spn_object_pool_stats stats = SPN_OBJECT_POOL_STATS_INIT;
+
+    CHECK_OK(spn_object_pool_stats_get(fixture.objects, &stats));
+    return stats;
 }
 
 static inline int64_t tasks_of_process(void)
@@ -455,6 +568,8 @@ static inline struct state state_now(void)
         .in_wheel = (int64_t)spn_wheel_count(fixture.wheel),
         .timeouts = spn_timer_pending(fixture.timer),
         .timer_stopped = spn_timer_is_stopped(fixture.timer),
+        .objects_out = objects_now().out,
+        .objects_idle = objects_now().idle,
     };
 }
 
@@ -618,6 +733,7 @@ static inline void open_fixture(void)
 
     memset(&fixture, 0, sizeof fixture);
     opts.permits = 3;
+    open_config(&fixture.url);
     REQUIRE_OK(spn_latch_create(&fixture.latch, 2));
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
@@ -643,6 +759,7 @@ static inline void open_fixture(void)
     open_services();
     open_groups();
     open_timers();
+    open_objects();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -657,6 +774,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_thread_join(fixture.target, SPN_FOREVER, NULL));
     spn_thread_unref(fixture.target);
     spn_thread_unref(fixture.ended);
+    close_config(fixture.url);
     CHECK_OK(spn_latch_destroy(fixture.latch));
     CHECK_OK(spn_latch_destroy(fixture.open));
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
@@ -664,6 +782,7 @@ static inline void close_fixture(void)
     close_queues();
     close_groups();
     close_timers();
+    close_objects();
     spn_future_unref(fixture.future);
     spn_future_unref(fixture.done);
     spn_future_unref(fixture.failed);
@@ -697,6 +816,8 @@ GROWN(spn_group_opts, SPN_GROUP_OPTS_INIT)
 GROWN(spn_group_stats, SPN_GROUP_STATS_INIT)
 GROWN(spn_limiter_opts, *good_limits())
 GROWN(spn_limiter_stats, SPN_LIMITER_STATS_INIT)
+GROWN(spn_object_pool_opts, *good_objects())
+GROWN(spn_object_pool_stats, SPN_OBJECT_POOL_STATS_INIT)
 GROWN(spn_pool_change, SPN_POOL_CHANGE_INIT)
 GROWN(spn_pool_opts, SPN_POOL_OPTS_INIT)
 GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
@@ -704,6 +825,7 @@ GROWN(spn_reject_report_opts, SPN_REJECT_REPORT_OPTS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
 GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
+GROWN(spn_url_parts, SPN_URL_PARTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 GROWN(spn_period, { sizeof(spn_period), 1000, 0, 0, 0, 0 })
@@ -752,6 +874,7 @@ static inline void give_signal(void)
     REQUIRE(signal(SIGRTMIN + 2, SIG_DFL) != SIG_ERR);
 }
 
+static const spn_object_pool_opts no_make = SPN_OBJECT_POOL_OPTS_INIT;
 static const spn_pool_change change = SPN_POOL_CHANGE_INIT;
 static const spn_pool_change half_change = { .size = sizeof half_change,
                                              .core_threads = 2,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_future_promise.c - promises and stages: the contract's section CF.  What is
- * to happen at a later time (CF-33 to CF-37) needs timers and is not here. */
+ * to happen at a later time (CF-33 to CF-37) is in test_delayed.c. */
 #include "counting.h"
 #include "peer.h"
 #include "test.h"

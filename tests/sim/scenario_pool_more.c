@@ -570,6 +570,27 @@ SCENARIO(pool_more__own_queue_execute_races_shutdown__run_or_refused, "TPE-61 P3
     close_pool();
 }
 
+/* A worker leaves behind something that its submitter then takes back, and ends the
+ * pool: whoever is still to see to it must have kept the pool. */
+SCENARIO(pool_more__own_queue_worker_leaves_what_is_taken_back__pool_is_kept,
+         "TPE-61 TPE-49 P3")
+{
+    spn_pool_opts o = small(1, 1, 0);
+
+    own_queue(&o);
+    o.hooks.terminated = NULL;
+    open_pool(&o);
+    spn__init(&terminations, 1);
+    (void)submit(0);
+    sim_thread(submit_one, (void *)1);
+    (void)spn_pool_shutdown(pool);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO_OPTS(pool_more__own_queue_worker_leaves_what_is_taken_back__pool_is_kept,
+              .schedules = 5000)
+
 SCENARIO(pool_more__own_queue_execute_races_shutdown_now__one_end, "TPE-62 P3")
 {
     spn_pool_opts o = small(1, 1, 0);
