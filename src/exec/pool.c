@@ -297,6 +297,7 @@ static int op_shutdown(spn_executor *executor)
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                            int64_t *count)
 {
+    spn__unrun_unwrap(&unrun, &ctx); /* it parts from its tasks by itself */
     return spn_pool_shutdown_now(pool_of(executor), unrun, ctx, count);
 }
 
@@ -318,7 +319,9 @@ static int op_state(spn_executor *executor)
 
 static int op_remove(spn_executor *executor, spn_task *task)
 {
-    return spn_pool_remove(pool_of(executor), task);
+    const int removed = spn_pool_remove(pool_of(executor), task);
+
+    return removed == 1 ? SPN__GIVEN_BACK : removed;
 }
 
 static int op_new_task(spn_executor *executor, struct spn_future **out,

@@ -158,12 +158,13 @@ static int lane_remove(spn_executor *executor, spn_task *task)
     spn__lock(&lane->shard->lock);
     found = unlink_task(lane, task);
     spn__unlock(&lane->shard->lock);
-    if (found) {
-        spn__job_forget(task);
-        spn_task_release(task);
-        spn__serial_count_down(s, 1);
-    }
-    return found;
+    if (!found)
+        return 0;
+    spn__job_forget(task);
+    spn__task_given_back(task);
+    spn_task_release(task);
+    spn__serial_count_down(s, 1);
+    return SPN__GIVEN_BACK;
 }
 
 /* A future of this lane is waited for inside it. */

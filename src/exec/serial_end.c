@@ -86,6 +86,7 @@ int spn__serial_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *c
     struct spn__list tasks;
     uint64_t returned = 0;
 
+    spn__unrun_unwrap(&unrun, &ctx);
     spn__list_init(&tasks);
     (void)spn__fetch_add(&s->ctl, SPN__SERIAL_ONE,
                          relaxed); /* it does not end before we do */
@@ -109,6 +110,7 @@ int spn__serial_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *c
             spn__serial_discard(task, SPN_ESHUTDOWN);
         } else {
             spn__job_forget(task);
+            spn__task_given_back(task);
             spn_task_release(task);
             unrun(ctx, task);
         }
