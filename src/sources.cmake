@@ -33,6 +33,8 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/serial.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/serial_end.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/serial_keys.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c

@@ -194,9 +194,9 @@ void spn__idle_look_around(struct spn_pool *pool)
 
         uint32_t waits = 1;
 
-        /* [user] after the fence; acquire: `self` comes with it; release: who leaves
-         * the queue now waits for the interrupt. */
-        if (spn__cas(&w->waiting, &waits, 2, acq_rel, relaxed))
+        /* [user] after the fence; acquire: `self` comes with it.  Who finds the 2 takes
+         * the lock that we hold, and that can only be after us. */
+        if (spn__cas(&w->waiting, &waits, 2, acquire, relaxed))
             spn__interrupt_set(spn__load(&w->self, relaxed)); /* written before it */
     }
 }

@@ -297,6 +297,7 @@ static int op_shutdown(spn_executor *executor)
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                            int64_t *count)
 {
+    spn__unrun_unwrap(&unrun, &ctx); /* it parts from its tasks by itself */
     return spn_pool_shutdown_now(pool_of(executor), unrun, ctx, count);
 }
 
@@ -318,7 +319,9 @@ static int op_state(spn_executor *executor)
 
 static int op_remove(spn_executor *executor, spn_task *task)
 {
-    return spn_pool_remove(pool_of(executor), task);
+    const int removed = spn_pool_remove(pool_of(executor), task);
+
+    return removed == 1 ? SPN__GIVEN_BACK : removed;
 }
 
 static int op_new_task(spn_executor *executor, struct spn_future **out,
@@ -481,7 +484,8 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
 
         s->completed += spn__load(&w->counts.completed, acquire); /* [count] */
         s->failed += spn__load(&w->counts.failed, acquire);       /* [count] */
-        s->expired += spn__load(&w->counts.expired, acquire);     /* [count] */
+        /* relaxed: such a task did nothing, and is dropped afterwards. */
+        s->expired += spn__load(&w->counts.expired, relaxed);
     }
     s->cancelled = pool->cancelled;
     s->returned = pool->returned;
@@ -501,7 +505,7 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
     spn__lock(&pool->lock);
     add_up(pool, s);
-    ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    ctl = spn__load(&pool->ctl, relaxed); /* the state changes under the lock */
     s->state = spn__ctl_state(ctl);
     s->threads = spn__ctl_count(ctl);
     s->paused = spn__load(&pool->paused, relaxed);

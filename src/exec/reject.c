@@ -8,8 +8,8 @@
  *
  * COUNTS
  *   A new task that is dropped was accepted, for execute says SPN_OK: it counts as
- *   handed over directly and as dropped, both under the lock.  One that runs outside of the pool was never accepted.
- *   What is refused in the end is counted by execute.
+ *   handed over directly and as dropped, both under the lock.  One that runs outside of
+ *   the pool was never accepted.  What is refused in the end is counted by execute.
  *
  * SHUT DOWN
  *   Policies look at the pool as it is now, not at the refusal: one that was refused

@@ -41,13 +41,14 @@ static void advance(struct spn_pool *pool, uint32_t state)
 
     while (spn__ctl_state(ctl) < state)
         if (spn__cas_weak(&pool->ctl, &ctl, spn__ctl_make(state, spn__ctl_count(ctl)),
-                          acq_rel, relaxed)) /* [ctl] */
+                          release, relaxed)) /* [ctl] who sees the end sees all tasks */
             return;
 }
 
 bool spn__pool_try_terminate(struct spn_pool *pool)
 {
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    /* relaxed: all but a worker's coming changes under the lock. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     const uint32_t state = spn__ctl_state(ctl);
 
     if (spn__ctl_count(ctl) != 0 || state == SPN_EXECUTOR_RUNNING ||
@@ -459,7 +460,7 @@ void spn__pool_give_up(struct spn_pool *pool)
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
     /* Somebody may have come meanwhile, or it is paused now and keeps them. */
-    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* [ctl] a hint */
+    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* under the lock */
         spn__load(&pool->paused, relaxed) != 0) {
         spn__unlock(&pool->lock);
         return;

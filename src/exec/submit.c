@@ -298,7 +298,8 @@ static uint32_t reason_of(int rc)
 /* Asks the policy. */
 static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 {
-    const spn_reject_policy *policy = spn__load(&pool->reject, acquire); /* [knob] */
+    /* [knob] mutant: the picture is taken under the lock that it was set under */
+    const spn_reject_policy *policy = spn__load(&pool->reject, acquire);
     spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
 
     why.stats.size = sizeof why.stats;

@@ -45,7 +45,7 @@
  * ORDERING
  *   [size] `pushed` and `popped` only grow.  Who wants the size reads popped first,
  *          with acquire, and then pushed: never negative, because the release of a
- *          pop comes after its push.
+ *          pop comes after its push, by the locks that the task went through.
  *   [free] take lowers `free` before it raises popped (release); push reads popped
  *          (acquire) before `free`: it may find one free worker too few, never one
  *          too many.
@@ -164,7 +164,7 @@ static int fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
         spn__list_push_back(&f->inbox, spn__task_node(task));
         /* relaxed: see fifo_fetch. */
         spn__store(&f->newest, task->fn == spn__task_future_fn ? task : NULL, relaxed);
-        spn__store(&f->pushed, pushed + 1, release); /* [size] */
+        spn__store(&f->pushed, pushed + 1, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&f->in_lock);
     return rc;
@@ -373,7 +373,7 @@ static int heap_push(struct spn_pool *pool, struct spn__heap *h, spn_task *task)
         mark(task, pool->id);
         h->used++;
         heap_up(h, h->used - 1, (struct spn__heap_entry){ key, h->sequence++, task });
-        spn__store(&h->pushed, h->sequence, release); /* [size] */
+        spn__store(&h->pushed, h->sequence, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&h->lock);
     return rc;
@@ -730,21 +730,21 @@ int64_t spn__work_size(struct spn_pool *pool)
 int64_t spn__work_pushed(struct spn_pool *pool)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t pushed = spn__load(&work->urgent.pushed, acquire); /* [size] */
+    /* relaxed, all: those that have met their fate are in it [count]. */
+    int64_t pushed = spn__load(&work->urgent.pushed, relaxed);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return pushed + spn__lanes_pushed(work->lanes);
     case SPN__WORK_PRIORITY:
-        return pushed + spn__load(&work->heap.pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->heap.pushed, relaxed);
     case SPN__WORK_USER:
-        /* relaxed: those that have met their fate are in it [count]. */
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
     case SPN__WORK_TIMED:
         return pushed + spn__load(&work->source->pushed, acquire); /* [size] */
     default:
-        return pushed + spn__load(&work->fifo.pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->fifo.pushed, relaxed);
     }
 }
 
@@ -795,8 +795,7 @@ void spn__work_close(struct spn_pool *pool)
     spn__work_door_unlock(pool);
     if (pool->kind == SPN__WORK_LANES)
         spn__lanes_close(pool->work.lanes);
-    else if (pool->kind == SPN__WORK_USER)
-        spn__fence_heavy(); /* [door] */
+    /* USER: nothing to close; the state that follows, and a fence after it, do [door]. */
 }
 
 bool spn__work_has(struct spn_pool *pool, spn_task *task)
@@ -886,8 +885,8 @@ static void keep(struct spn_pool *pool, spn_task *task)
     spn__lock(&f->in_lock);
     mark(task, pool->id + 1);
     spn__list_push_back(&f->inbox, spn__task_node(task));
-    /* relaxed read: ours.  [size] */
-    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, release);
+    /* relaxed, both: ours, and [size] the lock orders it. */
+    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, relaxed);
     spn__unlock(&f->in_lock);
 }
 

@@ -155,12 +155,13 @@ bool spn__work_any_urgent(struct spn_pool *pool);
 int64_t spn__work_size(struct spn_pool *pool);
 int64_t spn__work_pushed(struct spn_pool *pool); /* ever */
 
-/* From now on nothing comes in (SPN_ESHUTDOWN); all that came is seen afterwards. */
+/* From now on nothing comes in (SPN_ESHUTDOWN); all that came is seen afterwards.  A
+ * queue of the user's stays open: push looks at the pool's state afterwards. */
 void spn__work_close(struct spn_pool *pool);
 /*
  * The door: between lock and unlock nothing is pushed, and what was pushed before is
- * seen.  Without a lock of that kind (LANES, USER) it is a heavy fence, which only
- * has the second half: ask after it.
+ * seen.  LANES and USER have no lock of that kind: there the caller makes a heavy fence
+ * after its change, which only has the second half, and asks after it.
  */
 void spn__work_door_lock(struct spn_pool *pool);
 void spn__work_door_unlock(struct spn_pool *pool);
@@ -169,7 +170,7 @@ void spn__work_door_unlock(struct spn_pool *pool);
 bool spn__work_has(struct spn_pool *pool, spn_task *task);
 /* Takes a task out that waits here; false if it does not. */
 bool spn__work_remove(struct spn_pool *pool, spn_task *task);
-/* Takes out the one that would start next, but no urgent one; NULL: there is none. */
+/* Takes out the one that has waited longest, but no urgent one; NULL: there is none. */
 spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 
 /*

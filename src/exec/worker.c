@@ -31,8 +31,10 @@
  *          STOP, and one that does not see it is interrupted after the clearing.
  *
  * ORDERING
- *   [ctl]   Changes of the control word are acquire-release: with the count comes what
- *           its last change was made for.
+ *   [ctl]   The end is published with release; who learns of it without the lock
+ *           acquires, and sees all that the tasks did.  All else about the control word
+ *           is relaxed: it says who has a place, and what hangs on that is decided
+ *           under the lock, behind the door, or by a hint.
  *   [count] A counter's release comes after what it counts; who adds them up reads
  *           them with acquire, and reads what was accepted last: never less than the
  *           sum of its fates.
@@ -97,7 +99,7 @@ static int worker_main(void *arg);
 /* Enters the control word, if the pool wants another. */
 static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__bound bound)
 {
-    uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    uint32_t ctl = spn__load(&pool->ctl, relaxed); /* the loop tells */
 
     for (;;) {
         const uint32_t state = spn__ctl_state(ctl);
@@ -107,7 +109,8 @@ static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__boun
             return SPN_ESHUTDOWN;
         if (spn__ctl_count(ctl) >= spn__pool_bound(pool, bound))
             return SPN_EFULL;
-        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, acq_rel, acquire)) /* [ctl] */
+        /* relaxed, both: who has the place; the list has the rest [ctl]. */
+        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed))
             return SPN_OK;
     }
 }
@@ -174,7 +177,8 @@ static void free_worker(struct spn_pool *pool, struct spn__worker *w)
 
 static int start_thread(struct spn_pool *pool, struct spn__worker *w)
 {
-    const spn_thread_factory *factory = spn__load(&pool->factory, acquire); /* [knob] */
+    /* [knob] mutant: the number is taken under the lock that it was set under */
+    const spn_thread_factory *factory = spn__load(&pool->factory, acquire);
     spn_thread_opts opts = pool->thread_opts;
     char name[SPN_THREAD_NAME_MAX + 1];
     spn_thread *thread = NULL;
@@ -186,7 +190,7 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     spn__unlock(&pool->lock);
     (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
     opts.name = name;
-    if (opts.signal == 0) /* [knob] */
+    if (opts.signal == 0) /* [knob] mutant: what it reads there is plain */
         opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, worker_main, w);
     if (rc == SPN_OK && thread == NULL)
@@ -205,7 +209,7 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
 /* Out of the control word; pool->lock is held. */
 static void count_out(struct spn_pool *pool)
 {
-    (void)spn__fetch_sub(&pool->ctl, 1, acq_rel); /* [ctl] */
+    (void)spn__fetch_sub(&pool->ctl, 1, relaxed); /* the lock orders it [ctl] */
 }
 
 /* A worker that was counted in, and perhaps enlisted, never came to life. */
@@ -319,7 +323,7 @@ enum stay { STAY, GO, GO_ALTHOUGH };
 static enum stay to_go(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed); /* under the lock [ctl] */
     const int32_t count = spn__ctl_count(ctl);
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
@@ -374,7 +378,7 @@ static bool count_in_again(struct spn_pool *pool)
 
     while (spn__ctl_count(ctl) == 0 ||
            spn__ctl_count(ctl) < spn__pool_bound(pool, SPN__TO_BLOCKED))
-        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, acq_rel, relaxed)) /* [ctl] */
+        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed)) /* the same */
             return true;
     return false;
 }
@@ -411,7 +415,7 @@ static bool leave(struct spn__worker *w)
             return false;
         }
     }
-    if (w->free) /* relaxed: nothing waits, so nothing relied on it */
+    if (w->free) /* relaxed: the door is held; if anything relied on it, is_wanted */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
     spn__work_door_unlock(pool);
     spn__list_remove(&w->link);
@@ -482,7 +486,7 @@ static void end_task(struct spn__worker *w)
     w->label = NULL;
     w->help_depth = 0; /* a task that it helped may have ended the thread */
     spn__pool_settle(w->pool, 1);
-    spn__store(&w->running, 0, release); /* [stop] */
+    spn__store(&w->running, 0, relaxed); /* [stop] nothing comes with it */
 }
 
 /* The task has run and said `status`. */
@@ -594,9 +598,9 @@ static int call_plain(struct spn__entry entry)
 /* What take asks before it looks into the lanes, and no more. */
 static bool may_go_on(struct spn_pool *pool)
 {
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
 
-    /* relaxed: as in take. */
+    /* relaxed, all: as in take. */
     return spn__ctl_state(ctl) < SPN_EXECUTOR_STOP &&
            spn__load(&pool->paused, relaxed) == 0 &&
            spn__ctl_count(ctl) <= spn__load(&pool->max, relaxed) &&
@@ -634,8 +638,9 @@ static void run_batch(struct spn__worker *w, struct spn__entry entry)
         next = may_go_on(pool) && spn__batch_pop(w->batch, &entry);
         if (!next || !is_plain(entry))
             break;
-        /* As in begin_task: an interrupt that came for the last one is not meant for
-         * this one, and one that means all comes with the state [stop]. */
+        /* An interrupt that came for the last one is not meant for this one.  No fence
+         * is needed here: the one that means all was set after the state, and who
+         * takes the flag sees that [stop]. */
         (void)spn__interrupt_take(self);
         if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
             spn__interrupt_set(self);
@@ -664,7 +669,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
         rc = timeout_ns == SPN_FOREVER
                  ? spn_queue_take(pool->work.queue, &item)
                  : spn_queue_poll_timed(pool->work.queue, &item, timeout_ns);
-    if (spn__exchange(&w->waiting, 0, acquire) == 2) { /* [user] */
+    if (spn__exchange(&w->waiting, 0, relaxed) == 2) { /* [user] the lock orders it */
         /* Whoever said so holds the lock until the interrupt is there: so that it is
          * cleared before the next task, and does not come into it. */
         spn__lock(&pool->lock);
@@ -691,18 +696,18 @@ static void be_free(struct spn__worker *w)
     if (!w->pool->handoff || w->free)
         return;
     w->free = true;
-    /* release: whatever it did for its last task is over.  [free] */
-    (void)spn__fetch_add(&w->pool->work.free, 1, release);
+    (void)spn__fetch_add(&w->pool->work.free, 1, relaxed); /* [free] one more */
     spn__room_notify_thread(&w->pool->room);
 }
 
 static bool take(struct spn__worker *w, struct spn__entry *entry)
 {
     struct spn_pool *pool = w->pool;
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    /* relaxed, both: a change comes with the epoch [ctl]. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || spn__load(&pool->paused, relaxed))
-        return false; /* relaxed: comes with the epoch */
+        return false;
     if (spn__work_any_urgent(pool) && spn__work_be_busy(pool, w) &&
         spn__work_take_urgent(pool, entry))
         return true;
@@ -727,8 +732,8 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
 
         if (take(w, entry))
             break;
-        ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
-        /* relaxed: knobs, [epoch]. */
+        /* relaxed, all: [epoch], and leave looks again under the lock. */
+        ctl = spn__load(&pool->ctl, relaxed);
         timed = spn__load(&pool->core_timeout, relaxed) != 0 ||
                 spn__ctl_count(ctl) > spn__load(&pool->core, relaxed);
         if (timed)
