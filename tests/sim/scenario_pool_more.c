@@ -287,6 +287,7 @@ static void remove_by_executor(void *arg)
 {
     (void)arg;
     sim_assert(spn_executor_remove(ex, waiting) == 1);
+    spn_future_unref(future); /* the executor's, which came with the task */
 }
 
 static void submit_again(void *arg)
