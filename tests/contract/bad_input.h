@@ -118,6 +118,7 @@ struct fixture {
     spn_future *waiting;                   /* that one's */
     spn_serial_timer *ended_serial;        /* cancelled, and at its end */
     spn_serial_task *fresh, *spent_serial; /* one never scheduled, a cancelled one */
+    struct config_fixture config;
     struct peer waiter;
 };
 
@@ -163,6 +164,10 @@ struct results {
     spn_timer_stats timer_stats;
     spn_url *url;
     spn_url_parameter parameter;
+    spn_extensions *extensions;
+    spn_url_pool *url_pool;
+    spn_repository *repository;
+    const void *instance;
     spn_problem problem;
     int32_t number;
     spn_object_pool *objects;
@@ -831,7 +836,7 @@ static inline void open_fixture(void)
 
     memset(&fixture, 0, sizeof fixture);
     opts.permits = 3;
-    open_config(&fixture.url);
+    open_config(&fixture.config);
     REQUIRE_OK(spn_latch_create(&fixture.latch, 2));
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
@@ -866,6 +871,12 @@ static inline void open_fixture(void)
     }
 }
 
+static inline void reopen_repository(void)
+{
+    CHECK_OK(spn_repository_destroy(fixture.config.repository));
+    open_repository_of(&fixture.config);
+}
+
 static inline void close_fixture(void)
 {
     atomic_store(&fixture.gate, 1);
@@ -873,7 +884,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_thread_join(fixture.target, SPN_FOREVER, NULL));
     spn_thread_unref(fixture.target);
     spn_thread_unref(fixture.ended);
-    close_config(fixture.url);
+    close_config(&fixture.config);
     CHECK_OK(spn_latch_destroy(fixture.latch));
     CHECK_OK(spn_latch_destroy(fixture.open));
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
@@ -929,6 +940,15 @@ GROWN(spn_scheduled_opts, SPN_SCHEDULED_OPTS_INIT)
 GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
 GROWN(spn_url_parts, SPN_URL_PARTS_INIT)
 GROWN(spn_serial_timer_opts, SPN_SERIAL_TIMER_OPTS_INIT)
+GROWN(spn_url_pool_opts, SPN_URL_POOL_OPTS_INIT)
+GROWN(spn_repository_opts, SPN_REPOSITORY_OPTS_INIT)
+GROWN(spn_extensions_opts, SPN_EXTENSIONS_OPTS_INIT)
+#define TAKEN_KIND_INIT                                  \
+    {                                                    \
+        sizeof(spn_extension_kind), "reject", NULL, NULL \
+    }
+GROWN(spn_extension_kind, TAKEN_KIND_INIT)
+
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 GROWN(spn_period, { sizeof(spn_period), 1000, 0, 0, 0, 0 })
