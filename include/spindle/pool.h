@@ -254,7 +254,7 @@ typedef struct spn_task_info {
     uint32_t reserved;
 } spn_task_info;
 
-/* All run on the worker, with no lock held, and count as part of the task. */
+/* All but the last run on the worker, with no lock held, and count as part of the task. */
 typedef struct spn_pool_hooks {
     /* Before each task.  Non-zero: the task is dropped with SPN_ECANCELED instead
      * of run, counts as failed, and `after` is not called. */
@@ -268,6 +268,9 @@ typedef struct spn_pool_hooks {
      * noticed.  NULL: nothing. */
     void (*terminated)(spn_pool *pool, void *ctx);
     void *ctx;
+    /* Each task, before the pool decides what becomes of it; on the submitter's thread.
+     * Not for a function and its argument in a LANES pool. */
+    void (*submitting)(spn_pool *pool, const spn_task *task, void *ctx);
 } spn_pool_hooks;
 
 /* ---- making ----------------------------------------------------------------------- */
@@ -312,9 +315,9 @@ typedef struct spn_pool_opts {
     spn_pool_hooks hooks;
 } spn_pool_opts;
 
-#define SPN_POOL_HOOKS_INIT          \
-    {                                \
-        NULL, NULL, NULL, NULL, NULL \
+#define SPN_POOL_HOOKS_INIT                \
+    {                                      \
+        NULL, NULL, NULL, NULL, NULL, NULL \
     }
 #define SPN_POOL_OPTS_INIT                                                             \
     {                                                                                  \
