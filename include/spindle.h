@@ -15,6 +15,7 @@
 #include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/metrics.h>
 #include <spindle/object_pool.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
@@ -30,6 +31,7 @@
 #include <spindle/time.h>
 #include <spindle/timer.h>
 #include <spindle/version.h>
+#include <spindle/watch.h>
 #include <spindle/wheel.h>
 
 #endif /* SPINDLE_H */
