@@ -17,6 +17,7 @@
 #include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/metrics.h>
 #include <spindle/object_pool.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
@@ -38,6 +39,7 @@
 #include <spindle/url.h>
 #include <spindle/url_pool.h>
 #include <spindle/version.h>
+#include <spindle/watch.h>
 #include <spindle/wheel.h>
 
 #endif /* SPINDLE_H */

@@ -312,8 +312,11 @@ static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 
 int spn__pool_execute(struct spn_pool *pool, spn_task *task)
 {
-    const int rc = spn__pool_try_execute(pool, task);
+    int rc;
 
+    if (__builtin_expect(pool->hooks.submitting != NULL, 0))
+        pool->hooks.submitting(pool, task, pool->hooks.ctx);
+    rc = spn__pool_try_execute(pool, task);
     if (rc == SPN_OK || rc == SPN_EBUSY || rc == SPN_EINVAL || rc == SPN_ENOMEM)
         return rc;
     return refuse(pool, task, rc);
