@@ -102,7 +102,7 @@ typedef struct spn_fj_pool_opts {
                               SPN_DEFAULT: 60 s                                      */
     int32_t spare_threads; /* that may stand in for blocked ones.  SPN_DEFAULT: 256  */
     uint32_t records;      /* a worker's first piece of memory holds as many; more are
-                              added by need.  0: 1023                                */
+                              added by need.  0: 511                                 */
     size_t stack_reserve;  /* bytes that a body finds free on its stack, at least.
                               0: a quarter of the stack, 64 KiB at most              */
     const spn_thread_factory *factory; /* NULL: spn_thread_factory_default()         */
@@ -231,7 +231,8 @@ SPN_API int32_t spn_fj_worker_index(void);
  * Orders   what precedes the call happens-before fn, and fn before its return.
  * Since    0.1
  */
-SPN_API int spn_fj_run(spn_fj_pool *pool, int (*fn)(spn_fj fj, void *arg), void *arg);
+typedef int (*spn_fj_call_fn)(spn_fj fj, void *arg);
+SPN_API int spn_fj_run(spn_fj_pool *pool, spn_fj_call_fn fn, void *arg);
 
 /* Makes the tree that the body belongs to fail, unless it has; 0 is no failure.
  * Since 0.1 */
@@ -315,13 +316,12 @@ SPN__FJ_INLINE int spn__fj_deep(spn_fj fj)
 /*
  * The plain form: forks fn(arg), and joins what was forked last.
  *
- * Returns  join: what fn returned; SPN_ENOMEM: it did not run, and the tree has failed.
- *          A status other than 0 is the caller's to see to: the tree goes on, unless
- *          it says spn_fj_fail.
+ * Returns  join: what fn returned, or SPN_ENOMEM or 0 if it did not run for lack of
+ *          stack or memory: the tree has failed then.  A status other than 0 is the
+ *          caller's to see to: the tree goes on, unless it says spn_fj_fail.
  * Orders   what precedes fork happens-before fn, and fn before join returns.
  * Since    0.1
  */
-typedef int (*spn_fj_call_fn)(spn_fj fj, void *arg);
 struct spn__fj_plain {
     spn_fj_call_fn fn;
     void *arg;

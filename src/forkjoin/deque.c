@@ -474,13 +474,18 @@ static spn_fj above(struct spn__deque *d, spn_fj_record *record)
 
 spn_fj spn_fj_fork_slow(spn_fj_record *record)
 {
-    struct spn__deque *d = spn__deque_of(record);
     spn_fj_piece *p = spn__fj_piece(record), *next = p;
-    const uint32_t number = number_of(p, record);
-    /* relaxed: [trap]. */
-    const bool asked = spn__load(spn__trap_of(&p->fork_trap), relaxed) == 0;
-    spn_fj at = record + 1;
+    struct spn__deque *d;
+    uint32_t number;
+    bool asked;
+    spn_fj at;
 
+    if (record == NULL)
+        return NULL;
+    d = p->worker;
+    number = number_of(p, record);
+    asked = spn__load(spn__trap_of(&p->fork_trap), relaxed) == 0; /* [trap] */
+    at = record + 1;
     if (p == d->sink) {
         d->sunk++;
         spn_fj_too_deep(record);
@@ -503,10 +508,13 @@ spn_fj spn_fj_fork_slow(spn_fj_record *record)
 
 uintptr_t spn_fj_join_slow(spn_fj_record *record)
 {
-    struct spn__deque *d = spn__deque_of(record);
     spn_fj_piece *p = spn__fj_piece(record);
+    struct spn__deque *d;
     uint32_t number;
 
+    if (record == NULL)
+        return 0;
+    d = p->worker;
     if (p == d->sink && d->sunk > 0) { /* it was not run */
         d->sunk--;
         record = records_of(p);

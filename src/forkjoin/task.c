@@ -334,8 +334,11 @@ int spn_fj_status(spn_fj fj)
 
 void spn_fj_plain_run(spn_fj fj, spn_fj_record *self)
 {
-    struct spn__fj_plain *plain = (struct spn__fj_plain *)(void *)self->args.bytes;
+    struct spn__fj_plain *plain;
 
+    if (fj == NULL || self == NULL)
+        return;
+    plain = (struct spn__fj_plain *)(void *)self->args.bytes;
     plain->status = spn_fj_call(fj, plain->fn, plain->arg);
 }
 
