@@ -11,6 +11,7 @@
 #include <spindle/delayed.h>
 #include <spindle/executor.h>
 #include <spindle/extension.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/invoke.h>
