@@ -15,6 +15,7 @@
 #include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/parallel.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
