@@ -14,6 +14,7 @@ extern "C" {
 
 /* fj_spindle.c */
 extern const struct fj_kind fj_spindle;
+extern const struct fj_kind fj_spindle_body;        /* W4 only */
 extern const struct fj_kind fj_spindle_plain_merge; /* W5 only */
 
 /* A file of its own each. */

@@ -26,15 +26,27 @@ static void destroy(void *pool)
 
 /* ---- W4 ----------------------------------------------------------------------------- */
 
-SPN_FJ_TASK(uint64_t, fib, int, n)
+/* What has no children is seen where it is called... */
+SPN_FJ_TASK_LEAF(uint64_t, fib, n < 2, (uint64_t)n, int, n)
+{
+    uint64_t x, y;
+
+    fib_fork(&fj, n - 1);
+    y = fib(fj, n - 2);
+    x = fib_join(&fj);
+    return x + y;
+}
+
+/* ...or in the body, as everybody else does. */
+SPN_FJ_TASK(uint64_t, body_fib, int, n)
 {
     uint64_t x, y;
 
     if (n < 2)
         return (uint64_t)n;
-    fib_fork(&fj, n - 1);
-    y = fib(fj, n - 2);
-    x = fib_join(&fj);
+    body_fib_fork(&fj, n - 1);
+    y = body_fib(fj, n - 2);
+    x = body_fib_join(&fj);
     return x + y;
 }
 
@@ -43,6 +55,14 @@ static uint64_t spindle_fib(void *pool, int n)
     uint64_t result = UINT64_MAX;
 
     (void)fib_invoke(pool, &result, n); /* a wrong result is reported */
+    return result;
+}
+
+static uint64_t spindle_body_fib(void *pool, int n)
+{
+    uint64_t result = UINT64_MAX;
+
+    (void)body_fib_invoke(pool, &result, n);
     return result;
 }
 
@@ -129,7 +149,7 @@ static uint64_t visit_children(spn_fj fj, uint64_t node, uint64_t children)
     return nodes;
 }
 
-SPN_FJ_TASK_DEFINE(uint64_t, visit, uint64_t, parent, uint64_t, index)
+SPN_FJ_TASK_DEFINE(uint64_t, visit, 0, 0, uint64_t, parent, uint64_t, index)
 {
     const uint64_t node = fj_child(parent, index);
     const unsigned children = fj_children(node);
@@ -155,6 +175,9 @@ const struct fj_kind fj_spindle = { .create = create,
                                     .fib = spindle_fib,
                                     .sort = spindle_sort,
                                     .search = spindle_search };
+const struct fj_kind fj_spindle_body = { .create = create,
+                                         .destroy = destroy,
+                                         .fib = spindle_body_fib };
 const struct fj_kind fj_spindle_plain_merge = { .create = create,
                                                 .destroy = destroy,
                                                 .sort = spindle_plain_sort };

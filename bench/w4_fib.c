@@ -15,7 +15,12 @@ BENCH_WORKLOAD(w4) = {
     .subjects = { { .name = "spindle",
                     .run = fj_run_fib,
                     .object = &fj_spindle,
-                    .detail = "typed tasks" },
+                    .detail =
+                        "SPN_FJ_TASK_LEAF: leaves are seen where they are called" },
+                  { .name = "spindle-body",
+                    .run = fj_run_fib,
+                    .object = &fj_spindle_body,
+                    .detail = "SPN_FJ_TASK: leaves are seen in the body" },
                   { .name = "floor",
                     .run = fj_run_fib,
                     .object = &fj_sequential,

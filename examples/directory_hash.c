@@ -91,7 +91,7 @@ static uint64_t hash_directory(spn_fj fj, const char *path)
     return hash;
 }
 
-SPN_FJ_TASK_DEFINE(uint64_t, hash_path, const char *, path)
+SPN_FJ_TASK_DEFINE(uint64_t, hash_path, 0, 0, const char *, path)
 {
     struct stat about;
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /* The rows below `row`, given the columns and diagonals that are taken; a bit each. */
-SPN_FJ_TASK(uint64_t, place, uint32_t, board, uint32_t, columns, uint32_t, left, uint32_t,
-            right)
+SPN_FJ_TASK(uint64_t, place, uint32_t, board, uint32_t, columns, uint32_t, left,
+            uint32_t, right)
 {
     uint32_t free_squares = board & ~(columns | left | right);
     uint64_t ways = 0;
