@@ -3,6 +3,7 @@
  * Loops, reductions, sorts and calls on a fork/join pool, each against a model that does
  * the same one after the other.
  */
+#include "fj_pools.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -16,24 +17,7 @@
 
 static const size_t sizes[] = { 0, 1, 2, 3, 7, 64, 997, 1024, 1025, 4099, 30011 };
 static const size_t grains[] = { 0, 1, 2, 5, 64, 1000, SIZE_MAX };
-static const int32_t parallelisms[] = { 1, 2, 4 };
-
-static spn_fj_pool *pool_open(int32_t parallelism)
-{
-    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
-    spn_fj_pool *pool;
-
-    opts.parallelism = parallelism;
-    REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
-    return pool;
-}
-
-static void pool_shut(spn_fj_pool *pool)
-{
-    CHECK_OK(spn_fj_pool_shutdown(pool));
-    CHECK_OK(spn_fj_pool_await(pool, SPN_FOREVER));
-    CHECK_OK(spn_fj_pool_destroy(pool));
-}
+#define parallelisms fj_parallelisms
 
 static spn_parallel_opts with_grain(size_t grain)
 {
@@ -41,16 +25,6 @@ static spn_parallel_opts with_grain(size_t grain)
 
     opts.grain = grain;
     return opts;
-}
-
-/* The whole test runs as a task of the pool, or of another. */
-static int run_inside(spn_fj fj, void *arg)
-{
-    void (*const *test)(void) = arg;
-
-    (void)fj;
-    (*test)();
-    return 0;
 }
 
 /* ---- loops --------------------------------------------------------------------------- */
@@ -101,11 +75,11 @@ TEST(parallel_for__any_size_and_grain__visits_each_index_once)
             size_t parts[COUNT(parallelisms)];
 
             for (size_t p = 0; p < COUNT(parallelisms); p++) {
-                spn_fj_pool *pool = pool_open(parallelisms[p]);
+                spn_fj_pool *pool = fj_open(parallelisms[p]);
 
                 parts[p] = check_loop(pool, s * 17, sizes[s], grains[g]);
                 CHECK_EQ(parts[p], parts[0]);
-                pool_shut(pool);
+                fj_shut(pool);
             }
             if (grains[g] == 0)
                 CHECK(parts[0] <= 2048);
@@ -115,17 +89,17 @@ TEST(parallel_for__any_size_and_grain__visits_each_index_once)
 /* A range may end where size_t does. */
 TEST(parallel_for__at_the_end_of_size_t__does_not_wrap)
 {
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
 
     (void)check_loop(pool, SIZE_MAX - 1000, 1000, 1);
     (void)check_loop(pool, SIZE_MAX - 1000, 1000, 0);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 /* Without options the grain is chosen. */
 TEST(parallel_for__no_options__works)
 {
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
     struct visits v = { .count = 1000 };
 
     v.times = calloc(1000, sizeof(v.times[0]));
@@ -133,7 +107,7 @@ TEST(parallel_for__no_options__works)
     CHECK_OK(spn_parallel_for(pool, 0, 1000, visit, &v, NULL));
     CHECK_EQ(atomic_load(&v.parts), 1000);
     free(v.times);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 /* ---- who may call ---------------------------------------------------------------------- */
@@ -160,12 +134,12 @@ static int nested(void *arg, size_t begin, size_t end)
 TEST(parallel_for__inside_a_part__uses_the_same_pool)
 {
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
         atomic_size_t sum = 0;
 
         CHECK_OK(spn_parallel_for(pool, 0, 50, nested, &sum, NULL));
         CHECK_EQ(atomic_load(&sum), 50 * 4950);
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
@@ -185,13 +159,13 @@ static int cross(spn_fj fj, void *arg)
 /* A task of one pool may have another do its loop, at parallelism 1 too. */
 TEST(parallel_for__from_another_pool__is_done_there)
 {
-    spn_fj_pool *here = pool_open(1), *there = pool_open(1);
+    spn_fj_pool *here = fj_open(1), *there = fj_open(1);
     struct crossing c = { .other = there };
 
     CHECK_OK(spn_fj_run(here, cross, &c));
     CHECK_EQ(atomic_load(&c.sum), 499500);
-    pool_shut(here);
-    pool_shut(there);
+    fj_shut(here);
+    fj_shut(there);
 }
 
 static int fork_and_loop(spn_fj fj, void *arg)
@@ -213,7 +187,7 @@ static int fork_and_loop(spn_fj fj, void *arg)
 TEST(parallel_for__between_fork_and_join__leaves_the_records_alone)
 {
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (int i = 0; i < t_rounds(200); i++) {
             atomic_size_t sum = 0;
@@ -221,7 +195,7 @@ TEST(parallel_for__between_fork_and_join__leaves_the_records_alone)
             CHECK_OK(spn_fj_run(pool, fork_and_loop, &sum));
             CHECK_EQ(atomic_load(&sum), 499500);
         }
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
@@ -263,19 +237,19 @@ TEST(parallel_for__with_a_lock_held__runs_no_task_that_wants_it)
 {
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
         struct locked l = { .lock = PTHREAD_MUTEX_INITIALIZER };
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         CHECK_OK(spn_fj_run(pool, loop_with_lock, &l));
         CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
         CHECK_EQ(atomic_load(&l.ran), 8);
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
 /* A pool that is shut down takes no loop from outside, and nothing has run. */
 TEST(parallel__pool_shut_down__refuses)
 {
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
     atomic_size_t sum = 0;
 
     CHECK_OK(spn_fj_pool_shutdown(pool));
@@ -312,7 +286,7 @@ TEST(parallel_for__a_part_fails__returns_its_status)
     static const int statuses[] = { -77, 5, SPN_ENOMEM };
 
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (size_t i = 0; i < COUNT(statuses); i++)
             for (size_t at = 0; at < 1000; at += 111) {
@@ -322,7 +296,7 @@ TEST(parallel_for__a_part_fails__returns_its_status)
                 CHECK_STATUS(spn_parallel_for(pool, 0, 1000, fail_at, &f, &opts),
                              statuses[i]);
             }
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
@@ -330,12 +304,12 @@ TEST(parallel_for__a_part_fails__returns_its_status)
 TEST(parallel_for__a_part_fails__later_parts_are_left_out)
 {
     const spn_parallel_opts opts = with_grain(1);
-    spn_fj_pool *pool = pool_open(1);
+    spn_fj_pool *pool = fj_open(1);
     struct failing f = { .at = 0, .status = -1 };
 
     CHECK_STATUS(spn_parallel_for(pool, 0, 1000, fail_at, &f, &opts), -1);
     CHECK_EQ(atomic_load(&f.parts), 1);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 static int fail_inside(spn_fj fj, void *arg)
@@ -350,16 +324,16 @@ static int fail_inside(spn_fj fj, void *arg)
 /* A failed loop is its caller's business: the tree around it goes on. */
 TEST(parallel_for__fails_inside_a_task__the_tree_goes_on)
 {
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
 
     CHECK_OK(spn_fj_run(pool, fail_inside, NULL));
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 TEST(parallel_for__token_cancelled_before__runs_nothing)
 {
     spn_parallel_opts opts = with_grain(1);
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
     struct failing f = { .at = SIZE_MAX };
 
     REQUIRE_OK(spn_cancel_token_create(&opts.cancel, NULL));
@@ -369,13 +343,13 @@ TEST(parallel_for__token_cancelled_before__runs_nothing)
     /* Nothing to do is done. */
     CHECK_OK(spn_parallel_for(pool, 5, 5, fail_at, &f, &opts));
     spn_cancel_token_unref(opts.cancel);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 TEST(parallel_for__token_cancelled_by_a_part__later_parts_are_left_out)
 {
     spn_parallel_opts opts = with_grain(1);
-    spn_fj_pool *pool = pool_open(1);
+    spn_fj_pool *pool = fj_open(1);
     struct failing f = { .at = 10 };
 
     REQUIRE_OK(spn_cancel_token_create(&opts.cancel, NULL));
@@ -383,14 +357,14 @@ TEST(parallel_for__token_cancelled_by_a_part__later_parts_are_left_out)
     CHECK_STATUS(spn_parallel_for(pool, 0, 1000, fail_at, &f, &opts), SPN_ECANCELED);
     CHECK_EQ(atomic_load(&f.parts), 11);
     spn_cancel_token_unref(opts.cancel);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 /* If the last part cancels, all has been done. */
 TEST(parallel_for__token_cancelled_by_the_last_part__is_done)
 {
     spn_parallel_opts opts = with_grain(1);
-    spn_fj_pool *pool = pool_open(1);
+    spn_fj_pool *pool = fj_open(1);
     struct failing f = { .at = 99 };
 
     REQUIRE_OK(spn_cancel_token_create(&opts.cancel, NULL));
@@ -398,7 +372,7 @@ TEST(parallel_for__token_cancelled_by_the_last_part__is_done)
     CHECK_OK(spn_parallel_for(pool, 0, 100, fail_at, &f, &opts));
     CHECK_EQ(atomic_load(&f.parts), 100);
     spn_cancel_token_unref(opts.cancel);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------ */
@@ -411,7 +385,7 @@ static int count_call(void *arg)
 TEST(parallel_invoke__several__calls_each_once)
 {
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (size_t n = 0; n <= 33; n++) {
             spn_parallel_call calls[33];
@@ -425,25 +399,25 @@ TEST(parallel_invoke__several__calls_each_once)
             for (size_t i = 0; i < n; i++)
                 CHECK_EQ(atomic_load(&times[i]), 1);
         }
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
 TEST(parallel_invoke__one_fails__returns_its_status)
 {
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
     atomic_int good = 0, bad = 1000;
     const spn_parallel_call calls[] = { { count_call, &good },
                                         { count_call, &bad },
                                         { count_call, &good } };
 
     CHECK_STATUS(spn_parallel_invoke(pool, calls, 3, NULL), -4);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 TEST(parallel_invoke__a_null_function__calls_nothing)
 {
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
     atomic_int times = 0;
 
     for (size_t bad = 0; bad < 3; bad++) {
@@ -457,7 +431,7 @@ TEST(parallel_invoke__a_null_function__calls_nothing)
     CHECK_STATUS(spn_parallel_invoke(pool, NULL, 1, NULL), SPN_EINVAL);
     CHECK_OK(spn_parallel_invoke(pool, NULL, 0, NULL));
     CHECK_EQ(atomic_load(&times), 0);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 /* ---- reductions ---------------------------------------------------------------------------------- */
@@ -504,7 +478,7 @@ static int join_affine(void *arg, void *left, void *right)
 TEST(parallel_reduce__any_size_and_grain__keeps_the_order)
 {
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (size_t s = 0; s < COUNT(sizes); s++)
             for (size_t g = 0; g < COUNT(grains); g++) {
@@ -527,7 +501,7 @@ TEST(parallel_reduce__any_size_and_grain__keeps_the_order)
                 for (size_t i = 0; i < COUNT(large.padding); i++)
                     CHECK_EQ(large.padding[i], i);
             }
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
@@ -552,7 +526,7 @@ TEST(parallel_reduce__floating_point__is_repeatable)
     double first = 0;
 
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (int i = 0; i < 5; i++) {
             double sum = 0;
@@ -563,7 +537,7 @@ TEST(parallel_reduce__floating_point__is_repeatable)
                 first = sum;
             CHECK(memcmp(&sum, &first, sizeof sum) == 0);
         }
-        pool_shut(pool);
+        fj_shut(pool);
     }
     CHECK(first > 11.396 && first < 11.398);
 }
@@ -592,7 +566,7 @@ static int join_ints(void *arg, void *left, void *right)
 TEST(parallel_reduce__fails_or_is_cancelled__leaves_the_value)
 {
     spn_parallel_opts opts = with_grain(1);
-    spn_fj_pool *pool = pool_open(2);
+    spn_fj_pool *pool = fj_open(2);
     struct failing f = { .at = 60, .status = -8 }, none = { .at = SIZE_MAX };
     int value = 42;
 
@@ -614,7 +588,7 @@ TEST(parallel_reduce__fails_or_is_cancelled__leaves_the_value)
                                  join_ints, &none, &opts));
     CHECK_EQ(value, 42);
     spn_cancel_token_unref(opts.cancel);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 /* ---- sorts ------------------------------------------------------------------------------------------ */
@@ -802,7 +776,7 @@ TEST(parallel_sort__any_array__is_sorted_and_stable, "FJT-28")
     uint64_t seed = t_seed();
 
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (size_t c = 0; c < COUNT(counts); c++)
             for (size_t z = 0; z < COUNT(element_sizes); z++)
@@ -821,7 +795,7 @@ TEST(parallel_sort__any_array__is_sorted_and_stable, "FJT-28")
                     CHECK_EQ(s.scratch[counts[c] * element_sizes[z]], 0x5a);
                     sorting_close(&s);
                 }
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
@@ -832,7 +806,7 @@ TEST(parallel_sort__large__is_sorted_and_stable)
     uint64_t seed = t_seed();
 
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
         struct sorting s;
 
         sorting_open(&s, 8, count, FEW_KEYS, &seed);
@@ -840,14 +814,14 @@ TEST(parallel_sort__large__is_sorted_and_stable)
                                    NULL));
         CHECK_EQ(sorting_wrong(&s), 0);
         sorting_close(&s);
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
 /* An array that is sorted takes no more than two comparisons an element. */
 TEST(parallel_sort__sorted_already__compares_little)
 {
-    spn_fj_pool *pool = pool_open(1);
+    spn_fj_pool *pool = fj_open(1);
     uint64_t seed = t_seed();
     struct sorting s;
 
@@ -857,7 +831,7 @@ TEST(parallel_sort__sorted_already__compares_little)
     CHECK_EQ(sorting_wrong(&s), 0);
     CHECK(atomic_load(&s.shape.compares) < 40000);
     sorting_close(&s);
-    pool_shut(pool);
+    fj_shut(pool);
 }
 
 /* A compare function that makes no sense cannot lose or tear an element. */
@@ -866,7 +840,7 @@ TEST(parallel_sort__compare_is_no_order__keeps_the_elements)
     uint64_t seed = t_seed();
 
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (size_t count = 0; count < 3000; count = count * 2 + 1) {
             const spn_parallel_opts opts = with_grain(count % 5 + 1);
@@ -879,7 +853,7 @@ TEST(parallel_sort__compare_is_no_order__keeps_the_elements)
             CHECK_EQ(sorting_lost(&s), 0);
             sorting_close(&s);
         }
-        pool_shut(pool);
+        fj_shut(pool);
     }
 }
 
@@ -890,7 +864,7 @@ TEST(parallel_sort__cancelled__keeps_the_elements)
     int cancelled = 0;
 
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
+        spn_fj_pool *pool = fj_open(parallelisms[p]);
 
         for (long limit = -1; limit < 20000; limit += 1 + limit / 4 + (limit < 0)) {
             spn_parallel_opts opts = with_grain(16);
@@ -911,7 +885,7 @@ TEST(parallel_sort__cancelled__keeps_the_elements)
             sorting_close(&s);
             spn_cancel_token_unref(opts.cancel);
         }
-        pool_shut(pool);
+        fj_shut(pool);
     }
     CHECK(cancelled > 10);
 }
@@ -937,12 +911,13 @@ TEST(parallel__no_pool__is_refused)
 }
 
 /* All of it from within: the sort and the reduction as tasks of a pool. */
-static void sort_within(void)
+static void sort_within(void *arg)
 {
     uint64_t seed = t_seed();
     double sum = 0;
     struct sorting s;
 
+    (void)arg;
     sorting_open(&s, 8, 5003, RANDOM, &seed);
     CHECK_OK(
         spn_parallel_sort(NULL, s.elements, s.count, 8, compare_keys, &s.shape, NULL));
@@ -955,11 +930,6 @@ static void sort_within(void)
 
 TEST(parallel__inside_a_task__works)
 {
-    for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = pool_open(parallelisms[p]);
-        void (*test)(void) = sort_within;
-
-        CHECK_OK(spn_fj_run(pool, run_inside, &test));
-        pool_shut(pool);
-    }
+    FJ_EACH_PARALLELISM(p)
+    fj_inside_new(p, sort_within, NULL);
 }
