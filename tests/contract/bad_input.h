@@ -28,6 +28,7 @@
 #include <spindle/group.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/parallel.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
@@ -103,6 +104,9 @@ struct fixture {
     spn_timeout_handle *spent;   /* one that was cancelled */
     spn_timeout timeout, unused; /* that one, and one never scheduled */
     spn_timer_entry entries[3];  /* unused; the pending one; one without a function */
+    spn_fj_pool *ended_fj;       /* a fork/join pool that has terminated */
+    spn_parallel_call parallel_calls[2], holed_parallel_calls[2];
+    int numbers[3]; /* in order */
     struct peer waiter;
 };
 
@@ -266,6 +270,38 @@ static inline void ignore_node(spn_wheel_node *node, void *ctx)
     (void)ctx;
 }
 
+static inline int good_range(void *arg, size_t begin, size_t end)
+{
+    (void)arg;
+    (void)begin;
+    (void)end;
+    return 0;
+}
+
+static inline int good_fold(void *arg, size_t begin, size_t end, void *value)
+{
+    (void)value;
+    return good_range(arg, begin, end);
+}
+
+static inline int good_join(void *arg, void *left, void *right)
+{
+    (void)arg;
+    (void)left;
+    (void)right;
+    return 0;
+}
+
+static inline int good_compare(void *arg, const void *a, const void *b)
+{
+    const int x = *(const int *)a, y = *(const int *)b;
+
+    (void)arg;
+    return (x > y) - (x < y);
+}
+
+static const spn_parallel_opts one_grain = { sizeof(spn_parallel_opts), 1, NULL, NULL };
+
 /* Ends and drops what a call that makes a future made. */
 static inline void drop_stage(void)
 {
@@ -302,8 +338,21 @@ static inline int good_run(void *arg)
     return 0;
 }
 
+static inline void open_parallel(void)
+{
+    REQUIRE_OK(spn_fj_pool_create(&fixture.ended_fj, NULL));
+    CHECK_OK(spn_fj_pool_shutdown(fixture.ended_fj));
+    CHECK_OK(spn_fj_pool_await(fixture.ended_fj, SPN_FOREVER));
+    for (int i = 0; i < 2; i++)
+        fixture.parallel_calls[i] = (spn_parallel_call){ good_run, NULL };
+    fixture.holed_parallel_calls[0] = fixture.parallel_calls[0];
+    for (int i = 0; i < 3; i++)
+        fixture.numbers[i] = i;
+}
+
 static inline void open_services(void)
 {
+    open_parallel();
     REQUIRE_OK(spn_completion_create(&fixture.completion, spn_executor_direct()));
     REQUIRE_OK(spn_threadless_create(&fixture.threadless, spn_executor_direct()));
     REQUIRE_OK(spn_threadless_create(&fixture.drained, NULL));
@@ -318,6 +367,7 @@ static inline void open_services(void)
 
 static inline void close_services(void)
 {
+    CHECK_OK(spn_fj_pool_destroy(fixture.ended_fj));
     CHECK_OK(spn_completion_destroy(fixture.completion));
     CHECK_OK(spn_threadless_destroy(fixture.threadless));
     CHECK_OK(spn_threadless_destroy(fixture.drained));
