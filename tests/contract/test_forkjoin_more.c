@@ -479,7 +479,7 @@ static void invoke_all_within(void *arg)
     (void)arg;
     for (size_t count = 0; count <= 3; count++) {
         struct fib fibs[3];
-        spn_fj_task *tasks[3];
+        spn_fj_task *tasks[3] = { NULL };
 
         for (size_t i = 0; i < count; i++) {
             fib_init(&fibs[i], numbers[i]);
@@ -504,7 +504,7 @@ static void holes_within(void *arg)
     (void)arg;
     for (size_t hole = 0; hole < 3; hole++) {
         struct piece pieces[3];
-        spn_fj_task *tasks[3];
+        spn_fj_task *tasks[3] = { NULL };
 
         for (size_t i = 0; i < 3; i++) {
             piece_init(&pieces[i], 0, NULL);
@@ -531,7 +531,7 @@ static void failures_within(void *arg)
     (void)arg;
     for (size_t bad = 0; bad < 4; bad++) {
         struct piece pieces[4];
-        spn_fj_task *tasks[4];
+        spn_fj_task *tasks[4] = { NULL };
 
         for (size_t i = 0; i < 4; i++) {
             piece_init(&pieces[i], i == bad ? CAUSE : 0, NULL);
@@ -853,13 +853,15 @@ TEST(fj_task__join_with_a_lock_held__runs_no_task_that_wants_it, "FJT-27")
 
 SPN_FJ_TASK(uint64_t, dive, uint64_t, depth)
 {
+    volatile unsigned char frame[32]; /* or it would be a loop */
     uint64_t below;
 
     if (depth == 0)
         return 0;
+    frame[depth % 32] = 1;
     dive_fork(&fj, depth - 1);
     below = dive_join(&fj);
-    return below + 1;
+    return below + frame[depth % 32];
 }
 
 /* What a sanitizer adds to each frame needs more. */
