@@ -9,6 +9,7 @@
 #include <spindle/context.h>
 #include <spindle/cpu.h>
 #include <spindle/executor.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/invoke.h>

@@ -102,7 +102,7 @@ typedef struct spn_fj_pool_opts {
                               SPN_DEFAULT: 60 s                                      */
     int32_t spare_threads; /* that may stand in for blocked ones.  SPN_DEFAULT: 256  */
     uint32_t records;      /* a worker's first piece of memory holds as many; more are
-                              added by need.  0: 1023                                */
+                              added by need.  0: 511                                 */
     size_t stack_reserve;  /* bytes that a body finds free on its stack, at least.
                               0: a quarter of the stack, 64 KiB at most              */
     const spn_thread_factory *factory; /* NULL: spn_thread_factory_default()         */
@@ -231,7 +231,8 @@ SPN_API int32_t spn_fj_worker_index(void);
  * Orders   what precedes the call happens-before fn, and fn before its return.
  * Since    0.1
  */
-SPN_API int spn_fj_run(spn_fj_pool *pool, int (*fn)(spn_fj fj, void *arg), void *arg);
+typedef int (*spn_fj_call_fn)(spn_fj fj, void *arg);
+SPN_API int spn_fj_run(spn_fj_pool *pool, spn_fj_call_fn fn, void *arg);
 
 /* Makes the tree that the body belongs to fail, unless it has; 0 is no failure.
  * Since 0.1 */
@@ -315,13 +316,12 @@ SPN__FJ_INLINE int spn__fj_deep(spn_fj fj)
 /*
  * The plain form: forks fn(arg), and joins what was forked last.
  *
- * Returns  join: what fn returned; SPN_ENOMEM: it did not run, and the tree has failed.
- *          A status other than 0 is the caller's to see to: the tree goes on, unless
- *          it says spn_fj_fail.
+ * Returns  join: what fn returned, or SPN_ENOMEM or 0 if it did not run for lack of
+ *          stack or memory: the tree has failed then.  A status other than 0 is the
+ *          caller's to see to: the tree goes on, unless it says spn_fj_fail.
  * Orders   what precedes fork happens-before fn, and fn before join returns.
  * Since    0.1
  */
-typedef int (*spn_fj_call_fn)(spn_fj fj, void *arg);
 struct spn__fj_plain {
     spn_fj_call_fn fn;
     void *arg;
@@ -413,9 +413,9 @@ static inline int spn_fj_join(spn_fj *fj)
     SPN__FJ_FITS(name);                                                              \
     SPN__FJ_INLINE result name##_none(void)                                          \
     {                                                                                \
-        static union name##_args none;                                               \
+        static union name##_args spn_none;                                           \
                                                                                      \
-        return none.out;                                                             \
+        return spn_none.out;                                                         \
     }                                                                                \
     SPN__FJ_INLINE result name(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__)); \
     SPN__FJ_INLINE void name##_fork(spn_fj *fj,                                      \
@@ -443,16 +443,17 @@ static inline int spn_fj_join(spn_fj *fj)
             return (value);                                                            \
         return name##_enter(fj, SPN__FJ_EACH(SPN__FJ_NAME, __VA_ARGS__));              \
     }                                                                                  \
-    static void name##_run(spn_fj fj, spn_fj_record *self)                             \
+    static void name##_run(spn_fj fj, spn_fj_record *spn_self)                         \
     {                                                                                  \
-        union name##_args *args = (union name##_args *)(void *)self->args.bytes;       \
+        union name##_args *spn_args =                                                  \
+            (union name##_args *)(void *)spn_self->args.bytes;                         \
                                                                                        \
-        args->out = name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                \
+        spn_args->out = name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));            \
     }                                                                                  \
     SPN__FJ_INLINE void name##_fork(spn_fj *fj,                                        \
                                     SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))          \
     {                                                                                  \
-        union name##_args *args = (union name##_args *)(void *)(*fj)->args.bytes;      \
+        union name##_args *spn_args = (union name##_args *)(void *)(*fj)->args.bytes;  \
                                                                                        \
         (*fj)->run = name##_run;                                                       \
         SPN__FJ_STATEMENTS(SPN__FJ_STORE, __VA_ARGS__)                                 \
@@ -460,35 +461,35 @@ static inline int spn_fj_join(spn_fj *fj)
     }                                                                                  \
     SPN__FJ_INLINE result name##_join(spn_fj *fj)                                      \
     {                                                                                  \
-        int done;                                                                      \
-        const spn_fj_record *record = spn__fj_unforked(fj, &done);                     \
-        const union name##_args *args =                                                \
-            (const union name##_args *)(const void *)record->args.bytes;               \
+        int spn_done;                                                                  \
+        const spn_fj_record *spn_record = spn__fj_unforked(fj, &spn_done);             \
+        const union name##_args *spn_args =                                            \
+            (const union name##_args *)(const void *)spn_record->args.bytes;           \
                                                                                        \
-        if (SPN__FJ_UNLIKELY(done))                                                    \
-            return args->out;                                                          \
+        if (SPN__FJ_UNLIKELY(spn_done))                                                \
+            return spn_args->out;                                                      \
         return name(*fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                    \
     }                                                                                  \
-    static int name##_root(spn_fj fj, void *arg)                                       \
+    static int name##_root(spn_fj fj, void *spn_arg)                                   \
     {                                                                                  \
-        union name##_args *args = (union name##_args *)arg;                            \
+        union name##_args *spn_args = (union name##_args *)spn_arg;                    \
                                                                                        \
-        args->out = name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                \
+        spn_args->out = name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));            \
         return 0;                                                                      \
     }                                                                                  \
-    static __attribute__((unused)) int name##_invoke(spn_fj_pool *pool, result *out,   \
-                                                     SPN__FJ_EACH(SPN__FJ_PARAM,       \
-                                                                  __VA_ARGS__))        \
+    static __attribute__((                                                             \
+        unused)) int name##_invoke(spn_fj_pool *spn_in, result *spn_out,               \
+                                   SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))           \
     {                                                                                  \
-        union name##_args all;                                                         \
-        union name##_args *args = &all;                                                \
-        int rc;                                                                        \
+        union name##_args spn_all;                                                     \
+        union name##_args *spn_args = &spn_all;                                        \
+        int spn_rc;                                                                    \
                                                                                        \
         SPN__FJ_STATEMENTS(SPN__FJ_STORE, __VA_ARGS__)                                 \
-        rc = spn_fj_run(pool, name##_root, &all);                                      \
-        if (rc == 0 && out != NULL)                                                    \
-            *out = all.out;                                                            \
-        return rc;                                                                     \
+        spn_rc = spn_fj_run(spn_in, name##_root, &spn_all);                            \
+        if (spn_rc == 0 && spn_out != NULL)                                            \
+            *spn_out = spn_all.out;                                                    \
+        return spn_rc;                                                                 \
     }                                                                                  \
     SPN__FJ_INLINE result name##_body(spn_fj fj,                                       \
                                       SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))
@@ -505,72 +506,72 @@ static inline int spn_fj_join(spn_fj *fj)
                                     SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__));     \
     SPN__FJ_INLINE void name##_join(spn_fj *fj)
 
-#define SPN_FJ_ACTION_DEFINE(name, leaf, ...)                                        \
-    SPN__FJ_INLINE void name##_body(spn_fj fj,                                       \
-                                    SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__));       \
-    static SPN__FJ_NOINLINE void name##_enter(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM, \
-                                                                      __VA_ARGS__))  \
-    {                                                                                \
-        if (spn__fj_deep(fj))                                                        \
-            spn_fj_too_deep(fj);                                                     \
-        else                                                                         \
-            name##_body(fj, SPN__FJ_EACH(SPN__FJ_NAME, __VA_ARGS__));                \
-    }                                                                                \
-    SPN__FJ_INLINE void name(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))    \
-    {                                                                                \
-        if (!(leaf))                                                                 \
-            name##_enter(fj, SPN__FJ_EACH(SPN__FJ_NAME, __VA_ARGS__));               \
-    }                                                                                \
-    static void name##_run(spn_fj fj, spn_fj_record *self)                           \
-    {                                                                                \
-        const union name##_args *args =                                              \
-            (const union name##_args *)(const void *)self->args.bytes;               \
-                                                                                     \
-        name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                          \
-    }                                                                                \
-    SPN__FJ_INLINE void name##_fork(spn_fj *fj,                                      \
-                                    SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))        \
-    {                                                                                \
-        union name##_args *args = (union name##_args *)(void *)(*fj)->args.bytes;    \
-                                                                                     \
-        (*fj)->run = name##_run;                                                     \
-        SPN__FJ_STATEMENTS(SPN__FJ_STORE, __VA_ARGS__)                               \
-        spn__fj_forked(fj);                                                          \
-    }                                                                                \
-    SPN__FJ_INLINE void name##_join(spn_fj *fj)                                      \
-    {                                                                                \
-        int done;                                                                    \
-        const spn_fj_record *record = spn__fj_unforked(fj, &done);                   \
-        const union name##_args *args =                                              \
-            (const union name##_args *)(const void *)record->args.bytes;             \
-                                                                                     \
-        if (!SPN__FJ_UNLIKELY(done))                                                 \
-            name(*fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                     \
-    }                                                                                \
-    static int name##_root(spn_fj fj, void *arg)                                     \
-    {                                                                                \
-        const union name##_args *args = (const union name##_args *)arg;              \
-                                                                                     \
-        name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                          \
-        return 0;                                                                    \
-    }                                                                                \
-    static __attribute__((unused)) int name##_invoke(spn_fj_pool *pool,              \
-                                                     SPN__FJ_EACH(SPN__FJ_PARAM,     \
-                                                                  __VA_ARGS__))      \
-    {                                                                                \
-        union name##_args all;                                                       \
-        union name##_args *args = &all;                                              \
-                                                                                     \
-        SPN__FJ_STATEMENTS(SPN__FJ_STORE, __VA_ARGS__)                               \
-        return spn_fj_run(pool, name##_root, &all);                                  \
-    }                                                                                \
+#define SPN_FJ_ACTION_DEFINE(name, leaf, ...)                                         \
+    SPN__FJ_INLINE void name##_body(spn_fj fj,                                        \
+                                    SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__));        \
+    static SPN__FJ_NOINLINE void name##_enter(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM,  \
+                                                                      __VA_ARGS__))   \
+    {                                                                                 \
+        if (spn__fj_deep(fj))                                                         \
+            spn_fj_too_deep(fj);                                                      \
+        else                                                                          \
+            name##_body(fj, SPN__FJ_EACH(SPN__FJ_NAME, __VA_ARGS__));                 \
+    }                                                                                 \
+    SPN__FJ_INLINE void name(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))     \
+    {                                                                                 \
+        if (!(leaf))                                                                  \
+            name##_enter(fj, SPN__FJ_EACH(SPN__FJ_NAME, __VA_ARGS__));                \
+    }                                                                                 \
+    static void name##_run(spn_fj fj, spn_fj_record *spn_self)                        \
+    {                                                                                 \
+        const union name##_args *spn_args =                                           \
+            (const union name##_args *)(const void *)spn_self->args.bytes;            \
+                                                                                      \
+        name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                           \
+    }                                                                                 \
+    SPN__FJ_INLINE void name##_fork(spn_fj *fj,                                       \
+                                    SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))         \
+    {                                                                                 \
+        union name##_args *spn_args = (union name##_args *)(void *)(*fj)->args.bytes; \
+                                                                                      \
+        (*fj)->run = name##_run;                                                      \
+        SPN__FJ_STATEMENTS(SPN__FJ_STORE, __VA_ARGS__)                                \
+        spn__fj_forked(fj);                                                           \
+    }                                                                                 \
+    SPN__FJ_INLINE void name##_join(spn_fj *fj)                                       \
+    {                                                                                 \
+        int spn_done;                                                                 \
+        const spn_fj_record *spn_record = spn__fj_unforked(fj, &spn_done);            \
+        const union name##_args *spn_args =                                           \
+            (const union name##_args *)(const void *)spn_record->args.bytes;          \
+                                                                                      \
+        if (!SPN__FJ_UNLIKELY(spn_done))                                              \
+            name(*fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                      \
+    }                                                                                 \
+    static int name##_root(spn_fj fj, void *spn_arg)                                  \
+    {                                                                                 \
+        const union name##_args *spn_args = (const union name##_args *)spn_arg;       \
+                                                                                      \
+        name(fj, SPN__FJ_EACH(SPN__FJ_FIELD, __VA_ARGS__));                           \
+        return 0;                                                                     \
+    }                                                                                 \
+    static __attribute__((unused)) int name##_invoke(spn_fj_pool *spn_in,             \
+                                                     SPN__FJ_EACH(SPN__FJ_PARAM,      \
+                                                                  __VA_ARGS__))       \
+    {                                                                                 \
+        union name##_args spn_all;                                                    \
+        union name##_args *spn_args = &spn_all;                                       \
+                                                                                      \
+        SPN__FJ_STATEMENTS(SPN__FJ_STORE, __VA_ARGS__)                                \
+        return spn_fj_run(spn_in, name##_root, &spn_all);                             \
+    }                                                                                 \
     SPN__FJ_INLINE void name##_body(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))
 
 /* The arguments come in pairs of a type and a name. */
 #define SPN__FJ_PARAM(type, name)  type name
 #define SPN__FJ_NAME(type, name)   name
-#define SPN__FJ_FIELD(type, name)  args->in.name
-#define SPN__FJ_STORE(type, name)  args->in.name = name;
+#define SPN__FJ_FIELD(type, name)  spn_args->in.name
+#define SPN__FJ_STORE(type, name)  spn_args->in.name = name;
 #define SPN__FJ_MEMBER(type, name) type name;
 
 #define SPN__FJ_COUNT(...)                                             SPN__FJ_COUNT_(__VA_ARGS__, 5, , 4, , 3, , 2, , 1, )

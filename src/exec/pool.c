@@ -114,9 +114,9 @@ static int give_name(struct spn_pool *pool, const char *name)
     const uint32_t number = spn__fetch_add(&last_number, 1, relaxed) + 1;
     size_t length;
 
-    pool->id = number * 2;
-    if (pool->id < 2) /* 0 and 1 have a meaning: see work.c */
-        pool->id = 2;
+    pool->id = number * 4;
+    if (pool->id < 4) /* 0 and 1 have a meaning: see work.c */
+        pool->id = 4;
     if (name == NULL) {
         (void)snprintf(made, sizeof made, "pool-%u", (unsigned)number);
         name = made;
@@ -180,6 +180,12 @@ static void init_state(struct spn_pool *pool)
 
 int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
 {
+    return spn__pool_create(out, opts, NULL, NULL);
+}
+
+int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
+                     const spn_executor_ops *ops, struct spn__source *source)
+{
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
     struct spn_pool *pool;
     int64_t capacity;
@@ -206,6 +212,11 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
     }
     init_knobs(pool, &o);
     init_state(pool);
+    if (source != NULL) {
+        pool->executor.ops = ops;
+        pool->kind = SPN__WORK_STEAL;
+        pool->work.source = source;
+    }
     rc = give_name(pool, o.name);
     if (rc == SPN_OK) {
         rc = spn__work_init(pool, &o, capacity);

@@ -136,6 +136,13 @@ static bool rather_a_thread(struct spn_pool *pool)
            count < spn__load(&pool->max, relaxed);
 }
 
+/* A source of work wakes the workers it has before it makes more. */
+static bool rather_an_idle_one(struct spn_pool *pool)
+{
+    /* relaxed: a hint; one that is queued is taken in any case. */
+    return pool->kind == SPN__WORK_STEAL && spn__load(&pool->idle_count, relaxed) > 0;
+}
+
 /* Which refusal is the truth of it. */
 static int refusal(int pushed, int added)
 {
@@ -159,7 +166,8 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
 
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING)
         return SPN_ESHUTDOWN;
-    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed)) {
+    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed) &&
+        !rather_an_idle_one(pool)) {
         added = spn__pool_add_worker(pool, task, SPN__TO_CORE);
         if (added == SPN_OK)
             return SPN_OK;

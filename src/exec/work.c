@@ -74,7 +74,8 @@ static bool is_urgent(const spn_task *task)
     return is_job(task) && ((const spn_job *)(const void *)task)->urgent != 0;
 }
 
-/* `queued` while a task waits here; an urgent one has the next number.  Relaxed:
+/* `queued` while a task waits here; an urgent one has the next number, one that waits
+ * in a source of work the one after that.  Relaxed:
  * written and believed only under the lock of where it waits. */
 static void mark(spn_task *task, uint32_t as)
 {
@@ -616,6 +617,13 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
     case SPN__WORK_USER:
         task = user_take(pool);
         break;
+    case SPN__WORK_STEAL:
+        if (work->source->take_own(work->source, worker, entry))
+            return true;
+        task = fifo_take(&work->fifo, NULL);
+        if (task == NULL)
+            return work->source->take_other(work->source, worker, entry);
+        break;
     default:
         task = fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
         if (task != NULL)
@@ -649,6 +657,8 @@ bool spn__work_any(struct spn_pool *pool)
                spn__load(&work->heap.popped, relaxed);
     case SPN__WORK_USER:
         return spn_queue_size(work->queue) > 0;
+    case SPN__WORK_STEAL:
+        return fifo_any(&work->fifo) || work->source->any(work->source);
     default:
         return fifo_any(&work->fifo);
     }
@@ -667,6 +677,8 @@ int64_t spn__work_size(struct spn_pool *pool)
         return size + spn__load(&work->heap.pushed, relaxed) - popped;
     case SPN__WORK_USER:
         return size + spn_queue_size(work->queue);
+    case SPN__WORK_STEAL:
+        return size + fifo_size(&work->fifo) + work->source->size(work->source);
     default:
         return size + fifo_size(&work->fifo);
     }
@@ -686,6 +698,9 @@ int64_t spn__work_pushed(struct spn_pool *pool)
         /* relaxed: those that have met their fate are in it [count]. */
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
+    case SPN__WORK_STEAL:
+        pushed += spn__load(&work->fifo.pushed, acquire); /* [size] */
+        return pushed + work->source->pushed(work->source);
     default:
         return pushed + spn__load(&work->fifo.pushed, acquire); /* [size] */
     }
@@ -696,6 +711,7 @@ void spn__work_door_lock(struct spn_pool *pool)
     spn__lock(&pool->work.urgent.in_lock);
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__lock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
@@ -710,6 +726,7 @@ void spn__work_door_unlock(struct spn_pool *pool)
 {
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__unlock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
@@ -736,7 +753,8 @@ void spn__work_close(struct spn_pool *pool)
 
 bool spn__work_has(struct spn_pool *pool, spn_task *task)
 {
-    return marked(task, pool->id) || marked(task, pool->id + 1);
+    return marked(task, pool->id) || marked(task, pool->id + 1) ||
+           marked(task, pool->id + 2);
 }
 
 bool spn__work_remove(struct spn_pool *pool, spn_task *task)
@@ -745,6 +763,8 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
 
     if (marked(task, pool->id + 1))
         return fifo_remove(&work->urgent, task, pool->id + 1);
+    if (pool->kind == SPN__WORK_STEAL && marked(task, pool->id + 2))
+        return work->source->remove(work->source, task);
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return spn__lanes_remove(work->lanes, task);
@@ -868,16 +888,27 @@ int64_t spn__work_collect(struct spn_pool *pool,
         return count + heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:
         return count + user_collect(pool, wanted, ctx, out);
+    case SPN__WORK_STEAL:
+        count += fifo_collect(&work->fifo, wanted, ctx, out);
+        return count + work->source->collect(work->source, wanted, ctx, out);
     default:
         return count + fifo_collect(&work->fifo, wanted, ctx, out);
     }
+}
+
+/* STEAL: of the submissions only. */
+int64_t spn__work_collect_queue(struct spn_pool *pool,
+                                bool (*wanted)(spn_task *, const void *),
+                                const void *ctx, struct spn__list *out)
+{
+    return fifo_collect(&pool->work.fifo, wanted, ctx, out);
 }
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_snapshot(&work->urgent, tasks, capacity, 0);
-    const size_t used = (size_t)count < capacity ? (size_t)count : capacity;
+    size_t used = (size_t)count < capacity ? (size_t)count : capacity;
     spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
 
     switch (pool->kind) {
@@ -888,6 +919,11 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
     case SPN__WORK_USER:
         return count +
                spn_queue_to_array(work->queue, (void **)(void *)rest, capacity - used);
+    case SPN__WORK_STEAL:
+        count = fifo_snapshot(&work->fifo, tasks, capacity, count);
+        used = (size_t)count < capacity ? (size_t)count : capacity;
+        rest = used > 0 ? tasks + used : tasks;
+        return count + work->source->snapshot(work->source, rest, capacity - used);
     default:
         return fifo_snapshot(&work->fifo, tasks, capacity, count);
     }

@@ -161,6 +161,11 @@ static struct spn__worker *make_worker(struct spn_pool *pool, spn_task *first)
         spn__free(w);
         return NULL;
     }
+    if (pool->kind == SPN__WORK_STEAL &&
+        pool->work.source->come(pool->work.source, w) != SPN_OK) {
+        spn__free(w);
+        return NULL;
+    }
     return w;
 }
 
@@ -168,6 +173,8 @@ static void free_worker(struct spn_pool *pool, struct spn__worker *w)
 {
     if (pool->kind == SPN__WORK_LANES)
         spn__lanes_worker_fini(pool->work.lanes, w);
+    else if (pool->kind == SPN__WORK_STEAL && w->place != NULL)
+        pool->work.source->go(pool->work.source, w);
     spn__free(w);
 }
 
@@ -329,6 +336,10 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         return false;
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
+    if (pool->kind == SPN__WORK_STEAL && stay == GO &&
+        spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
+        pool->work.source->busy(pool->work.source))
+        return true; /* what runs may fork more */
     if (!spn__idle_work_waits(pool))
         return false;
     if (stay == GO && pool->kind != SPN__WORK_USER)
@@ -390,6 +401,8 @@ static bool leave(struct spn__worker *w)
     hand_over_counts(pool, w);
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
+    if (pool->kind == SPN__WORK_STEAL && stay == GO)
+        spn__idle_look_around(pool); /* they may have stayed for what it did */
     end = spn__pool_try_terminate(pool);
     /* The user put something into his queue between the two looks.  A task of the
      * shut-down pool keeps it from its end, so it is still there afterwards. */
@@ -453,6 +466,24 @@ static void end_task(struct spn__worker *w)
     w->help_depth = 0; /* a task that it helped may have ended the thread */
     spn__pool_settle(w->pool, 1);
     spn__store(&w->running, 0, release); /* [stop] */
+}
+
+void spn__worker_begin(struct spn__worker *w)
+{
+    begin_task(w);
+    w->called = w->counted = true; /* if it ends the thread: it is no task */
+}
+
+void spn__worker_end(struct spn__worker *w)
+{
+    end_task(w);
+}
+
+void spn__worker_count(struct spn__worker *w)
+{
+    /* relaxed read: only its own thread writes it.  [count] */
+    spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
+               release);
 }
 
 /* The task has run and said `status`. */
@@ -775,6 +806,8 @@ static bool replace(struct spn__worker *w)
     other->batch =
         w->batch; /* with what is left in it; the thread's making orders it */
     w->batch = NULL;
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.source->inherit(pool->work.source, other, w);
     spn__list_remove(&w->link); /* live and count: its successor's */
     spn__list_push_back(&pool->workers, &other->link);
     hand_over_counts(pool, w);
@@ -788,6 +821,8 @@ static bool replace(struct spn__worker *w)
     spn__list_remove(&other->link);
     spn__list_push_back(&pool->workers, &w->link);
     w->batch = other->batch;
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.source->inherit(pool->work.source, w, other);
     spn__unlock(&pool->lock);
     spn__free(other);
     return false;

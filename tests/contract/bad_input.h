@@ -24,6 +24,7 @@
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/context.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/limiter.h>
@@ -104,9 +105,11 @@ struct fixture {
     spn_timeout_handle *spent;   /* one that was cancelled */
     spn_timeout timeout, unused; /* that one, and one never scheduled */
     spn_timer_entry entries[3];  /* unused; the pending one; one without a function */
-    spn_fj_pool *ended_fj;       /* a fork/join pool that has terminated */
     spn_parallel_call parallel_calls[2], holed_parallel_calls[2];
-    int numbers[3]; /* in order */
+    int numbers[3];                            /* in order */
+    spn_fj_pool *fj, *ended_fj;                /* without threads; terminated */
+    spn_fj_task object, finished, *objects[2]; /* new; done with NULL; a hole */
+    spn_fj_completer completer;                /* new */
     struct peer waiter;
 };
 
@@ -144,6 +147,8 @@ struct results {
     spn_group_stats group_stats;
     spn_limiter *limiter;
     spn_limiter_stats limiter_stats;
+    spn_fj_pool *fj;
+    spn_fj_stats fj_stats;
     spn_wheel *wheel;
     spn_timer *timer;
     spn_timeout *left;
@@ -340,9 +345,6 @@ static inline int good_run(void *arg)
 
 static inline void open_parallel(void)
 {
-    REQUIRE_OK(spn_fj_pool_create(&fixture.ended_fj, NULL));
-    CHECK_OK(spn_fj_pool_shutdown(fixture.ended_fj));
-    CHECK_OK(spn_fj_pool_await(fixture.ended_fj, SPN_FOREVER));
     for (int i = 0; i < 2; i++)
         fixture.parallel_calls[i] = (spn_parallel_call){ good_run, NULL };
     fixture.holed_parallel_calls[0] = fixture.parallel_calls[0];
@@ -367,12 +369,57 @@ static inline void open_services(void)
 
 static inline void close_services(void)
 {
-    CHECK_OK(spn_fj_pool_destroy(fixture.ended_fj));
     CHECK_OK(spn_completion_destroy(fixture.completion));
     CHECK_OK(spn_threadless_destroy(fixture.threadless));
     CHECK_OK(spn_threadless_destroy(fixture.drained));
     CHECK_OK(spn_serial_close(fixture.serial, fixture.lane));
     CHECK_OK(spn_serial_destroy(fixture.serial));
+}
+
+static inline int good_body(spn_fj fj, void *arg)
+{
+    (void)fj;
+    (void)arg;
+    return 0;
+}
+
+static inline int good_object(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    return 0;
+}
+
+static inline void end_fj(spn_fj_pool *pool)
+{
+    CHECK_OK(spn_fj_pool_close(pool));
+    CHECK_OK(spn_fj_pool_destroy(pool));
+}
+
+static inline void make_objects(void)
+{
+    spn_fj_task_init(&fixture.object, good_object);
+    spn_fj_task_init(&fixture.finished, NULL);
+    CHECK_EQ(spn_fj_task_complete(&fixture.finished, NULL), 1);
+    fixture.objects[0] = &fixture.object;
+    spn_fj_completer_init(&fixture.completer, NULL, NULL, 1);
+}
+
+static inline void open_forkjoin(void)
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+
+    opts.parallelism = 2;
+    REQUIRE_OK(spn_fj_pool_create(&fixture.fj, &opts));
+    REQUIRE_OK(spn_fj_pool_create(&fixture.ended_fj, NULL));
+    CHECK_OK(spn_fj_pool_close(fixture.ended_fj));
+    make_objects();
+}
+
+static inline void close_forkjoin(void)
+{
+    end_fj(fixture.fj);
+    CHECK_OK(spn_fj_pool_destroy(fixture.ended_fj));
 }
 
 static inline void keep_unrun(void *ctx, spn_task *task)
@@ -669,6 +716,7 @@ static inline void open_fixture(void)
     memset(&fixture, 0, sizeof fixture);
     opts.permits = 3;
     REQUIRE_OK(spn_latch_create(&fixture.latch, 2));
+    open_forkjoin();
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
     REQUIRE_OK(spn_clock_create_manual(&fixture.clock, 100));
@@ -702,6 +750,7 @@ static inline void open_fixture(void)
 
 static inline void close_fixture(void)
 {
+    close_forkjoin();
     atomic_store(&fixture.gate, 1);
     spn_unpark(fixture.target);
     CHECK_OK(spn_thread_join(fixture.target, SPN_FOREVER, NULL));
@@ -743,6 +792,9 @@ static inline void close_fixture(void)
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
 GROWN(spn_context_opts, SPN_CONTEXT_OPTS_INIT)
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
+GROWN(spn_fj_pool_opts, SPN_FJ_POOL_OPTS_INIT)
+GROWN(spn_fj_stats, SPN_FJ_STATS_INIT)
+GROWN(spn_parallel_opts, SPN_PARALLEL_OPTS_INIT)
 GROWN(spn_group_opts, SPN_GROUP_OPTS_INIT)
 GROWN(spn_group_stats, SPN_GROUP_STATS_INIT)
 GROWN(spn_limiter_opts, *good_limits())
