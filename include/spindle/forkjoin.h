@@ -247,6 +247,7 @@ SPN_API uintptr_t spn_fj_join_slow(spn_fj_record *record);
 SPN_API void spn_fj_too_deep(spn_fj fj);
 
 #define SPN__FJ_INLINE      static inline __attribute__((unused, always_inline))
+#define SPN__FJ_PLACE       spn_fj fj __attribute__((unused))
 #define SPN__FJ_NOINLINE    __attribute__((noinline))
 #define SPN__FJ_UNLIKELY(x) (__builtin_expect(!!(x), 0) != 0)
 
@@ -423,7 +424,7 @@ static inline int spn_fj_join(spn_fj *fj)
     SPN__FJ_INLINE result name##_join(spn_fj *fj)
 
 #define SPN_FJ_TASK_DEFINE(result, name, leaf, value, ...)                             \
-    SPN__FJ_INLINE result name##_body(spn_fj fj,                                       \
+    SPN__FJ_INLINE result name##_body(SPN__FJ_PLACE,                                   \
                                       SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__));       \
     static __attribute__((cold, noinline)) result name##_too_deep(spn_fj fj)           \
     {                                                                                  \
@@ -491,7 +492,7 @@ static inline int spn_fj_join(spn_fj *fj)
             *spn_out = spn_all.out;                                                    \
         return spn_rc;                                                                 \
     }                                                                                  \
-    SPN__FJ_INLINE result name##_body(spn_fj fj,                                       \
+    SPN__FJ_INLINE result name##_body(SPN__FJ_PLACE,                                   \
                                       SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))
 
 #define SPN_FJ_ACTION_DECLARE(name, ...)                                           \
@@ -507,7 +508,7 @@ static inline int spn_fj_join(spn_fj *fj)
     SPN__FJ_INLINE void name##_join(spn_fj *fj)
 
 #define SPN_FJ_ACTION_DEFINE(name, leaf, ...)                                         \
-    SPN__FJ_INLINE void name##_body(spn_fj fj,                                        \
+    SPN__FJ_INLINE void name##_body(SPN__FJ_PLACE,                                    \
                                     SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__));        \
     static SPN__FJ_NOINLINE void name##_enter(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM,  \
                                                                       __VA_ARGS__))   \
@@ -565,7 +566,8 @@ static inline int spn_fj_join(spn_fj *fj)
         SPN__FJ_STATEMENTS(SPN__FJ_STORE, __VA_ARGS__)                                \
         return spn_fj_run(spn_in, name##_root, &spn_all);                             \
     }                                                                                 \
-    SPN__FJ_INLINE void name##_body(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))
+    SPN__FJ_INLINE void name##_body(SPN__FJ_PLACE,                                    \
+                                    SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__))
 
 /* The arguments come in pairs of a type and a name. */
 #define SPN__FJ_PARAM(type, name)  type name

@@ -75,6 +75,15 @@ static struct spn__fj_place *next_place(struct spn__fj_place *place)
     return spn__load(&place->next, acquire); /* [places] */
 }
 
+/* Asks everybody who may have records. */
+static void ask_all(struct spn_fj_pool *fj, const struct spn__fj_place *except)
+{
+    for (struct spn__fj_place *p = first_place(fj); p != NULL; p = next_place(p))
+        /* relaxed: who begins after this looks himself [hungry]. */
+        if (p != except && spn__load(&p->active, relaxed) != 0)
+            spn__deque_ask(&p->deque);
+}
+
 /* ---- places --------------------------------------------------------------------- */
 
 static const struct spn__deque_ops deque_ops, alone_ops;
@@ -173,6 +182,8 @@ static void go(struct spn__source *source, struct spn__worker *w)
     place->worker = NULL;
     place->taken = false;
     spn__unlock(&fj->lock);
+    spn__fence_heavy(); /* [hungry] after it was counted out: another may be wanted */
+    ask_all(fj, place);
 }
 
 static void inherit(struct spn__source *source, struct spn__worker *heir,
@@ -257,15 +268,6 @@ static bool is_hungry(struct spn__deque *d)
     if (spn__load(&pool->searching, relaxed) > 0)
         return false; /* that one asks, or says that it sleeps */
     return spn__load(&pool->idle_count, relaxed) > 0 || understaffed(fj);
-}
-
-/* Asks everybody who may have records. */
-static void ask_all(struct spn_fj_pool *fj, const struct spn__fj_place *except)
-{
-    for (struct spn__fj_place *p = first_place(fj); p != NULL; p = next_place(p))
-        /* relaxed: who begins after this looks himself [hungry]. */
-        if (p != except && spn__load(&p->active, relaxed) != 0)
-            spn__deque_ask(&p->deque);
 }
 
 static void on_block(struct spn__deque *d)

@@ -489,8 +489,16 @@ static int sleep_for(spn_fj_task *t, int64_t deadline_ns, bool interruptible)
     bool interrupted = false;
     int rc = SPN_OK;
 
-    if (self == NULL)
+    if (self == NULL && interruptible)
         return SPN_ENOMEM;
+    if (self == NULL) { /* whoever joins must not come back early: it looks */
+        while ((spn__load(state_of(t), acquire) & OUTCOME) == 0) { /* [outcome] */
+            if (deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns)
+                return SPN_ETIMEDOUT;
+            spn__os_yield();
+        }
+        return SPN_OK;
+    }
     for (;;) {
         struct spn__waiter w;
 
@@ -798,5 +806,7 @@ int spn_fj_run(spn_fj_pool *fj, spn_fj_call_fn fn, void *arg)
         return SPN_EINVAL;
     spn_fj_task_init(&r.task, run_root);
     rc = spn_fj_pool_invoke(fj, &r.task);
+    if (rc != SPN_OK)
+        (void)spn_fj_task_cancel(&r.task, 0); /* if it was refused: nobody has it */
     return rc != SPN_OK ? rc : r.status;
 }
