@@ -227,6 +227,10 @@ int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
         spn__free(pool);
         return rc;
     }
+    /* The first heavy fence of a process asks the kernel for more of them, and once there
+     * are several threads that takes some milliseconds: better here than in a worker that
+     * was about to sleep, while a task comes in. */
+    (void)spn__fence_is_asymmetric();
     *out = pool;
     return SPN_OK;
 }
