@@ -3,6 +3,8 @@
 #ifndef SPN__PARALLEL_H
 #define SPN__PARALLEL_H
 
+#include "forkjoin/deque.h" /* first: in test builds the inline reads are its own */
+
 #include <spindle/parallel.h>
 
 #include "base/options.h"

@@ -111,7 +111,10 @@ static void script(void)
     CHECK_OK(spn_fj_pool_destroy(pool));
 }
 
-/* Records of threads stay with the library: as many as there will ever be at once. */
+/* Records of threads stay with the library: as many as there will ever be at once, with
+ * those of threads that have not quite ended. */
+enum { RECORDS = 24 };
+
 static void make_record(int index, void *arg)
 {
     pthread_barrier_t *all = arg;
@@ -128,8 +131,8 @@ static void sweep(bool more)
     pthread_barrier_t all;
 
     (void)spn_thread_current();
-    REQUIRE(pthread_barrier_init(&all, NULL, T_THREADS) == 0);
-    t_parallel(T_THREADS, make_record, &all);
+    REQUIRE(pthread_barrier_init(&all, NULL, RECORDS) == 0);
+    t_parallel(RECORDS, make_record, &all);
     (void)pthread_barrier_destroy(&all);
     for (int round = 0; round < 3; round++) {
         int at = 0;
