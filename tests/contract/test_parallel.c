@@ -15,7 +15,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static const size_t sizes[] = { 0, 1, 2, 3, 7, 64, 997, 1024, 1025, 4099, 30011 };
+static const size_t sizes[] = { 0, 1, 2, 3, 7, 64, 997, 1025, 4099 };
 static const size_t grains[] = { 0, 1, 2, 5, 64, 1000, SIZE_MAX };
 #define parallelisms fj_parallelisms
 
@@ -770,8 +770,8 @@ static size_t sorting_lost(struct sorting *s)
 /* Sorted, stable and whole, whatever the size, order and grain. */
 TEST(parallel_sort__any_array__is_sorted_and_stable, "FJT-28")
 {
-    static const size_t counts[] = { 0, 1, 2, 3, 12, 13, 97, 1007, 5003 };
-    static const size_t element_sizes[] = { 1, 2, 4, 8, 12, 16, 24, 100 };
+    static const size_t counts[] = { 0, 1, 2, 3, 13, 97, 1007 };
+    static const size_t element_sizes[] = { 1, 4, 8, 12, 16, 100 };
     static const size_t some_grains[] = { 0, 1, 3, 50 };
     uint64_t seed = t_seed();
 
