@@ -940,6 +940,7 @@ static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
     spn__pool_left_queue(fj->pool, &fj->pool->returned, 1);
     spn__job_forget(task);
     spn_task_release(task);
+    spn__fj_task_given_back(spn__fj_task_of(task));
     spn__fj_settled(fj);
     return spn__fj_task_of(task);
 }
