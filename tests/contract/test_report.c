@@ -321,9 +321,9 @@ TEST(report__without_stacks__no_file_no_signal, "X-14")
 
     make_folder();
     ropts.no_stacks = 1;
+    report = start_reporting(&f, &ropts, 0);
     CHECK_EQ(sigaction(number, NULL, &action), 0);
     CHECK(action.sa_handler == SIG_DFL);
-    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
@@ -545,8 +545,8 @@ TEST(report__folder_missing__made, "X-14")
     (void)snprintf(above, sizeof above, "%s/a", folder);
     (void)snprintf(deep, sizeof deep, "%s/b", above);
     ropts.dir = deep;
-    deep[strlen(deep) - 1] = '?'; /* it was copied */
     report = start_reporting(&f, &ropts, 0);
+    deep[strlen(deep) - 1] = '?'; /* it was copied */
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
