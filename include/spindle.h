@@ -10,6 +10,7 @@
 #include <spindle/cpu.h>
 #include <spindle/delayed.h>
 #include <spindle/executor.h>
+#include <spindle/extension.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/invoke.h>
@@ -23,6 +24,7 @@
 #include <spindle/problem.h>
 #include <spindle/queue.h>
 #include <spindle/report.h>
+#include <spindle/repository.h>
 #include <spindle/scheduled.h>
 #include <spindle/semaphore.h>
 #include <spindle/serial.h>
@@ -34,6 +36,7 @@
 #include <spindle/time.h>
 #include <spindle/timer.h>
 #include <spindle/url.h>
+#include <spindle/url_pool.h>
 #include <spindle/version.h>
 #include <spindle/wheel.h>
 

@@ -14,6 +14,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/config/ext_load.c
   ${CMAKE_CURRENT_LIST_DIR}/config/problem.c
   ${CMAKE_CURRENT_LIST_DIR}/config/rejections.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/repository.c
   ${CMAKE_CURRENT_LIST_DIR}/config/shapes.c
   ${CMAKE_CURRENT_LIST_DIR}/config/url.c
   ${CMAKE_CURRENT_LIST_DIR}/config/url_pool.c

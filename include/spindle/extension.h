@@ -151,8 +151,16 @@ typedef struct spn_plugin {
  * work here. */
 typedef const spn_plugin *(*spn_plugin_entry_fn)(void);
 #define SPN_PLUGIN_ENTRY "spn_plugin_entry"
-#define SPN_PLUGIN_EXPORT \
-    __attribute__((visibility("default"))) const spn_plugin *spn_plugin_entry(void)
+#ifdef __cplusplus
+#define SPN__PLUGIN_LINKAGE extern "C"
+#else
+#define SPN__PLUGIN_LINKAGE
+#endif
+/* SPN_PLUGIN_EXPORT { return &my_plugin; } */
+#define SPN_PLUGIN_EXPORT                                                         \
+    SPN__PLUGIN_LINKAGE __attribute__((visibility("default"))) const spn_plugin * \
+    spn_plugin_entry(void);                                                       \
+    const spn_plugin *spn_plugin_entry(void)
 
 /*
  * Opens a shared object and registers all it brings, or nothing.  One that was loaded

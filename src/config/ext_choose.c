@@ -105,17 +105,9 @@ static bool has_name(const char *list, const spn_extension *e)
     return spn__list_has(list, e->name, strlen(e->name));
 }
 
-/* By before and after, then order, then name.  (Insertion, as these are no total order
- * together: whoever is told to stand before somebody is moved there last.) */
-static bool comes_before(const spn_extension *a, const spn_extension *b)
+static bool by_order(const spn_extension *a, const spn_extension *b)
 {
-    if (has_name(a->before, b) || has_name(b->after, a))
-        return true;
-    if (has_name(a->after, b) || has_name(b->before, a))
-        return false;
-    if (a->order != b->order)
-        return a->order < b->order;
-    return strcmp(a->name, b->name) < 0;
+    return a->order != b->order ? a->order < b->order : strcmp(a->name, b->name) < 0;
 }
 
 static bool by_name(const spn_extension *a, const spn_extension *b)
@@ -133,6 +125,38 @@ static void sort(struct shown *shown, size_t count,
         for (; to > 0 && before(&moved.extension, &shown[to - 1].extension); to--)
             shown[to] = shown[to - 1];
         shown[to] = moved;
+    }
+}
+
+/* Whether one that comes later in the picture has to stand before the one at `at`. */
+static bool must_wait(const struct picture *p, size_t at)
+{
+    const spn_extension *e = &p->shown[at].extension;
+
+    for (size_t i = 0; i < p->count; i++)
+        if (i != at && (has_name(e->after, &p->shown[i].extension) ||
+                        has_name(p->shown[i].extension.before, e)))
+            return true;
+    return false;
+}
+
+/* By order and name, but each after those it has to wait for; where they wait for each
+ * other in a circle, the first goes. */
+static void arrange(struct picture *p)
+{
+    sort(p->shown, p->count, by_order);
+    for (size_t placed = 0; placed < p->count; placed++) {
+        struct picture rest = { p->shown + placed, p->count - placed };
+        struct shown moved;
+        size_t next = 0;
+
+        while (next < rest.count && must_wait(&rest, next))
+            next++;
+        if (next == rest.count)
+            next = 0;
+        moved = rest.shown[next];
+        memmove(rest.shown + 1, rest.shown, next * sizeof *rest.shown);
+        rest.shown[0] = moved;
     }
 }
 
@@ -333,7 +357,7 @@ static void filter(struct picture *p, const spn_url *url, const char *names,
             p->shown[kept++] = s;
     }
     p->count = kept;
-    sort(p->shown, p->count, comes_before);
+    arrange(p);
 }
 
 struct result {

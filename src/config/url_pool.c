@@ -245,6 +245,8 @@ static int take_knob(const spn_url *url, const char *key, int64_t low, int64_t *
                      bool *there, spn_problem *problem)
 {
     *there = spn_url_get_string(url, key, NULL) != NULL;
+    if (!*there)
+        return SPN_OK;
     return spn__url_number(url, key, low, INT32_MAX, 0, value, problem);
 }
 

@@ -463,8 +463,9 @@ static bool leave(struct spn__task_future *t, struct spn_thread *self)
  * it.  The state needs no look, and its line belongs to who waits. */
 static void leave_done(struct spn__task_future *t)
 {
-    spn__store(&t->runner, FREE,
-               release); /* [runner] who pins it sees that it is done */
+    /* [runner] release: who pins it now sees that it is done.
+     * mutant: to the explorer the step to that was a fence */
+    spn__store(&t->runner, FREE, release);
     give_arg_back(t);
 }
 

@@ -35,8 +35,10 @@
 #include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/report.h>
+#include <spindle/scheduled.h>
 #include <spindle/semaphore.h>
 #include <spindle/serial.h>
+#include <spindle/serial_timer.h>
 #include <spindle/threadless.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
@@ -111,6 +113,12 @@ struct fixture {
     spn_object_pool *objects;    /* room for 2: one is out, nothing idle */
     spn_object_pool *ended_objects; /* one that was shut down */
     void *lent;                     /* the one that is out */
+    spn_scheduled *scheduled;       /* paused, without threads; one task, for later */
+    spn_scheduled *ended_scheduled, *fixed_scheduled;
+    spn_future *waiting;                   /* that one's */
+    spn_serial_timer *ended_serial;        /* cancelled, and at its end */
+    spn_serial_task *fresh, *spent_serial; /* one never scheduled, a cancelled one */
+    struct config_fixture config;
     struct peer waiter;
 };
 
@@ -156,10 +164,17 @@ struct results {
     spn_timer_stats timer_stats;
     spn_url *url;
     spn_url_parameter parameter;
+    spn_extensions *extensions;
+    spn_url_pool *url_pool;
+    spn_repository *repository;
+    const void *instance;
     spn_problem problem;
     int32_t number;
     spn_object_pool *objects;
     spn_object_pool_stats object_stats;
+    spn_scheduled *scheduled;
+    spn_serial_timer *serial_timer;
+    spn_serial_task *serial_task;
     void *value;
     int64_t now;
     int result;
@@ -186,6 +201,7 @@ struct state {
     const void *context;
     int64_t in_wheel, timeouts, timer_stopped;
     int64_t objects_out, objects_idle;
+    int64_t scheduled, policies;
 };
 
 static inline int return_seven(void *arg)
@@ -570,6 +586,11 @@ static inline struct state state_now(void)
         .timer_stopped = spn_timer_is_stopped(fixture.timer),
         .objects_out = objects_now().out,
         .objects_idle = objects_now().idle,
+        .scheduled = spn_pool_queued(spn_scheduled_pool(fixture.scheduled)) * 8 +
+                     spn_pool_is_shutdown(spn_scheduled_pool(fixture.scheduled)),
+        .policies = spn_scheduled_get_policy(fixture.scheduled, 0) +
+                    spn_scheduled_get_policy(fixture.scheduled, 1) * 2 +
+                    spn_scheduled_get_policy(fixture.scheduled, 2) * 4,
     };
 }
 
@@ -727,13 +748,95 @@ static inline void close_timers(void)
     spn_timeout_handle_unref(fixture.spent);
 }
 
+#define GOOD_SCHEDULE                                                    \
+    {                                                                    \
+        sizeof(spn_schedule), NULL, good_run, NULL, SPN_SEC(1), 0, 1000, \
+            SPN_REPEAT_RATE, 0, 0, 0, NULL                               \
+    }
+static const spn_schedule good_schedule = GOOD_SCHEDULE;
+
+/* Ends a scheduled executor that never had a thread. */
+static inline void end_scheduled(spn_scheduled *scheduled)
+{
+    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(scheduled)));
+    CHECK_OK(spn_scheduled_destroy(scheduled));
+}
+
+static inline int tries_scheduled(const spn_scheduled_opts *opts)
+{
+    spn_scheduled *scheduled;
+    const int rc = spn_scheduled_create(&scheduled, opts);
+
+    if (rc == SPN_OK)
+        end_scheduled(scheduled);
+    return rc;
+}
+
+/* Takes back what is due now or later, and is no future's. */
+static inline void take_calls(void)
+{
+    spn_task *tasks[4];
+    const int64_t count =
+        spn_pool_snapshot(spn_scheduled_pool(fixture.scheduled), tasks, 4);
+
+    for (int64_t i = 0; i < count; i++)
+        if (spn_future_of_task(tasks[i]) == NULL) {
+            CHECK_EQ(spn_executor_remove(spn_scheduled_executor(fixture.scheduled),
+                                         tasks[i]),
+                     1);
+            CHECK_OK(spn_task_drop(tasks[i], SPN_ECANCELED));
+        }
+}
+
+static inline void end_serial_timer(spn_serial_timer *timer)
+{
+    CHECK_OK(spn_serial_timer_cancel(timer));
+    CHECK_OK(spn_serial_timer_destroy(timer));
+}
+
+static inline void open_scheduled(void)
+{
+    spn_scheduled_opts opts = spn_scheduled_opts_pool(1);
+    spn_future *warm;
+
+    REQUIRE_OK(spn_scheduled_create(&fixture.scheduled, &opts));
+    REQUIRE_OK(spn_pool_pause(spn_scheduled_pool(fixture.scheduled)));
+    REQUIRE_OK(spn_scheduled_schedule(fixture.scheduled, good_call, NULL, SPN_SEC(3600),
+                                      &fixture.waiting));
+    /* A block to spare. */
+    REQUIRE_OK(spn_scheduled_schedule(fixture.scheduled, good_call, NULL, 0, &warm));
+    CHECK_EQ(spn_future_cancel(warm, 0), 1);
+    spn_future_unref(warm);
+    REQUIRE_OK(spn_scheduled_create(&fixture.ended_scheduled, &opts));
+    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(fixture.ended_scheduled)));
+    opts.fixed = 1;
+    REQUIRE_OK(spn_scheduled_create(&fixture.fixed_scheduled, &opts));
+    REQUIRE_OK(spn_serial_timer_create(&fixture.ended_serial, NULL));
+    CHECK_OK(spn_serial_timer_cancel(fixture.ended_serial));
+    REQUIRE_OK(spn_serial_task_create(&fixture.fresh, good_run, NULL));
+    REQUIRE_OK(spn_serial_task_create(&fixture.spent_serial, good_run, NULL));
+    CHECK_EQ(spn_serial_task_cancel(fixture.spent_serial), 0);
+}
+
+static inline void close_scheduled(void)
+{
+    CHECK_EQ(spn_future_cancel(fixture.waiting, 0), 1);
+    spn_future_unref(fixture.waiting);
+    end_scheduled(fixture.scheduled);
+    CHECK_OK(spn_scheduled_destroy(fixture.ended_scheduled));
+    end_scheduled(fixture.fixed_scheduled);
+    CHECK_OK(spn_serial_timer_destroy(fixture.ended_serial));
+    spn_serial_task_unref(fixture.fresh);
+    spn_serial_task_unref(fixture.spent_serial);
+}
+
 static inline void open_fixture(void)
 {
     spn_semaphore_opts opts = SPN_SEMAPHORE_OPTS_INIT;
 
     memset(&fixture, 0, sizeof fixture);
     opts.permits = 3;
-    open_config(&fixture.url);
+    open_config(&fixture.config);
     REQUIRE_OK(spn_latch_create(&fixture.latch, 2));
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
@@ -760,11 +863,18 @@ static inline void open_fixture(void)
     open_groups();
     open_timers();
     open_objects();
+    open_scheduled();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
         CHECK_EQ(peer_finish(&fixture.waiter), 7);
     }
+}
+
+static inline void reopen_repository(void)
+{
+    CHECK_OK(spn_repository_destroy(fixture.config.repository));
+    open_repository_of(&fixture.config);
 }
 
 static inline void close_fixture(void)
@@ -774,7 +884,7 @@ static inline void close_fixture(void)
     CHECK_OK(spn_thread_join(fixture.target, SPN_FOREVER, NULL));
     spn_thread_unref(fixture.target);
     spn_thread_unref(fixture.ended);
-    close_config(fixture.url);
+    close_config(&fixture.config);
     CHECK_OK(spn_latch_destroy(fixture.latch));
     CHECK_OK(spn_latch_destroy(fixture.open));
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
@@ -783,6 +893,7 @@ static inline void close_fixture(void)
     close_groups();
     close_timers();
     close_objects();
+    close_scheduled();
     spn_future_unref(fixture.future);
     spn_future_unref(fixture.done);
     spn_future_unref(fixture.failed);
@@ -824,8 +935,20 @@ GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
 GROWN(spn_reject_report_opts, SPN_REJECT_REPORT_OPTS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
+GROWN(spn_schedule, GOOD_SCHEDULE)
+GROWN(spn_scheduled_opts, SPN_SCHEDULED_OPTS_INIT)
 GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
 GROWN(spn_url_parts, SPN_URL_PARTS_INIT)
+GROWN(spn_serial_timer_opts, SPN_SERIAL_TIMER_OPTS_INIT)
+GROWN(spn_url_pool_opts, SPN_URL_POOL_OPTS_INIT)
+GROWN(spn_repository_opts, SPN_REPOSITORY_OPTS_INIT)
+GROWN(spn_extensions_opts, SPN_EXTENSIONS_OPTS_INIT)
+#define TAKEN_KIND_INIT                                  \
+    {                                                    \
+        sizeof(spn_extension_kind), "reject", NULL, NULL \
+    }
+GROWN(spn_extension_kind, TAKEN_KIND_INIT)
+
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 GROWN(spn_period, { sizeof(spn_period), 1000, 0, 0, 0, 0 })

@@ -47,9 +47,9 @@ TEST(core__completed_alone__ends_without_attention)
 {
     spn_future *f = promise();
 
-    CHECK_EQ(spn__load(&f->state, relaxed), SPN__NEW);
+    CHECK_EQ(spn__phase(spn__load(&f->state, relaxed)), SPN__NEW);
     CHECK_EQ(spn_future_complete(f, &f), 1);
-    CHECK_EQ(spn__load(&f->state, relaxed), SPN__NORMAL);
+    CHECK_EQ(spn__phase(spn__load(&f->state, relaxed)), SPN__NORMAL);
     spn_future_unref(f);
 }
 
