@@ -213,13 +213,13 @@ static void run_apr(struct bench *b)
     apr_pool_destroy(pool);
 }
 
-static const char *apr_version(void)
+static const char *reslist_version(void)
 {
     return apr_version_string();
 }
 #else
 #define run_apr     NULL
-#define apr_version NULL
+#define reslist_version NULL
 #endif
 
 /* ---- floor ---------------------------------------------------------------- */
@@ -261,6 +261,6 @@ BENCH_WORKLOAD(o1) = {
                     .version = bench_glibc_version },
                   { .name = "apr_reslist",
                     .run = run_apr,
-                    .version = apr_version,
+                    .version = reslist_version,
                     .package = "libaprutil1-dev" } },
 };

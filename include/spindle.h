@@ -11,12 +11,14 @@
 #include <spindle/delayed.h>
 #include <spindle/executor.h>
 #include <spindle/extension.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/metrics.h>
 #include <spindle/object_pool.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
@@ -38,6 +40,7 @@
 #include <spindle/url.h>
 #include <spindle/url_pool.h>
 #include <spindle/version.h>
+#include <spindle/watch.h>
 #include <spindle/wheel.h>
 
 #endif /* SPINDLE_H */

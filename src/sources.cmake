@@ -41,6 +41,11 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/queue.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/context.c
@@ -51,6 +56,14 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/future/task.c
   ${CMAKE_CURRENT_LIST_DIR}/future/task_local.c
   ${CMAKE_CURRENT_LIST_DIR}/future/wait.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/counter.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/histogram.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/metrics_core.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/registry.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/task_times.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/text.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/trace.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/watch.c
   ${CMAKE_CURRENT_LIST_DIR}/objpool/lend.c
   ${CMAKE_CURRENT_LIST_DIR}/objpool/objpool.c
   ${CMAKE_CURRENT_LIST_DIR}/objpool/upkeep.c

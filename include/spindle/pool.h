@@ -272,6 +272,9 @@ typedef struct spn_pool_hooks {
      * noticed.  NULL: nothing. */
     void (*terminated)(spn_pool *pool, void *ctx);
     void *ctx;
+    /* Each task, before the pool decides what becomes of it; on the submitter's thread.
+     * Not for a function and its argument in a LANES pool. */
+    void (*submitting)(spn_pool *pool, const spn_task *task, void *ctx);
 } spn_pool_hooks;
 
 /* ---- making ----------------------------------------------------------------------- */
@@ -316,9 +319,9 @@ typedef struct spn_pool_opts {
     spn_pool_hooks hooks;
 } spn_pool_opts;
 
-#define SPN_POOL_HOOKS_INIT          \
-    {                                \
-        NULL, NULL, NULL, NULL, NULL \
+#define SPN_POOL_HOOKS_INIT                \
+    {                                      \
+        NULL, NULL, NULL, NULL, NULL, NULL \
     }
 #define SPN_POOL_OPTS_INIT                                                             \
     {                                                                                  \

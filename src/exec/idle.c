@@ -327,6 +327,8 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     count_idle(pool, 1);
     spn__unlock(&pool->idle_lock);
     spn__fence_heavy(); /* [wake] [search] */
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.stealing->listed(pool->work.stealing, w);
     if (changed(w, epoch) && withdraw(w)) {
         w->outrun = pool->helping;
         step_down(w, leads);

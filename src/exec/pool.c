@@ -114,9 +114,9 @@ static int give_name(struct spn_pool *pool, const char *name)
     const uint32_t number = spn__fetch_add(&last_number, 1, relaxed) + 1;
     size_t length;
 
-    pool->id = number * 2;
-    if (pool->id < 2) /* 0 and 1 have a meaning: see work.c */
-        pool->id = 2;
+    pool->id = number * 4;
+    if (pool->id < 4) /* 0 and 1 have a meaning: see work.c */
+        pool->id = 4;
     if (name == NULL) {
         (void)snprintf(made, sizeof made, "pool-%u", (unsigned)number);
         name = made;
@@ -179,8 +179,16 @@ static void init_state(struct spn_pool *pool)
     spn__init(&pool->caller_ran, 0);
 }
 
+/* With `kind` and what belongs to it, if that is not for the options to say. */
+struct special {
+    enum spn__work_kind kind;
+    const spn_executor_ops *ops;
+    struct spn__work_source *source;
+    struct spn__source *stealing;
+};
+
 static int create(spn_pool **out, const spn_pool_opts *opts,
-                  struct spn__work_source *source)
+                  const struct special *special)
 {
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
     struct spn_pool *pool;
@@ -204,10 +212,11 @@ static int create(spn_pool **out, const spn_pool_opts *opts,
         return SPN_EINVAL;
     }
     init_knobs(pool, &o);
-    if (source != NULL) {
-        pool->executor.ops = &timed_ops;
-        pool->kind = SPN__WORK_TIMED;
-        pool->work.source = source;
+    if (special != NULL) {
+        pool->executor.ops = special->ops;
+        pool->kind = special->kind;
+        pool->work.source = special->source;
+        pool->work.stealing = special->stealing;
     }
     init_state(pool);
     rc = give_name(pool, o.name);
@@ -235,8 +244,19 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
 int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
                            struct spn__work_source *source)
 {
+    const struct special timed = { SPN__WORK_TIMED, &timed_ops, source, NULL };
+
     *out = NULL;
-    return create(out, opts, source);
+    return create(out, opts, &timed);
+}
+
+int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
+                     const spn_executor_ops *ops, struct spn__source *source)
+{
+    const struct special steal = { SPN__WORK_STEAL, ops, NULL, source };
+
+    *out = NULL;
+    return create(out, opts, &steal);
 }
 
 int spn_pool_destroy(spn_pool *pool)

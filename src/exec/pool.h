@@ -90,6 +90,7 @@ struct spn__worker {
     uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
     int64_t gone;                     /* tasks that had left the queue */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
+    void *place;                      /* the source's; NULL without one */
 
     /* The future it waits for, of this pool; guarded by pool->lock. */
     struct spn_future *waits_for;
@@ -162,6 +163,11 @@ struct spn_pool {
     SPN__ATOMIC(int64_t) rejected, caller_ran; /* relaxed: only counts */
 };
 
+/* A pool of the kind STEAL, which is no spn_pool to the outside: with another table of
+ * operations and a source, borrowed. */
+int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
+                     const spn_executor_ops *ops, struct spn__source *source);
+
 /* How far add_worker may go. */
 enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
 
@@ -178,6 +184,11 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
 
 /* worker.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
+/* Around what a source runs itself: the worker is busy, though with no task. */
+void spn__worker_begin(struct spn__worker *worker);
+void spn__worker_end(struct spn__worker *worker);
+/* A task that was queued has been run by the worker out of its turn. */
+void spn__worker_count(struct spn__worker *worker);
 /* A task of the worker's blocks, and no longer does. */
 void spn__worker_block(struct spn__worker *worker);
 void spn__worker_unblock(struct spn__worker *worker);

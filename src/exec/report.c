@@ -184,14 +184,15 @@ static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
     return true;
 }
 
-static void notice(struct spn_reject_report *report, struct spn_pool *pool,
+/* True if this one leads to a report. */
+static bool notice(struct spn_reject_report *report, struct spn_pool *pool,
                    const spn_refusal *why)
 {
     struct job *job = &report->job;
 
     if (!claim_job(report, why->refused_at_ns != 0 ? why->refused_at_ns : spn__now())) {
         swallow(report);
-        return;
+        return false;
     }
     job->refusal = *why;
     (void)snprintf(job->pool, sizeof job->pool, "%s", pool->name);
@@ -200,6 +201,7 @@ static void notice(struct spn_reject_report *report, struct spn_pool *pool,
     /* relaxed: the permit carries the job; the thread looks after it has taken one. */
     spn__store(&report->state, POSTED, relaxed);
     spn__parker_unpark(&report->parker);
+    return true;
 }
 
 static int refused(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
@@ -209,8 +211,19 @@ static int refused(const spn_reject_policy *policy, spn_pool *pool, spn_task *ta
     struct spn_reject_report *report = (struct spn_reject_report *)(uintptr_t)policy;
 
     if (why->reason != SPN_REFUSED_SHUTDOWN)
-        notice(report, pool, why);
+        (void)notice(report, pool, why);
     return report->next->refused(report->next, pool, task, why);
+}
+
+int spn_report_pool(spn_reject_report *report, spn_pool *pool)
+{
+    spn_refusal why = { .reason = 0, .refused_at_ns = spn__now() };
+
+    if (report == NULL || pool == NULL)
+        return SPN_EINVAL;
+    why.stats.size = sizeof why.stats;
+    (void)spn_pool_stats_get(pool, &why.stats);
+    return notice(report, pool, &why) ? SPN_OK : SPN_EBUSY;
 }
 
 uint32_t spn__reject_signal(const spn_reject_policy *policy)
@@ -244,6 +257,8 @@ static const char *yes_no(bool yes)
 static const char *reason_name(uint32_t reason)
 {
     switch (reason) {
+    case 0:
+        return "asked for";
     case SPN_REFUSED_FULL:
         return "full";
     case SPN_REFUSED_SHUTDOWN:
@@ -268,11 +283,12 @@ static void put_message(struct spn_reject_report *report)
     const bool shut_down = s->state != SPN_EXECUTOR_RUNNING;
 
     (void)snprintf(report->message, sizeof report->message,
-                   "Thread pool is EXHAUSTED! Thread Name: %s, Pool Size: %d (active: "
+                   "Thread pool is %s! Thread Name: %s, Pool Size: %d (active: "
                    "%d, core: %d, max: %d, largest: %d), Task: %lld (completed: %lld), "
                    "Executor status:(isShutdown:%s, isTerminated:%s, "
                    "isTerminating:%s)%s%s!",
-                   job->pool, (int)s->threads, (int)s->active, (int)s->core_threads,
+                   job->refusal.reason == 0 ? "reported" : "EXHAUSTED", job->pool,
+                   (int)s->threads, (int)s->active, (int)s->core_threads,
                    (int)s->max_threads, (int)s->largest, tasks, done, yes_no(shut_down),
                    yes_no(terminated), yes_no(shut_down && !terminated),
                    report->address != NULL ? ", in " : "",

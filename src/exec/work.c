@@ -81,7 +81,8 @@ static bool is_urgent(const spn_task *task)
     return is_job(task) && ((const spn_job *)(const void *)task)->urgent != 0;
 }
 
-/* `queued` while a task waits here; an urgent one has the next number.  Relaxed:
+/* `queued` while a task waits here; an urgent one has the next number, one that waits
+ * in a source of work the one after that.  Relaxed:
  * written and believed only under the lock of where it waits. */
 static void mark(spn_task *task, uint32_t as)
 {
@@ -655,6 +656,13 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
         break;
     case SPN__WORK_TIMED:
         return timed_take(pool, entry);
+    case SPN__WORK_STEAL:
+        if (work->stealing->take_own(work->stealing, worker, entry))
+            return true;
+        task = fifo_take(&work->fifo, NULL);
+        if (task == NULL)
+            return work->stealing->take_other(work->stealing, worker, entry);
+        break;
     default:
         task = fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
         if (task != NULL)
@@ -692,6 +700,8 @@ bool spn__work_any(struct spn_pool *pool)
         /* relaxed: as fifo_any. */
         return spn__load(&work->source->pushed, relaxed) !=
                spn__load(&work->source->popped, relaxed);
+    case SPN__WORK_STEAL:
+        return fifo_any(&work->fifo) || work->stealing->any(work->stealing);
     default:
         return fifo_any(&work->fifo);
     }
@@ -722,6 +732,8 @@ int64_t spn__work_size(struct spn_pool *pool)
     case SPN__WORK_TIMED:
         popped = spn__load(&work->source->popped, acquire); /* [size] */
         return size + spn__load(&work->source->pushed, relaxed) - popped;
+    case SPN__WORK_STEAL:
+        return size + fifo_size(&work->fifo) + work->stealing->size(work->stealing);
     default:
         return size + fifo_size(&work->fifo);
     }
@@ -743,6 +755,9 @@ int64_t spn__work_pushed(struct spn_pool *pool)
         return pushed + spn__load(&work->found, relaxed);
     case SPN__WORK_TIMED:
         return pushed + spn__load(&work->source->pushed, acquire); /* [size] */
+    case SPN__WORK_STEAL:
+        pushed += spn__load(&work->fifo.pushed, acquire); /* [size] */
+        return pushed + work->stealing->pushed(work->stealing);
     default:
         return pushed + spn__load(&work->fifo.pushed, relaxed);
     }
@@ -753,6 +768,7 @@ void spn__work_door_lock(struct spn_pool *pool)
     spn__lock(&pool->work.urgent.in_lock);
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__lock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
@@ -770,6 +786,7 @@ void spn__work_door_unlock(struct spn_pool *pool)
 {
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__unlock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
@@ -800,7 +817,8 @@ void spn__work_close(struct spn_pool *pool)
 
 bool spn__work_has(struct spn_pool *pool, spn_task *task)
 {
-    return marked(task, pool->id) || marked(task, pool->id + 1);
+    return marked(task, pool->id) || marked(task, pool->id + 1) ||
+           marked(task, pool->id + 2);
 }
 
 bool spn__work_remove(struct spn_pool *pool, spn_task *task)
@@ -809,6 +827,8 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
 
     if (marked(task, pool->id + 1))
         return fifo_remove(&work->urgent, task, pool->id + 1);
+    if (pool->kind == SPN__WORK_STEAL && marked(task, pool->id + 2))
+        return work->stealing->remove(work->stealing, task);
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return spn__lanes_remove(work->lanes, task);
@@ -938,16 +958,27 @@ int64_t spn__work_collect(struct spn_pool *pool,
         return count + user_collect(pool, wanted, ctx, out);
     case SPN__WORK_TIMED:
         return count + work->source->ops->collect(work->source, wanted, ctx, out);
+    case SPN__WORK_STEAL:
+        count += fifo_collect(&work->fifo, wanted, ctx, out);
+        return count + work->stealing->collect(work->stealing, wanted, ctx, out);
     default:
         return count + fifo_collect(&work->fifo, wanted, ctx, out);
     }
+}
+
+/* STEAL: of the submissions only. */
+int64_t spn__work_collect_queue(struct spn_pool *pool,
+                                bool (*wanted)(spn_task *, const void *),
+                                const void *ctx, struct spn__list *out)
+{
+    return fifo_collect(&pool->work.fifo, wanted, ctx, out);
 }
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_snapshot(&work->urgent, tasks, capacity, 0);
-    const size_t used = (size_t)count < capacity ? (size_t)count : capacity;
+    size_t used = (size_t)count < capacity ? (size_t)count : capacity;
     spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
 
     switch (pool->kind) {
@@ -960,6 +991,11 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
                spn_queue_to_array(work->queue, (void **)(void *)rest, capacity - used);
     case SPN__WORK_TIMED:
         return count + work->source->ops->snapshot(work->source, rest, capacity - used);
+    case SPN__WORK_STEAL:
+        count = fifo_snapshot(&work->fifo, tasks, capacity, count);
+        used = (size_t)count < capacity ? (size_t)count : capacity;
+        rest = used > 0 ? tasks + used : tasks;
+        return count + work->stealing->snapshot(work->stealing, rest, capacity - used);
     default:
         return fifo_snapshot(&work->fifo, tasks, capacity, count);
     }

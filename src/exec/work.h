@@ -22,10 +22,49 @@ enum spn__work_kind {
     SPN__WORK_LANES,
     SPN__WORK_PRIORITY,
     SPN__WORK_USER,
-    SPN__WORK_TIMED
+    SPN__WORK_TIMED,
+    SPN__WORK_STEAL /* a FIFO for submissions, and a source beside it */
 };
 
 typedef SPN__ATOMIC(int32_t) spn__free_count;
+
+struct spn__entry;
+
+/*
+ * STEAL: where workers find work beside the queue; see src/forkjoin/pool.c.  What comes
+ * in there comes from workers, who find it again: it needs no door.
+ *
+ * come, go    a worker is made (SPN_OK, SPN_ENOMEM), on any thread, and is freed.
+ * inherit     `heir` takes the place of a worker that died, and what it had.
+ * take_own    the next of the worker's own.
+ * take_other  of another's.  May run what is no task first, and take long.
+ * any         whether a worker that looks would find something.
+ * busy        whether workers may still bring something, so that a pool that was shut
+ *             down keeps those that it has.
+ * listed      the worker is on the list of those that sleep and has made the heavy
+ *             fence [wake]: it may ask for work now, and then looks once more.
+ * size, pushed, remove, collect, snapshot   as spn__work_...
+ */
+struct spn__source {
+    int (*come)(struct spn__source *source, struct spn__worker *worker);
+    void (*go)(struct spn__source *source, struct spn__worker *worker);
+    void (*inherit)(struct spn__source *source, struct spn__worker *heir,
+                    struct spn__worker *worker);
+    bool (*take_own)(struct spn__source *source, struct spn__worker *worker,
+                     struct spn__entry *entry);
+    bool (*take_other)(struct spn__source *source, struct spn__worker *worker,
+                       struct spn__entry *entry);
+    bool (*any)(struct spn__source *source);
+    bool (*busy)(struct spn__source *source);
+    void (*listed)(struct spn__source *source, struct spn__worker *worker);
+    int64_t (*size)(struct spn__source *source);
+    int64_t (*pushed)(struct spn__source *source);
+    bool (*remove)(struct spn__source *source, spn_task *task);
+    int64_t (*collect)(struct spn__source *source,
+                       bool (*wanted)(spn_task *, const void *), const void *ctx,
+                       struct spn__list *out);
+    int64_t (*snapshot)(struct spn__source *source, spn_task **tasks, size_t capacity);
+};
 
 /* What a worker takes: a function and its argument.  A task is the function
  * spn__entry_task with the task as its argument, and is never called that way. */
@@ -115,6 +154,7 @@ struct spn__work_queue {
     struct spn__lanes *lanes;        /* LANES */
     spn_queue *queue;                /* USER: borrowed */
     struct spn__work_source *source; /* TIMED: borrowed */
+    struct spn__source *stealing;    /* STEAL: borrowed */
     /* USER: pushed by us, and put there by others and found when taken out. */
     SPN__ATOMIC(int64_t) given, found;
     spn__free_count free; /* hand-off: workers that run no task [free] */
@@ -182,6 +222,10 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
                           struct spn__list *out, int64_t *dropped);
+/* The same for STEAL, and what was submitted only. */
+int64_t spn__work_collect_queue(struct spn_pool *pool,
+                                bool (*wanted)(spn_task *, const void *),
+                                const void *ctx, struct spn__list *out);
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /* A task's links, as the list node they are while it waits. */

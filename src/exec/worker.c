@@ -165,6 +165,11 @@ static struct spn__worker *make_worker(struct spn_pool *pool, spn_task *first)
         spn__free(w);
         return NULL;
     }
+    if (pool->kind == SPN__WORK_STEAL &&
+        pool->work.stealing->come(pool->work.stealing, w) != SPN_OK) {
+        spn__free(w);
+        return NULL;
+    }
     return w;
 }
 
@@ -172,6 +177,8 @@ static void free_worker(struct spn_pool *pool, struct spn__worker *w)
 {
     if (pool->kind == SPN__WORK_LANES)
         spn__lanes_worker_fini(pool->work.lanes, w);
+    else if (pool->kind == SPN__WORK_STEAL && w->place != NULL)
+        pool->work.stealing->go(pool->work.stealing, w);
     spn__free(w);
 }
 
@@ -361,6 +368,10 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         return false;
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
+    if (pool->kind == SPN__WORK_STEAL && stay == GO &&
+        spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
+        pool->work.stealing->busy(pool->work.stealing))
+        return true; /* what runs may fork more */
     if (!spn__idle_work_kept(pool))
         return false;
     /* One is enough to wait for what is not due; and what is due finds another. */
@@ -426,6 +437,8 @@ static bool leave(struct spn__worker *w)
     hand_over_counts(pool, w);
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
+    if (pool->kind == SPN__WORK_STEAL && stay == GO)
+        spn__idle_look_around(pool); /* they may have stayed for what it did */
     end = spn__pool_try_terminate(pool);
     /* The user put something into his queue between the two looks. */
     left_over = pool->kind == SPN__WORK_USER && !end &&
@@ -490,6 +503,24 @@ static void end_task(struct spn__worker *w)
     w->help_depth = 0; /* a task that it helped may have ended the thread */
     spn__pool_settle(w->pool, 1);
     spn__store(&w->running, 0, relaxed); /* [stop] nothing comes with it */
+}
+
+void spn__worker_begin(struct spn__worker *w)
+{
+    begin_task(w);
+    w->called = w->counted = true; /* if it ends the thread: it is no task */
+}
+
+void spn__worker_end(struct spn__worker *w)
+{
+    end_task(w);
+}
+
+void spn__worker_count(struct spn__worker *w)
+{
+    /* relaxed read: only its own thread writes it.  [count] */
+    spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
+               release);
 }
 
 /* The task has run and said `status`. */
@@ -817,6 +848,8 @@ static bool replace(struct spn__worker *w)
     other->batch =
         w->batch; /* with what is left in it; the thread's making orders it */
     w->batch = NULL;
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.stealing->inherit(pool->work.stealing, other, w);
     spn__list_remove(&w->link); /* live and count: its successor's */
     spn__list_push_back(&pool->workers, &other->link);
     hand_over_counts(pool, w);
@@ -830,6 +863,8 @@ static bool replace(struct spn__worker *w)
     spn__list_remove(&other->link);
     spn__list_push_back(&pool->workers, &w->link);
     w->batch = other->batch;
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.stealing->inherit(pool->work.stealing, w, other);
     spn__unlock(&pool->lock);
     spn__free(other);
     return false;

@@ -292,4 +292,7 @@ int spn__timer_main(void *timer);
 int spn__runner_run(spn_task *task);
 void spn__runner_drop(spn_task *task, int reason);
 
+/* Adds up how late callbacks were, by buckets as in fire.c; timer_stats.c. */
+void spn__timer_late(struct spn_timer *timer, uint64_t late[SPN__LATE_BUCKETS]);
+
 #endif /* SPN__TIMER_H */

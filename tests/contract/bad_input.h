@@ -25,10 +25,12 @@
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/context.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/metrics.h>
 #include <spindle/object_pool.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
@@ -44,6 +46,7 @@
 #include <spindle/thread.h>
 #include <spindle/timer.h>
 #include <spindle/version.h>
+#include <spindle/watch.h>
 #include <spindle/wheel.h>
 
 #include "counting.h"
@@ -119,6 +122,14 @@ struct fixture {
     spn_serial_timer *ended_serial;        /* cancelled, and at its end */
     spn_serial_task *fresh, *spent_serial; /* one never scheduled, a cancelled one */
     struct config_fixture config;
+    spn_counter *counter;
+    spn_histogram *histogram;
+    spn_task_times *times, *installed; /* one that is not installed, and one that is */
+    spn_metrics *metrics;              /* has nothing */
+    spn_watch *watch;
+    spn_fj_pool *fj, *ended_fj;                /* without threads; terminated */
+    spn_fj_task object, finished, *objects[2]; /* new; done with NULL; a hole */
+    spn_fj_completer completer;                /* new */
     struct peer waiter;
 };
 
@@ -157,6 +168,8 @@ struct results {
     spn_delayed_executor *delayed;
     spn_limiter *limiter;
     spn_limiter_stats limiter_stats;
+    spn_fj_pool *fj;
+    spn_fj_stats fj_stats;
     spn_wheel *wheel;
     spn_timer *timer;
     spn_timeout *left;
@@ -175,6 +188,14 @@ struct results {
     spn_scheduled *scheduled;
     spn_serial_timer *serial_timer;
     spn_serial_task *serial_task;
+    spn_counter *counter;
+    spn_histogram *histogram;
+    spn_histogram_snapshot snapshot;
+    spn_task_times *times;
+    spn_trace *trace;
+    spn_metrics *metrics;
+    spn_watch *watch;
+    spn_pool_opts pool_opts;
     void *value;
     int64_t now;
     int result;
@@ -357,6 +378,52 @@ static inline void close_services(void)
     CHECK_OK(spn_serial_destroy(fixture.serial));
 }
 
+static inline int good_body(spn_fj fj, void *arg)
+{
+    (void)fj;
+    (void)arg;
+    return 0;
+}
+
+static inline int good_object(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    return 0;
+}
+
+static inline void end_fj(spn_fj_pool *pool)
+{
+    CHECK_OK(spn_fj_pool_close(pool));
+    CHECK_OK(spn_fj_pool_destroy(pool));
+}
+
+static inline void make_objects(void)
+{
+    spn_fj_task_init(&fixture.object, good_object);
+    spn_fj_task_init(&fixture.finished, NULL);
+    CHECK_EQ(spn_fj_task_complete(&fixture.finished, NULL), 1);
+    fixture.objects[0] = &fixture.object;
+    spn_fj_completer_init(&fixture.completer, NULL, NULL, 1);
+}
+
+static inline void open_forkjoin(void)
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+
+    opts.parallelism = 2;
+    REQUIRE_OK(spn_fj_pool_create(&fixture.fj, &opts));
+    REQUIRE_OK(spn_fj_pool_create(&fixture.ended_fj, NULL));
+    CHECK_OK(spn_fj_pool_close(fixture.ended_fj));
+    make_objects();
+}
+
+static inline void close_forkjoin(void)
+{
+    end_fj(fixture.fj);
+    CHECK_OK(spn_fj_pool_destroy(fixture.ended_fj));
+}
+
 static inline void keep_unrun(void *ctx, spn_task *task)
 {
     (void)ctx;
@@ -510,6 +577,54 @@ static inline void close_objects(void)
     CHECK_OK(spn_object_pool_shutdown(fixture.objects));
     CHECK_OK(spn_object_pool_destroy(fixture.objects));
     CHECK_OK(spn_object_pool_destroy(fixture.ended_objects));
+}
+
+static inline int ignore_text(void *ctx, const char *text, size_t length)
+{
+    (void)ctx;
+    (void)text;
+    (void)length;
+    return 0;
+}
+
+static inline void ignore_running(void *ctx, const spn_running *running)
+{
+    (void)ctx;
+    (void)running;
+}
+
+static inline const spn_watch_opts *good_watch(void)
+{
+    static spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+
+    opts.metrics = fixture.metrics;
+    opts.interval_ns = 1;
+    return &opts;
+}
+
+static inline void open_metrics(void)
+{
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+
+    REQUIRE_OK(spn_counter_create(&fixture.counter));
+    REQUIRE_OK(spn_histogram_create(&fixture.histogram));
+    REQUIRE_OK(spn_task_times_create(&fixture.times, NULL));
+    REQUIRE_OK(spn_task_times_create(&fixture.installed, NULL));
+    REQUIRE_OK(spn_task_times_install(fixture.installed, &opts.hooks));
+    REQUIRE_OK(spn_metrics_create(&fixture.metrics));
+    REQUIRE_OK(spn_watch_create(&fixture.watch, good_watch()));
+    spn_counter_add(fixture.counter, 1); /* the thread has its parts */
+    spn_histogram_record(fixture.histogram, 1);
+}
+
+static inline void close_metrics(void)
+{
+    CHECK_OK(spn_watch_destroy(fixture.watch));
+    spn_metrics_destroy(fixture.metrics);
+    spn_task_times_destroy(fixture.times);
+    spn_task_times_destroy(fixture.installed);
+    spn_counter_destroy(fixture.counter);
+    spn_histogram_destroy(fixture.histogram);
 }
 
 static inline spn_object_pool_stats objects_now(void)
@@ -838,6 +953,7 @@ static inline void open_fixture(void)
     opts.permits = 3;
     open_config(&fixture.config);
     REQUIRE_OK(spn_latch_create(&fixture.latch, 2));
+    open_forkjoin();
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
     REQUIRE_OK(spn_clock_create_manual(&fixture.clock, 100));
@@ -864,6 +980,7 @@ static inline void open_fixture(void)
     open_timers();
     open_objects();
     open_scheduled();
+    open_metrics();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -879,6 +996,7 @@ static inline void reopen_repository(void)
 
 static inline void close_fixture(void)
 {
+    close_forkjoin();
     atomic_store(&fixture.gate, 1);
     spn_unpark(fixture.target);
     CHECK_OK(spn_thread_join(fixture.target, SPN_FOREVER, NULL));
@@ -894,6 +1012,7 @@ static inline void close_fixture(void)
     close_timers();
     close_objects();
     close_scheduled();
+    close_metrics();
     spn_future_unref(fixture.future);
     spn_future_unref(fixture.done);
     spn_future_unref(fixture.failed);
@@ -923,8 +1042,11 @@ static inline void close_fixture(void)
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
 GROWN(spn_context_opts, SPN_CONTEXT_OPTS_INIT)
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
+GROWN(spn_fj_pool_opts, SPN_FJ_POOL_OPTS_INIT)
+GROWN(spn_fj_stats, SPN_FJ_STATS_INIT)
 GROWN(spn_group_opts, SPN_GROUP_OPTS_INIT)
 GROWN(spn_group_stats, SPN_GROUP_STATS_INIT)
+GROWN(spn_histogram_snapshot, SPN_HISTOGRAM_SNAPSHOT_INIT)
 GROWN(spn_limiter_opts, *good_limits())
 GROWN(spn_limiter_stats, SPN_LIMITER_STATS_INIT)
 GROWN(spn_object_pool_opts, *good_objects())
@@ -950,10 +1072,12 @@ GROWN(spn_extensions_opts, SPN_EXTENSIONS_OPTS_INIT)
 GROWN(spn_extension_kind, TAKEN_KIND_INIT)
 
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
+GROWN(spn_task_times_opts, SPN_TASK_TIMES_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)
 GROWN(spn_period, { sizeof(spn_period), 1000, 0, 0, 0, 0 })
 GROWN(spn_timer_opts, SPN_TIMER_OPTS_INIT)
 GROWN(spn_timer_stats, SPN_TIMER_STATS_INIT)
+GROWN(spn_watch_opts, *good_watch())
 GROWN(spn_wheel_opts, SPN_WHEEL_OPTS_INIT)
 
 /* Field values that want a name. */
