@@ -394,8 +394,8 @@ static bool count_in_again(struct spn_pool *pool)
     return false;
 }
 
-/* Out of the count, if nothing speaks against it; pool->lock is held. */
-static bool may_leave(struct spn__worker *w)
+/* Out of the count, if nothing speaks against it; else STAY.  pool->lock is held. */
+static enum stay count_out_unless_wanted(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
     const bool fenced = pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER;
@@ -403,7 +403,7 @@ static bool may_leave(struct spn__worker *w)
     bool leaves;
 
     if (stay == STAY)
-        return false;
+        return STAY;
     spn__work_door_lock(pool);
     /* Nothing comes in while the door is held: so it is not even counted out. */
     leaves = fenced || !is_wanted(w, stay, 1);
@@ -416,7 +416,7 @@ static bool may_leave(struct spn__worker *w)
     if (leaves && w->free) /* relaxed: the door is held, and nothing relies on it */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
     spn__work_door_unlock(pool);
-    return leaves;
+    return leaves ? stay : STAY;
 }
 
 /* Off the list and out of the count, if nothing speaks against it: see above.  Then
@@ -424,11 +424,13 @@ static bool may_leave(struct spn__worker *w)
 static bool leave(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
+    enum stay stay;
     bool end, left_over;
 
     spn__idle_found(w);
     spn__lock(&pool->lock);
-    if (!may_leave(w)) {
+    stay = count_out_unless_wanted(w);
+    if (stay == STAY) {
         spn__unlock(&pool->lock);
         return false;
     }
