@@ -128,7 +128,7 @@ struct fixture {
     spn_metrics *metrics;              /* has nothing */
     spn_watch *watch;
     spn_fj_pool *fj, *ended_fj;                /* without threads; terminated */
-    spn_fj_task object, finished, *objects[2]; /* new; done with NULL; a hole */
+    spn_fj_task object, finished, *fj_objects[2]; /* new; done with NULL; a hole */
     spn_fj_completer completer;                /* new */
     struct peer waiter;
 };
@@ -403,7 +403,7 @@ static inline void make_objects(void)
     spn_fj_task_init(&fixture.object, good_object);
     spn_fj_task_init(&fixture.finished, NULL);
     CHECK_EQ(spn_fj_task_complete(&fixture.finished, NULL), 1);
-    fixture.objects[0] = &fixture.object;
+    fixture.fj_objects[0] = &fixture.object;
     spn_fj_completer_init(&fixture.completer, NULL, NULL, 1);
 }
 
