@@ -127,9 +127,9 @@ struct fixture {
     spn_task_times *times, *installed; /* one that is not installed, and one that is */
     spn_metrics *metrics;              /* has nothing */
     spn_watch *watch;
-    spn_fj_pool *fj, *ended_fj;                /* without threads; terminated */
+    spn_fj_pool *fj, *ended_fj;                   /* without threads; terminated */
     spn_fj_task object, finished, *fj_objects[2]; /* new; done with NULL; a hole */
-    spn_fj_completer completer;                /* new */
+    spn_fj_completer completer;                   /* new */
     struct peer waiter;
 };
 
