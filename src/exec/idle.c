@@ -21,6 +21,14 @@
  *   a spin that was in vain halves the next one, one that was not makes it whole, and
  *   every PROBE-th is tried whole again.  At most one worker of a pool spins.
  *
+ * GIVING WAY
+ *   Where who waits for a task may run it, a worker that sees a task come sees it go
+ *   again, over and over; looking all the time it only takes the queue's cache lines
+ *   away from the helper, and lying down it would be woken for each task.  So a
+ *   worker that saw something and got nothing looks away for GLANCE, asleep, and still
+ *   counts as searching: nobody wakes it.  It does so again as long as tasks go without
+ *   it.  A task that nobody helps with starts that much later, at most.
+ *
  * TIMED  (work.c)  Of the idle workers one is the leader: it alone wakes when the next
  *   task is due.  Who lists itself becomes the leader if there is none, and then reads
  *   when that is.  Whoever stops being it, woken or by itself, is a searcher: it lists
@@ -50,12 +58,15 @@
  */
 #include "exec/pool.h"
 
+#include "base/time.h"
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
 enum { PROBE = 64 };
 /* About the time a wake-up takes; a spin that is longer is better slept. */
 #define SPIN_WHOLE (2 * SPN__SPIN_LIMIT)
+/* Some hundred helped tasks; the system adds its own, about as much. */
+#define GLANCE SPN_US(50)
 
 void spn__idle_init(struct spn_pool *pool)
 {
@@ -183,9 +194,9 @@ void spn__idle_look_around(struct spn_pool *pool)
 
         uint32_t waits = 1;
 
-        /* [user] after the fence; acquire: `self` comes with it; release: who leaves
-         * the queue now waits for the interrupt. */
-        if (spn__cas(&w->waiting, &waits, 2, acq_rel, relaxed))
+        /* [user] after the fence; acquire: `self` comes with it.  Who finds the 2 takes
+         * the lock that we hold, and that can only be after us. */
+        if (spn__cas(&w->waiting, &waits, 2, acquire, relaxed))
             spn__interrupt_set(spn__load(&w->self, relaxed)); /* written before it */
     }
 }
@@ -223,25 +234,46 @@ static void stop_searching(struct spn__worker *w)
     (void)spn__fetch_sub(&w->pool->searching, 1, relaxed);
 }
 
+/* Counts it as searching; false: another one is. */
+static bool be_searching(struct spn__worker *w)
+{
+    int32_t none = 0;
+
+    /* relaxed: it only keeps others from waking or spinning too. */
+    if (!w->searching && spn__cas(&w->pool->searching, &none, 1, relaxed, relaxed))
+        w->searching = true;
+    return w->searching;
+}
+
+/* It saw something, and others were faster: looks away for a moment, if they still
+ * are.  True: look again. */
+static bool give_way(struct spn__worker *w)
+{
+    const int64_t size = spn__work_size(w->pool);
+    const int64_t gone = spn__work_pushed(w->pool) - size;
+
+    if (gone == w->gone || !be_searching(w)) {
+        w->outrun = false;
+        return false;
+    }
+    w->gone = gone;
+    /* Nobody knows that it sleeps: only the deadline ends it. */
+    (void)spn__parker_park(&w->parker, spn__deadline(spn__now(), GLANCE));
+    return true;
+}
+
 /* Looks for a while; true if there is something to look at. */
 static bool search(struct spn__worker *w, uint32_t epoch)
 {
     const bool probe = w->spin_waits++ % PROBE == 0 && !w->spun;
     const uint32_t limit = probe ? SPIN_WHOLE : w->spin_budget;
-    int32_t none = 0;
 
     if (w->spun) { /* it saw something, and somebody else was faster */
         w->spun = false;
         w->spin_budget /= 2;
     }
-    if (limit == 0)
+    if (limit == 0 || !be_searching(w))
         return false;
-    if (!w->searching) {
-        /* relaxed: it only keeps others from waking or spinning too. */
-        if (!spn__cas(&w->pool->searching, &none, 1, relaxed, relaxed))
-            return false;
-        w->searching = true;
-    }
     for (uint32_t i = 0; i < limit; i++) {
         spn__cpu_relax();
         if (changed(w, epoch)) {
@@ -278,8 +310,12 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     int64_t due_ns = SPN_FOREVER;
     bool leads = false;
 
-    if (search(w, epoch))
+    if (w->outrun && give_way(w))
         return;
+    if (search(w, epoch)) {
+        w->outrun = pool->helping;
+        return;
+    }
     stop_searching(w); /* [search] the heavy fence below */
     spn__lock(&pool->idle_lock);
     w->chosen_to_search = false;
@@ -291,7 +327,10 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     count_idle(pool, 1);
     spn__unlock(&pool->idle_lock);
     spn__fence_heavy(); /* [wake] [search] */
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.stealing->listed(pool->work.stealing, w);
     if (changed(w, epoch) && withdraw(w)) {
+        w->outrun = pool->helping;
         step_down(w, leads);
         return;
     }
@@ -307,12 +346,14 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     }
     /* Written before the permit, under the lock that took it off the list. */
     w->searching = w->chosen_to_search;
+    w->outrun = pool->helping;
 }
 
 void spn__idle_found(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
 
+    w->outrun = false;
     if (!w->searching)
         return;
     if (w->spun) {

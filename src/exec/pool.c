@@ -114,9 +114,9 @@ static int give_name(struct spn_pool *pool, const char *name)
     const uint32_t number = spn__fetch_add(&last_number, 1, relaxed) + 1;
     size_t length;
 
-    pool->id = number * 2;
-    if (pool->id < 2) /* 0 and 1 have a meaning: see work.c */
-        pool->id = 2;
+    pool->id = number * 4;
+    if (pool->id < 4) /* 0 and 1 have a meaning: see work.c */
+        pool->id = 4;
     if (name == NULL) {
         (void)snprintf(made, sizeof made, "pool-%u", (unsigned)number);
         name = made;
@@ -173,13 +173,22 @@ static void init_state(struct spn_pool *pool)
     spn__lock_init(&pool->lock);
     spn__list_init(&pool->workers);
     spn__waitq_init(&pool->awaiting);
+    spn__waitq_init(&pool->made);
     spn__init(&pool->helpers, 0);
     spn__init(&pool->rejected, 0);
     spn__init(&pool->caller_ran, 0);
 }
 
+/* With `kind` and what belongs to it, if that is not for the options to say. */
+struct special {
+    enum spn__work_kind kind;
+    const spn_executor_ops *ops;
+    struct spn__work_source *source;
+    struct spn__source *stealing;
+};
+
 static int create(spn_pool **out, const spn_pool_opts *opts,
-                  struct spn__work_source *source)
+                  const struct special *special)
 {
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
     struct spn_pool *pool;
@@ -203,10 +212,11 @@ static int create(spn_pool **out, const spn_pool_opts *opts,
         return SPN_EINVAL;
     }
     init_knobs(pool, &o);
-    if (source != NULL) {
-        pool->executor.ops = &timed_ops;
-        pool->kind = SPN__WORK_TIMED;
-        pool->work.source = source;
+    if (special != NULL) {
+        pool->executor.ops = special->ops;
+        pool->kind = special->kind;
+        pool->work.source = special->source;
+        pool->work.stealing = special->stealing;
     }
     init_state(pool);
     rc = give_name(pool, o.name);
@@ -234,8 +244,19 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
 int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
                            struct spn__work_source *source)
 {
+    const struct special timed = { SPN__WORK_TIMED, &timed_ops, source, NULL };
+
     *out = NULL;
-    return create(out, opts, source);
+    return create(out, opts, &timed);
+}
+
+int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
+                     const spn_executor_ops *ops, struct spn__source *source)
+{
+    const struct special steal = { SPN__WORK_STEAL, ops, NULL, source };
+
+    *out = NULL;
+    return create(out, opts, &steal);
 }
 
 int spn_pool_destroy(spn_pool *pool)
@@ -296,6 +317,7 @@ static int op_shutdown(spn_executor *executor)
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                            int64_t *count)
 {
+    spn__unrun_unwrap(&unrun, &ctx); /* it parts from its tasks by itself */
     return spn_pool_shutdown_now(pool_of(executor), unrun, ctx, count);
 }
 
@@ -317,7 +339,9 @@ static int op_state(spn_executor *executor)
 
 static int op_remove(spn_executor *executor, spn_task *task)
 {
-    return spn_pool_remove(pool_of(executor), task);
+    const int removed = spn_pool_remove(pool_of(executor), task);
+
+    return removed == 1 ? SPN__GIVEN_BACK : removed;
 }
 
 static int op_new_task(spn_executor *executor, struct spn_future **out,
@@ -480,7 +504,8 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
 
         s->completed += spn__load(&w->counts.completed, acquire); /* [count] */
         s->failed += spn__load(&w->counts.failed, acquire);       /* [count] */
-        s->expired += spn__load(&w->counts.expired, acquire);     /* [count] */
+        /* relaxed: such a task did nothing, and is dropped afterwards. */
+        s->expired += spn__load(&w->counts.expired, relaxed);
     }
     s->cancelled = pool->cancelled;
     s->returned = pool->returned;
@@ -500,7 +525,7 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
     spn__lock(&pool->lock);
     add_up(pool, s);
-    ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    ctl = spn__load(&pool->ctl, relaxed); /* the state changes under the lock */
     s->state = spn__ctl_state(ctl);
     s->threads = spn__ctl_count(ctl);
     s->paused = spn__load(&pool->paused, relaxed);

@@ -139,6 +139,13 @@ static bool rather_a_thread(struct spn_pool *pool)
            count < spn__load(&pool->max, relaxed);
 }
 
+/* A source of work wakes the workers it has before it makes more. */
+static bool rather_an_idle_one(struct spn_pool *pool)
+{
+    /* relaxed: a hint; one that is queued is taken in any case. */
+    return pool->kind == SPN__WORK_STEAL && spn__load(&pool->idle_count, relaxed) > 0;
+}
+
 /* Which refusal is the truth of it. */
 static int refusal(int pushed, int added)
 {
@@ -162,7 +169,8 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
 
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING)
         return SPN_ESHUTDOWN;
-    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed)) {
+    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed) &&
+        !rather_an_idle_one(pool)) {
         added = spn__pool_add_worker(pool, task, SPN__TO_CORE);
         if (added == SPN_OK)
             return SPN_OK;
@@ -313,7 +321,8 @@ static uint32_t reason_of(int rc)
 /* Asks the policy. */
 static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 {
-    const spn_reject_policy *policy = spn__load(&pool->reject, acquire); /* [knob] */
+    /* [knob] mutant: the picture is taken under the lock that it was set under */
+    const spn_reject_policy *policy = spn__load(&pool->reject, acquire);
     spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
 
     why.stats.size = sizeof why.stats;
@@ -326,8 +335,11 @@ static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 
 int spn__pool_execute(struct spn_pool *pool, spn_task *task)
 {
-    const int rc = spn__pool_try_execute(pool, task);
+    int rc;
 
+    if (__builtin_expect(pool->hooks.submitting != NULL, 0))
+        pool->hooks.submitting(pool, task, pool->hooks.ctx);
+    rc = spn__pool_try_execute(pool, task);
     if (rc == SPN_OK || rc == SPN_EBUSY || rc == SPN_EINVAL || rc == SPN_ENOMEM)
         return rc;
     return refuse(pool, task, rc);

@@ -45,7 +45,7 @@
  * ORDERING
  *   [size] `pushed` and `popped` only grow.  Who wants the size reads popped first,
  *          with acquire, and then pushed: never negative, because the release of a
- *          pop comes after its push.
+ *          pop comes after its push, by the locks that the task went through.
  *   [free] take lowers `free` before it raises popped (release); push reads popped
  *          (acquire) before `free`: it may find one free worker too few, never one
  *          too many.
@@ -58,6 +58,7 @@
 
 #include "base/assert.h"
 #include "future/executor.h"
+#include "future/task.h"
 
 int spn__entry_task(void *task)
 {
@@ -80,7 +81,8 @@ static bool is_urgent(const spn_task *task)
     return is_job(task) && ((const spn_job *)(const void *)task)->urgent != 0;
 }
 
-/* `queued` while a task waits here; an urgent one has the next number.  Relaxed:
+/* `queued` while a task waits here; an urgent one has the next number, one that waits
+ * in a source of work the one after that.  Relaxed:
  * written and believed only under the lock of where it waits. */
 static void mark(spn_task *task, uint32_t as)
 {
@@ -111,6 +113,7 @@ static void fifo_init(struct spn__fifo *f)
     spn__lock_init(&f->in_lock);
     spn__list_init(&f->inbox);
     spn__init(&f->pushed, 0);
+    spn__init(&f->newest, NULL);
     f->closed = false;
     f->seen_popped = 0;
     spn__lock_init(&f->out_lock);
@@ -160,7 +163,9 @@ static int fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
     if (rc == SPN_OK) {
         mark(task, as);
         spn__list_push_back(&f->inbox, spn__task_node(task));
-        spn__store(&f->pushed, pushed + 1, release); /* [size] */
+        /* relaxed: see fifo_fetch. */
+        spn__store(&f->newest, task->fn == spn__task_future_fn ? task : NULL, relaxed);
+        spn__store(&f->pushed, pushed + 1, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&f->in_lock);
     return rc;
@@ -169,6 +174,12 @@ static int fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
 /* Moves the inbox over; out_lock is held. */
 static void fifo_fetch(struct spn__fifo *f)
 {
+    /* relaxed: a hint.  Where one task came at a time, its lines are on their way while
+     * that of the lock is. */
+    const spn_task *newest = spn__load(&f->newest, relaxed);
+
+    if (newest != NULL)
+        spn__task_fetch(newest);
     spn__lock(&f->in_lock);
     spn__list_splice(&f->outbox, &f->inbox);
     spn__unlock(&f->in_lock);
@@ -363,7 +374,7 @@ static int heap_push(struct spn_pool *pool, struct spn__heap *h, spn_task *task)
         mark(task, pool->id);
         h->used++;
         heap_up(h, h->used - 1, (struct spn__heap_entry){ key, h->sequence++, task });
-        spn__store(&h->pushed, h->sequence, release); /* [size] */
+        spn__store(&h->pushed, h->sequence, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&h->lock);
     return rc;
@@ -643,6 +654,13 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
         break;
     case SPN__WORK_TIMED:
         return timed_take(pool, entry);
+    case SPN__WORK_STEAL:
+        if (work->stealing->take_own(work->stealing, worker, entry))
+            return true;
+        task = fifo_take(&work->fifo, NULL);
+        if (task == NULL)
+            return work->stealing->take_other(work->stealing, worker, entry);
+        break;
     default:
         task = fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
         if (task != NULL)
@@ -680,6 +698,8 @@ bool spn__work_any(struct spn_pool *pool)
         /* relaxed: as fifo_any. */
         return spn__load(&work->source->pushed, relaxed) !=
                spn__load(&work->source->popped, relaxed);
+    case SPN__WORK_STEAL:
+        return fifo_any(&work->fifo) || work->stealing->any(work->stealing);
     default:
         return fifo_any(&work->fifo);
     }
@@ -710,6 +730,8 @@ int64_t spn__work_size(struct spn_pool *pool)
     case SPN__WORK_TIMED:
         popped = spn__load(&work->source->popped, acquire); /* [size] */
         return size + spn__load(&work->source->pushed, relaxed) - popped;
+    case SPN__WORK_STEAL:
+        return size + fifo_size(&work->fifo) + work->stealing->size(work->stealing);
     default:
         return size + fifo_size(&work->fifo);
     }
@@ -718,21 +740,24 @@ int64_t spn__work_size(struct spn_pool *pool)
 int64_t spn__work_pushed(struct spn_pool *pool)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t pushed = spn__load(&work->urgent.pushed, acquire); /* [size] */
+    /* relaxed, all: those that have met their fate are in it [count]. */
+    int64_t pushed = spn__load(&work->urgent.pushed, relaxed);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return pushed + spn__lanes_pushed(work->lanes);
     case SPN__WORK_PRIORITY:
-        return pushed + spn__load(&work->heap.pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->heap.pushed, relaxed);
     case SPN__WORK_USER:
-        /* relaxed: those that have met their fate are in it [count]. */
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
     case SPN__WORK_TIMED:
         return pushed + spn__load(&work->source->pushed, acquire); /* [size] */
+    case SPN__WORK_STEAL:
+        pushed += spn__load(&work->fifo.pushed, acquire); /* [size] */
+        return pushed + work->stealing->pushed(work->stealing);
     default:
-        return pushed + spn__load(&work->fifo.pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->fifo.pushed, relaxed);
     }
 }
 
@@ -741,6 +766,7 @@ void spn__work_door_lock(struct spn_pool *pool)
     spn__lock(&pool->work.urgent.in_lock);
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__lock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
@@ -758,6 +784,7 @@ void spn__work_door_unlock(struct spn_pool *pool)
 {
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__unlock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
@@ -783,13 +810,13 @@ void spn__work_close(struct spn_pool *pool)
     spn__work_door_unlock(pool);
     if (pool->kind == SPN__WORK_LANES)
         spn__lanes_close(pool->work.lanes);
-    else if (pool->kind == SPN__WORK_USER)
-        spn__fence_heavy(); /* [door] */
+    /* USER: nothing to close; the state that follows, and a fence after it, do [door]. */
 }
 
 bool spn__work_has(struct spn_pool *pool, spn_task *task)
 {
-    return marked(task, pool->id) || marked(task, pool->id + 1);
+    return marked(task, pool->id) || marked(task, pool->id + 1) ||
+           marked(task, pool->id + 2);
 }
 
 bool spn__work_remove(struct spn_pool *pool, spn_task *task)
@@ -798,6 +825,8 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
 
     if (marked(task, pool->id + 1))
         return fifo_remove(&work->urgent, task, pool->id + 1);
+    if (pool->kind == SPN__WORK_STEAL && marked(task, pool->id + 2))
+        return work->stealing->remove(work->stealing, task);
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return spn__lanes_remove(work->lanes, task);
@@ -874,8 +903,8 @@ static void keep(struct spn_pool *pool, spn_task *task)
     spn__lock(&f->in_lock);
     mark(task, pool->id + 1);
     spn__list_push_back(&f->inbox, spn__task_node(task));
-    /* relaxed read: ours.  [size] */
-    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, release);
+    /* relaxed, both: ours, and [size] the lock orders it. */
+    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, relaxed);
     spn__unlock(&f->in_lock);
 }
 
@@ -928,16 +957,27 @@ int64_t spn__work_collect(struct spn_pool *pool,
     case SPN__WORK_TIMED:
         return count +
                work->source->ops->collect(work->source, wanted, ctx, out, dropped);
+    case SPN__WORK_STEAL:
+        count += fifo_collect(&work->fifo, wanted, ctx, out);
+        return count + work->stealing->collect(work->stealing, wanted, ctx, out);
     default:
         return count + fifo_collect(&work->fifo, wanted, ctx, out);
     }
+}
+
+/* STEAL: of the submissions only. */
+int64_t spn__work_collect_queue(struct spn_pool *pool,
+                                bool (*wanted)(spn_task *, const void *),
+                                const void *ctx, struct spn__list *out)
+{
+    return fifo_collect(&pool->work.fifo, wanted, ctx, out);
 }
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_snapshot(&work->urgent, tasks, capacity, 0);
-    const size_t used = (size_t)count < capacity ? (size_t)count : capacity;
+    size_t used = (size_t)count < capacity ? (size_t)count : capacity;
     spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
 
     switch (pool->kind) {
@@ -950,6 +990,11 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
                spn_queue_to_array(work->queue, (void **)(void *)rest, capacity - used);
     case SPN__WORK_TIMED:
         return count + work->source->ops->snapshot(work->source, rest, capacity - used);
+    case SPN__WORK_STEAL:
+        count = fifo_snapshot(&work->fifo, tasks, capacity, count);
+        used = (size_t)count < capacity ? (size_t)count : capacity;
+        rest = used > 0 ? tasks + used : tasks;
+        return count + work->stealing->snapshot(work->stealing, rest, capacity - used);
     default:
         return fifo_snapshot(&work->fifo, tasks, capacity, count);
     }

@@ -22,10 +22,49 @@ enum spn__work_kind {
     SPN__WORK_LANES,
     SPN__WORK_PRIORITY,
     SPN__WORK_USER,
-    SPN__WORK_TIMED
+    SPN__WORK_TIMED,
+    SPN__WORK_STEAL /* a FIFO for submissions, and a source beside it */
 };
 
 typedef SPN__ATOMIC(int32_t) spn__free_count;
+
+struct spn__entry;
+
+/*
+ * STEAL: where workers find work beside the queue; see src/forkjoin/pool.c.  What comes
+ * in there comes from workers, who find it again: it needs no door.
+ *
+ * come, go    a worker is made (SPN_OK, SPN_ENOMEM), on any thread, and is freed.
+ * inherit     `heir` takes the place of a worker that died, and what it had.
+ * take_own    the next of the worker's own.
+ * take_other  of another's.  May run what is no task first, and take long.
+ * any         whether a worker that looks would find something.
+ * busy        whether workers may still bring something, so that a pool that was shut
+ *             down keeps those that it has.
+ * listed      the worker is on the list of those that sleep and has made the heavy
+ *             fence [wake]: it may ask for work now, and then looks once more.
+ * size, pushed, remove, collect, snapshot   as spn__work_...
+ */
+struct spn__source {
+    int (*come)(struct spn__source *source, struct spn__worker *worker);
+    void (*go)(struct spn__source *source, struct spn__worker *worker);
+    void (*inherit)(struct spn__source *source, struct spn__worker *heir,
+                    struct spn__worker *worker);
+    bool (*take_own)(struct spn__source *source, struct spn__worker *worker,
+                     struct spn__entry *entry);
+    bool (*take_other)(struct spn__source *source, struct spn__worker *worker,
+                       struct spn__entry *entry);
+    bool (*any)(struct spn__source *source);
+    bool (*busy)(struct spn__source *source);
+    void (*listed)(struct spn__source *source, struct spn__worker *worker);
+    int64_t (*size)(struct spn__source *source);
+    int64_t (*pushed)(struct spn__source *source);
+    bool (*remove)(struct spn__source *source, spn_task *task);
+    int64_t (*collect)(struct spn__source *source,
+                       bool (*wanted)(spn_task *, const void *), const void *ctx,
+                       struct spn__list *out);
+    int64_t (*snapshot)(struct spn__source *source, spn_task **tasks, size_t capacity);
+};
 
 /* What a worker takes: a function and its argument.  A task is the function
  * spn__entry_task with the task as its argument, and is never called that way. */
@@ -43,6 +82,8 @@ struct spn__fifo {
     SPN__ATOMIC(int64_t) pushed; /* ever [size] */
     struct spn__list inbox;
     int64_t seen_popped; /* popped, as last looked at */
+    /* The last that came, if it is a future's; relaxed: only a hint of what to fetch. */
+    SPN__ATOMIC(const spn_task *) newest;
     /* Guards the outbox and writes of popped; taken before in_lock. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock out_lock;
     SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
@@ -114,6 +155,7 @@ struct spn__work_queue {
     struct spn__lanes *lanes;        /* LANES */
     spn_queue *queue;                /* USER: borrowed */
     struct spn__work_source *source; /* TIMED: borrowed */
+    struct spn__source *stealing;    /* STEAL: borrowed */
     /* USER: pushed by us, and put there by others and found when taken out. */
     SPN__ATOMIC(int64_t) given, found;
     spn__free_count free; /* hand-off: workers that run no task [free] */
@@ -154,12 +196,13 @@ bool spn__work_any_urgent(struct spn_pool *pool);
 int64_t spn__work_size(struct spn_pool *pool);
 int64_t spn__work_pushed(struct spn_pool *pool); /* ever */
 
-/* From now on nothing comes in (SPN_ESHUTDOWN); all that came is seen afterwards. */
+/* From now on nothing comes in (SPN_ESHUTDOWN); all that came is seen afterwards.  A
+ * queue of the user's stays open: push looks at the pool's state afterwards. */
 void spn__work_close(struct spn_pool *pool);
 /*
  * The door: between lock and unlock nothing is pushed, and what was pushed before is
- * seen.  Without a lock of that kind (LANES, USER) it is a heavy fence, which only
- * has the second half: ask after it.
+ * seen.  LANES and USER have no lock of that kind: there the caller makes a heavy fence
+ * after its change, which only has the second half, and asks after it.
  */
 void spn__work_door_lock(struct spn_pool *pool);
 void spn__work_door_unlock(struct spn_pool *pool);
@@ -168,7 +211,7 @@ void spn__work_door_unlock(struct spn_pool *pool);
 bool spn__work_has(struct spn_pool *pool, spn_task *task);
 /* Takes a task out that waits here; false if it does not. */
 bool spn__work_remove(struct spn_pool *pool, spn_task *task);
-/* Takes out the one that would start next, but no urgent one; NULL: there is none. */
+/* Takes out the one that has waited longest, but no urgent one; NULL: there is none. */
 spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 
 /*
@@ -180,6 +223,10 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
                           struct spn__list *out, int64_t *dropped);
+/* The same for STEAL, and what was submitted only. */
+int64_t spn__work_collect_queue(struct spn_pool *pool,
+                                bool (*wanted)(spn_task *, const void *),
+                                const void *ctx, struct spn__list *out);
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /* A task's links, as the list node they are while it waits. */

@@ -382,9 +382,9 @@ int64_t spn_scheduled_drain(spn_scheduled *s, spn_task **tasks, size_t capacity)
 
     if (s == NULL || (tasks == NULL && capacity > 0))
         return SPN_EINVAL;
+    spn__pool_hold(s->pool);
     count = spn__delays_take_due(&s->delays, tasks, capacity);
-    if (count > 0)
-        spn__pool_left_queue(s->pool, &s->pool->returned, (int64_t)count);
+    spn__pool_left_queue(s->pool, &s->pool->returned, (int64_t)count);
     for (size_t i = 0; i < count; i++) {
         spn__job_forget(tasks[i]);
         spn__task_given_back(tasks[i]);
