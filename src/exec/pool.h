@@ -225,8 +225,8 @@ int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
 /* TIMED: the same as execute for a task that is due at due_ns, on the source's clock;
  * and what follows a push that asks no worker's leave. */
 int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
-/* A task that is claimed already, and the policy is not asked. */
-int spn__pool_admit_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
+/* A function and its argument, without a node. */
+int spn__pool_call_at(struct spn_pool *pool, spn_run_fn fn, void *arg, int64_t due_ns);
 /* As spn_pool_create, with tasks kept by `source`. */
 int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
                            struct spn__work_source *source);

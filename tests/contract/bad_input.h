@@ -932,22 +932,6 @@ static inline int tries_scheduled(const spn_scheduled_opts *opts)
     return rc;
 }
 
-/* Takes back what is due now or later, and is no future's. */
-static inline void take_calls(void)
-{
-    spn_task *tasks[4];
-    const int64_t count =
-        spn_pool_snapshot(spn_scheduled_pool(fixture.scheduled), tasks, 4);
-
-    for (int64_t i = 0; i < count; i++)
-        if (spn_future_of_task(tasks[i]) == NULL) {
-            CHECK_EQ(spn_executor_remove(spn_scheduled_executor(fixture.scheduled),
-                                         tasks[i]),
-                     1);
-            CHECK_OK(spn_task_drop(tasks[i], SPN_ECANCELED));
-        }
-}
-
 static inline void end_serial_timer(spn_serial_timer *timer)
 {
     CHECK_OK(spn_serial_timer_cancel(timer));
