@@ -493,7 +493,7 @@ static int64_t snapshot(struct spn__source *source, spn_task **tasks, size_t cap
 
 static struct spn_fj_pool *pool_of(spn_executor *executor)
 {
-    return pool_of_source(((struct spn_pool *)(void *)executor)->work.source);
+    return pool_of_source(((struct spn_pool *)(void *)executor)->work.stealing);
 }
 
 /* The place of the calling thread if it is a worker of this pool. */

@@ -355,6 +355,14 @@ struct sim__cleanup {
 void sim__cleanup_push(struct sim__cleanup *cleanup);
 void sim__cleanup_pop(void);
 
+static inline void spn__outlive(void (*body)(void *arg), void (*cleanup)(void *arg),
+                                void *arg)
+{
+    SPN__CLEANUP_PUSH(cleanup, arg)
+    body(arg);
+    SPN__CLEANUP_POP()
+}
+
 #define spn__guarded(body, ctx) ((body)(ctx))
 
 /* ---- the thread-local self pointer ------------------------------------------- */
