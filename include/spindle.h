@@ -11,12 +11,15 @@
 #include <spindle/delayed.h>
 #include <spindle/executor.h>
 #include <spindle/extension.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/limiter.h>
 #include <spindle/log.h>
+#include <spindle/metrics.h>
+#include <spindle/object_pool.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
@@ -24,8 +27,10 @@
 #include <spindle/queue.h>
 #include <spindle/report.h>
 #include <spindle/repository.h>
+#include <spindle/scheduled.h>
 #include <spindle/semaphore.h>
 #include <spindle/serial.h>
+#include <spindle/serial_timer.h>
 #include <spindle/status.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
@@ -35,6 +40,7 @@
 #include <spindle/url.h>
 #include <spindle/url_pool.h>
 #include <spindle/version.h>
+#include <spindle/watch.h>
 #include <spindle/wheel.h>
 
 #endif /* SPINDLE_H */

@@ -34,11 +34,18 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/serial.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/serial_end.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/serial_keys.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/queue.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/context.c
@@ -49,12 +56,27 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/future/task.c
   ${CMAKE_CURRENT_LIST_DIR}/future/task_local.c
   ${CMAKE_CURRENT_LIST_DIR}/future/wait.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/counter.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/histogram.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/metrics_core.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/registry.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/task_times.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/text.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/trace.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/watch.c
+  ${CMAKE_CURRENT_LIST_DIR}/objpool/lend.c
+  ${CMAKE_CURRENT_LIST_DIR}/objpool/objpool.c
+  ${CMAKE_CURRENT_LIST_DIR}/objpool/upkeep.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/monitor.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/delays.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/future.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/scheduled.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/serial_timer.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/blocks.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c

@@ -90,6 +90,18 @@ int spn_reject_report_create(spn_reject_report **out,
                              const spn_reject_report_opts *opts);
 SPN_API int spn_reject_report_destroy(spn_reject_report *report);
 
+/*
+ * Makes a report of a pool without a refusal: the line, the file with the stacks of the
+ * pool's threads, the listener, as for one that is exhausted; reason 0 in the refusal.
+ * Stacks of its threads are there if the pool has this report's policy.  For whoever finds
+ * that something is wrong: a watch, a command.  Never waits.
+ *
+ * Returns  SPN_OK: it is under way; SPN_EBUSY: too soon after the last, and counted as
+ *          suppressed; SPN_EINVAL (a NULL).
+ * Since    0.1
+ */
+SPN_API int spn_report_pool(spn_reject_report *report, spn_pool *pool);
+
 /* The policy, borrowed: valid as long as the report is.  NULL for NULL.  Since 0.1 */
 SPN_API const spn_reject_policy *spn_reject_report_policy(spn_reject_report *report);
 

@@ -115,7 +115,8 @@ typedef struct spn_timer_opts {
  *          int64_t); SPN_ENOMEM; SPN_EAGAIN or SPN_ENOTSUP (no descriptor for
  *          SPN_TIMER_FD).
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs, has
- *          timeouts, somebody waits on it, or the executor still has a task of it.
+ *          timeouts, or somebody waits on it.  A task of its own that the executor still
+ *          has is harmless: it finds nothing to do.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD

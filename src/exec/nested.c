@@ -162,7 +162,7 @@ static bool help(struct spn_pool *pool, spn_task *task)
 
     if (spn__load(&pool->paused, relaxed) != 0) /* as good as any moment */
         return false;
-    spn__pool_begin_taking(pool);
+    spn__pool_hold(pool);
     SPN__CLEANUP_PUSH(help_ended, &h);
     h.taken = spn__work_remove(pool, task);
     if (h.taken) {

@@ -75,6 +75,7 @@ struct spn__worker {
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
     bool spun;             /* its last spin ended because there was something */
+    bool outrun;           /* it saw a task, and a helper may be faster: idle.c */
     bool needed;           /* it was to leave, but there is work that needs it */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
@@ -86,8 +87,10 @@ struct spn__worker {
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
     uint32_t makes;        /* workers that its task is about to start */
-    uint32_t spin_budget, spin_waits; /* see idle.c */
+    uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
+    int64_t gone;                     /* tasks that had left the queue */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
+    void *place;                      /* the source's; NULL without one */
 
     /* The future it waits for, of this pool; guarded by pool->lock. */
     struct spn_future *waits_for;
@@ -129,10 +132,16 @@ struct spn_pool {
     /* Raised by whoever wants workers that wait to look around [wake]. */
     SPN__ATOMIC(uint32_t) epoch;
 
+    /* Read by every submitter, and written when a worker lies down or is woken. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
-    SPN__ATOMIC(int32_t) searching;                            /* [search] */
     struct spn__lock idle_lock;                                /* guards idle; a leaf */
     struct spn__list idle; /* the one that came last first */
+    /* TIMED: the idle worker that watches what is due next; written under idle_lock. */
+    SPN__ATOMIC(struct spn__worker *) leader;
+
+    /* Written by every worker that looks for work and finds some: apart, so that
+     * submitters do not lose the line above to it. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) searching; /* [search] */
 
     struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 
@@ -154,6 +163,11 @@ struct spn_pool {
     SPN__ATOMIC(int64_t) rejected, caller_ran; /* relaxed: only counts */
 };
 
+/* A pool of the kind STEAL, which is no spn_pool to the outside: with another table of
+ * operations and a source, borrowed. */
+int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
+                     const spn_executor_ops *ops, struct spn__source *source);
+
 /* How far add_worker may go. */
 enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
 
@@ -170,6 +184,11 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
 
 /* worker.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
+/* Around what a source runs itself: the worker is busy, though with no task. */
+void spn__worker_begin(struct spn__worker *worker);
+void spn__worker_end(struct spn__worker *worker);
+/* A task that was queued has been run by the worker out of its turn. */
+void spn__worker_count(struct spn__worker *worker);
 /* A task of the worker's blocks, and no longer does. */
 void spn__worker_block(struct spn__worker *worker);
 void spn__worker_unblock(struct spn__worker *worker);
@@ -185,8 +204,12 @@ void spn__idle_notify(struct spn_pool *pool);
 /* Waits for work.  Returns when there may be some, or `epoch` is no longer the
  * pool's; sets timed_out if the deadline came first. */
 void spn__idle_wait(struct spn__worker *worker, uint32_t epoch, int64_t deadline_ns);
-/* Whether a worker that looks now would find something it may start. */
+/* TIMED: there is a task that is due before all others. */
+void spn__idle_notify_first(struct spn_pool *pool);
+/* Whether a worker that looks now would find something it may start; whether there is
+ * anything that workers are to stay for. */
 bool spn__idle_work_waits(struct spn_pool *pool);
+bool spn__idle_work_kept(struct spn_pool *pool);
 /* Raises the epoch and wakes everybody who waits, also in a queue of the user's.
  * pool->lock is held. */
 void spn__idle_look_around(struct spn_pool *pool);
@@ -198,6 +221,17 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task);
 /* One try without the policy: SPN_OK, or SPN_EFULL, SPN_ESHUTDOWN, SPN_EAGAIN,
  * SPN_ENOMEM, SPN_EBUSY, and the task is as before.  For policies that try again. */
 int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
+
+/* TIMED: the same as execute for a task that is due at due_ns, on the source's clock;
+ * and what follows a push that asks no worker's leave. */
+int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
+/* A task that is claimed already, and the policy is not asked. */
+int spn__pool_admit_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
+/* As spn_pool_create, with tasks kept by `source`. */
+int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
+                           struct spn__work_source *source);
+/* What a policy no longer allows after shutdown is cancelled. */
+void spn__pool_forbid(struct spn_pool *pool);
 
 /* Tells whoever is to hear of it that a task has failed. */
 void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info);
@@ -232,18 +266,23 @@ bool spn__pool_try_terminate(struct spn_pool *pool);
 void spn__pool_terminate(struct spn_pool *pool);
 /* Adds to a counter that `lock` guards. */
 void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
-/* Around the taking of tasks out of the queue, which keeps the pool from its end until
- * they are counted.  `taken` of them, perhaps none, in *counter, one of the pool's: there
- * is room, and a pool that is shut down may be at its end. */
-void spn__pool_begin_taking(struct spn_pool *pool);
+/*
+ * hold keeps the pool from its end until one of the others that follow lets go, for
+ * whoever is not counted as a worker: before it takes tasks out of the queue, until they
+ * are counted [help], or under pool->lock, before it goes on outside it.
+ *
+ * left_queue  `taken` tasks, perhaps none, left the queue, counted in *counter, one of
+ *             the pool's: there is room, and a pool that is shut down may be at its end.
+ * cancel_end  the same for one that was taken out for the sake of its future, by a
+ *             thread that may not be in a call on the pool.
+ * staff_held  starts a worker for what waits, or gives it up.
+ */
+void spn__pool_hold(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
+void spn__pool_cancel_end(struct spn_pool *pool);
+void spn__pool_staff_held(struct spn_pool *pool);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
-/* Keeps the pool from its end while the caller, who is not counted as a worker, goes
- * on outside the lock; pool->lock is held.  Then staff_held: starts a worker for what
- * waits, or gives it up, and lets go. */
-void spn__pool_hold(struct spn_pool *pool);
-void spn__pool_staff_held(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
 

@@ -41,13 +41,14 @@ static void advance(struct spn_pool *pool, uint32_t state)
 
     while (spn__ctl_state(ctl) < state)
         if (spn__cas_weak(&pool->ctl, &ctl, spn__ctl_make(state, spn__ctl_count(ctl)),
-                          acq_rel, relaxed)) /* [ctl] */
+                          release, relaxed)) /* [ctl] who sees the end sees all tasks */
             return;
 }
 
 bool spn__pool_try_terminate(struct spn_pool *pool)
 {
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    /* relaxed: all but a worker's coming changes under the lock. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     const uint32_t state = spn__ctl_state(ctl);
 
     if (spn__ctl_count(ctl) != 0 || state == SPN_EXECUTOR_RUNNING ||
@@ -102,7 +103,7 @@ static void finish_shutdown(struct spn_pool *pool)
 
 void spn__pool_hold(struct spn_pool *pool)
 {
-    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* under the lock */
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help], or under the lock */
 }
 
 void spn__pool_staff_held(struct spn_pool *pool)
@@ -123,17 +124,50 @@ static bool needs_worker(struct spn_pool *pool)
            spn__work_any(pool);
 }
 
+static void give_back(struct spn_pool *pool, struct spn__list *tasks,
+                      spn_unrun_fn unrun, void *ctx, int reason);
+
+/* TIMED: takes out what may not run any more; pool->lock is held, and the queue is
+ * closed. */
+static void forbid(struct spn_pool *pool, struct spn__list *out)
+{
+    struct spn__work_source *source = pool->work.source;
+
+    spn__list_init(out);
+    if (pool->kind == SPN__WORK_TIMED)
+        pool->cancelled += source->ops->forbidden(source, out);
+}
+
+void spn__pool_forbid(struct spn_pool *pool)
+{
+    struct spn__list tasks;
+
+    spn__lock(&pool->lock);
+    /* relaxed: changes under the lock. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_SHUTDOWN) {
+        spn__unlock(&pool->lock);
+        return;
+    }
+    forbid(pool, &tasks);
+    spn__idle_look_around(pool);
+    finish_shutdown(pool); /* unlocks */
+    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
+}
+
 int spn_pool_shutdown(spn_pool *pool)
 {
+    struct spn__list tasks;
     bool needed;
 
     if (pool == NULL)
         return SPN_EINVAL;
     begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
+    forbid(pool, &tasks);
     needed = needs_worker(pool);
     if (needed)
         spn__pool_hold(pool);
     finish_shutdown(pool);
+    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     if (needed)
         spn__pool_staff_held(pool);
     return SPN_OK;
@@ -290,9 +324,14 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
 
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
-void spn__pool_begin_taking(struct spn_pool *pool)
+/* TIMED: the last task is gone, and a worker above core may have stayed for it. */
+static bool stays_for_nothing(struct spn_pool *pool)
 {
-    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
+    /* relaxed, both: the lock is held, and a knob. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+
+    return pool->kind == SPN__WORK_TIMED && !spn__work_any(pool) &&
+           count > spn__load(&pool->core, relaxed);
 }
 
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
@@ -307,7 +346,19 @@ void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
-        pool->kind == SPN__WORK_USER)
+        pool->kind == SPN__WORK_USER || stays_for_nothing(pool))
+        spn__idle_look_around(pool);
+    finish_shutdown(pool); /* unlocks */
+}
+
+void spn__pool_cancel_end(struct spn_pool *pool)
+{
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    pool->cancelled++;
+    /* As in left_queue.  relaxed: changes under the lock. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
+        stays_for_nothing(pool))
         spn__idle_look_around(pool);
     finish_shutdown(pool); /* unlocks */
 }
@@ -318,7 +369,7 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
 
     if (pool == NULL || task == NULL)
         return SPN_EINVAL;
-    spn__pool_begin_taking(pool);
+    spn__pool_hold(pool);
     removed = spn__work_remove(pool, task);
     spn__pool_left_queue(pool, &pool->returned, removed);
     if (!removed)
@@ -365,8 +416,8 @@ static int64_t cancel_some(struct spn_pool *pool,
 
     spn__list_init(&tasks);
     if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while: put_back */
-        spn__pool_begin_taking(pool);
-    spn__pool_begin_taking(pool);
+        spn__pool_hold(pool);
+    spn__pool_hold(pool);
     taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
     spn__pool_left_queue(pool, &pool->cancelled, taken);
     if (pool->kind == SPN__WORK_USER)
@@ -409,7 +460,7 @@ void spn__pool_give_up(struct spn_pool *pool)
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
     /* Somebody may have come meanwhile, or it is paused now and keeps them. */
-    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* [ctl] a hint */
+    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* under the lock */
         spn__load(&pool->paused, relaxed) != 0) {
         spn__unlock(&pool->lock);
         return;

@@ -229,6 +229,8 @@ void spn__os_yield(void);
 int32_t spn__os_only_cpu(void);
 /* The CPU the calling thread runs on at this moment; -1: nobody knows. */
 int32_t spn__os_cpu(void);
+/* The lowest address of the calling thread's stack, or 0: nobody knows. */
+uintptr_t spn__os_stack_low(void);
 /* Lets the calling thread's sleeps end as close to their deadlines as the system
  * can, where that is not the default. */
 void spn__os_sleep_precisely(void);

@@ -390,10 +390,10 @@ bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
     return true;
 }
 
-void spn__os_capture_allow(uint32_t signal)
+/* Where the calling thread's stack is. */
+static void note_stack(void)
 {
     pthread_attr_t attr;
-    sigset_t set;
     size_t size;
     void *low;
 
@@ -405,6 +405,38 @@ void spn__os_capture_allow(uint32_t signal)
         }
         pthread_attr_destroy(&attr);
     }
+}
+
+UNJUDGED uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t capacity)
+{
+    uintptr_t at = (uintptr_t)frame, floor;
+    uint32_t count = 0;
+
+    if (stack_high == 0)
+        note_stack();
+    if (at < stack_low || at >= stack_high) { /* a stack of the program's own making */
+        if (capacity != 0)
+            pcs[count++] = plain_address(((const uintptr_t *)at)[1]);
+        return count;
+    }
+    /* Frames lie ever higher, so the walk ends. */
+    for (floor = at; count < capacity && on_stack(at, floor);
+         at = ((const uintptr_t *)at)[0]) {
+        const uintptr_t pc = plain_address(((const uintptr_t *)at)[1]);
+
+        if (pc == 0)
+            break;
+        pcs[count++] = pc;
+        floor = at + 2 * sizeof(uintptr_t);
+    }
+    return count;
+}
+
+void spn__os_capture_allow(uint32_t signal)
+{
+    sigset_t set;
+
+    note_stack();
     sigemptyset(&set);
     sigaddset(&set, (int)signal);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
@@ -441,6 +473,14 @@ bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
 void spn__os_capture_allow(uint32_t signal)
 {
     (void)signal;
+}
+
+uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t capacity)
+{
+    (void)frame;
+    (void)pcs;
+    (void)capacity;
+    return 0;
 }
 
 #endif

@@ -67,6 +67,11 @@ bool spn__os_capture_idle(const struct spn__os_capture *c);
 /* For a new thread itself: lets the signal through, and remembers where its stack is,
  * without which it can tell only where it is. */
 void spn__os_capture_allow(uint32_t signal);
+/*
+ * The program counters of the callers of the function whose frame this is, which is the
+ * calling thread's: innermost first; how many.  Follows frame pointers.
+ */
+uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t capacity);
 /* Whether the number is one of a real-time signal. */
 bool spn__os_is_realtime_signal(uint32_t signal);
 

@@ -299,12 +299,23 @@ static void free_runner(struct spn_timer *timer, struct spn__runner *r)
     timer->runners_out--;
 }
 
+/* Unlocks exec_lock.  The timer may be gone then: the last runner of one that was
+ * destroyed meanwhile frees it. */
+static void end_runner(struct spn_timer *timer)
+{
+    const bool last = timer->doomed && timer->runners_out == 0;
+
+    spn__unlock(&timer->exec_lock);
+    if (last)
+        spn__timer_free(timer);
+}
+
 static void put_runner(struct spn_timer *timer, struct spn__runner *r, bool refused)
 {
     spn__lock(&timer->exec_lock);
     free_runner(timer, r);
     timer->refused += refused;
-    spn__unlock(&timer->exec_lock); /* the timer may be gone now */
+    end_runner(timer);
 }
 
 /* Ends a runner that has looked at all shards, unless it is wanted again: in one step
@@ -318,7 +329,7 @@ static bool retire(struct spn_timer *timer, struct spn__runner *r)
     timer->wanted = false;
     if (!wanted)
         free_runner(timer, r);
-    spn__unlock(&timer->exec_lock); /* the timer may be gone now */
+    end_runner(timer);
     return !wanted;
 }
 
@@ -364,11 +375,19 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
     return false;
 }
 
+static bool is_stopped(const struct spn_timer *timer)
+{
+    /* relaxed: stop unparks the thread after it has written it. */
+    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
+}
+
 /* What is due still is: have the timer look again in a while. */
 static void ask_again(struct spn_timer *timer)
 {
     const int64_t after = timer->tick_ns > RETRY_NS ? timer->tick_ns : RETRY_NS;
 
+    if (is_stopped(timer)) /* and perhaps destroyed: there is nobody to tell */
+        return;
     spn__timer_notify(timer, spn__time_add(spn__timer_now(timer), after));
 }
 
@@ -461,12 +480,6 @@ static int64_t settle(struct spn_timer *timer, int64_t next_ns)
            !spn__cas_weak(&timer->wake_ns, &found, next_ns, relaxed, relaxed)) {
     }
     return next_ns < found ? next_ns : found;
-}
-
-static bool is_stopped(const struct spn_timer *timer)
-{
-    /* relaxed: stop unparks the thread after it has written it. */
-    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
 }
 
 int spn__timer_main(void *arg)

@@ -98,6 +98,9 @@ int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
         *out = NULL;
     if (timer == NULL || fn == NULL)
         return SPN_EINVAL;
+    rc = spn__timer_ensure_started(timer);
+    if (rc != SPN_OK)
+        return rc;
     t = spn__slab_get(timer->slabs, spn__timer_own_shard(timer));
     if (t == NULL)
         return SPN_ENOMEM;

@@ -299,9 +299,6 @@ static bool is_busy(struct spn_timer *timer)
     /* relaxed: changes under the lock. */
     busy = spn__load(&timer->state, relaxed) == SPN__TIMER_STARTED || timer->stopping;
     spn__unlock(&timer->life_lock);
-    spn__lock(&timer->exec_lock);
-    busy = busy || timer->runners_out != 0;
-    spn__unlock(&timer->exec_lock);
     for (uint32_t i = 0; i <= timer->shard_mask && !busy; i++) {
         struct spn__shard *s = &timer->shards[i];
 
@@ -312,16 +309,28 @@ static bool is_busy(struct spn_timer *timer)
     return busy;
 }
 
+void spn__timer_free(struct spn_timer *timer)
+{
+    spn_thread_unref(timer->thread);
+    dismantle(timer);
+}
+
 int spn_timer_destroy(spn_timer *timer)
 {
+    bool last;
+
     if (timer == NULL)
         return SPN_OK;
     if (is_busy(timer))
         return SPN_EBUSY;
     spn__clock_unlisten(timer->clock, &timer->listener);
     census_leave(timer);
-    spn_thread_unref(timer->thread);
-    dismantle(timer);
+    spn__lock(&timer->exec_lock);
+    timer->doomed = timer->runners_out != 0;
+    last = !timer->doomed;
+    spn__unlock(&timer->exec_lock);
+    if (last)
+        spn__timer_free(timer);
     return SPN_OK;
 }
 

@@ -182,6 +182,7 @@ struct spn_timer {
     uint32_t runners_queued; /* handed over and not begun */
     uint32_t runners_out;    /* handed over and not ended */
     bool wanted;             /* all were out when something was due */
+    bool doomed;             /* destroyed, but for the last runner to come back */
     uint64_t refused;
 
     struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
@@ -267,7 +268,9 @@ int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
 /* The number of the shard the calling thread adds to. */
 uint32_t spn__timer_own_shard(const struct spn_timer *timer);
 
-/* timer.c: SPN_OK once the timer is started, or why it is not. */
+/* timer.c: frees a timer that was stopped, and that nobody can touch any more. */
+void spn__timer_free(struct spn_timer *timer);
+/* SPN_OK once the timer is started, or why it is not. */
 int spn__timer_start(struct spn_timer *timer);
 
 static inline int spn__timer_ensure_started(struct spn_timer *timer)
@@ -288,5 +291,8 @@ void spn__timer_clock_moved(void *timer);
 int spn__timer_main(void *timer);
 int spn__runner_run(spn_task *task);
 void spn__runner_drop(spn_task *task, int reason);
+
+/* Adds up how late callbacks were, by buckets as in fire.c; timer_stats.c. */
+void spn__timer_late(struct spn_timer *timer, uint64_t late[SPN__LATE_BUCKETS]);
 
 #endif /* SPN__TIMER_H */

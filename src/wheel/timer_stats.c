@@ -88,6 +88,18 @@ int spn_timer_get_stats(spn_timer *timer, spn_timer_stats *stats)
     return SPN_OK;
 }
 
+void spn__timer_late(struct spn_timer *timer, uint64_t late[SPN__LATE_BUCKETS])
+{
+    for (uint32_t i = 0; i <= timer->shard_mask; i++) {
+        struct spn__shard *s = &timer->shards[i];
+
+        spn__quick_lock(&s->lock);
+        for (uint32_t b = 0; b < SPN__LATE_BUCKETS; b++)
+            late[b] += s->late[b];
+        spn__quick_unlock(&s->lock);
+    }
+}
+
 static const char *shard_wrong(struct spn__shard *s)
 {
     const int64_t pending = spn__load(&s->pending, relaxed); /* our lock */

@@ -480,7 +480,7 @@ static int complete_call(void *f)
 }
 
 /* A stage runs on the completing thread, on the attaching one, or the executor's. */
-TEST(stage__function__runs_on_the_thread_it_should, "CF-10")
+TEST(stage__function__runs_on_the_thread_it_should, "CF-10", "P41")
 {
     for (int op = 0; op < OPS; op++) {
         spn_manual_executor *m;

@@ -746,6 +746,7 @@ static void open_executor(void)
     open_with(opts);
 }
 
+/* A task that the executor still has does not keep the timer: it may come later. */
 static int shut_executor(void)
 {
     spn_timeout *left;
@@ -754,11 +755,9 @@ static int shut_executor(void)
     REQUIRE_OK(spn_timer_stop(timer, &left));
     while (spn_timeout_pop(&left) != NULL)
         count++;
-    if (spn_manual_executor_pending(manual) != 0)
-        CHECK_STATUS(spn_timer_destroy(timer), SPN_EBUSY); /* it has a task of ours */
-    CHECK_OK(spn_manual_executor_run_all(manual, NULL));
     expect_even();
     CHECK_OK(spn_timer_destroy(timer));
+    CHECK_OK(spn_manual_executor_run_all(manual, NULL));
     CHECK_OK(spn_clock_destroy(clock_));
     CHECK_OK(spn_manual_executor_destroy(manual));
     return count;

@@ -280,6 +280,60 @@ SCENARIO(pool_more__one_waits_until_a_deadline__other_is_not_refused, "P6")
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
 
+static spn_task *waiting;
+static SPN__ATOMIC(int) nested_rc;
+
+static void remove_by_executor(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_executor_remove(ex, waiting) == 1);
+    spn_future_unref(future); /* the executor's, which came with the task */
+}
+
+static void submit_again(void *arg)
+{
+    (void)arg;
+    while (spn_future_submit(future, ex) == SPN_EBUSY)
+        spn__cpu_relax();
+}
+
+static int get_inside(spn_task *task)
+{
+    spn__store(&nested_rc, spn_future_get(future, NULL, SPN_FOREVER), relaxed);
+    return run(task);
+}
+
+/* A future is taken back and, as soon as that is possible, submitted again: the pool
+ * still knows it, and refuses a wait that would last for ever. */
+SCENARIO(pool_more__taken_back_and_submitted_again__still_the_pools, "TPE-43 P6")
+{
+    spn_pool_opts o = small(1, 1, 4);
+    spn_task *seen[2];
+
+    open_pool(&o);
+    spn__init(&calls, 0);
+    spn__init(&nested_rc, 1);
+    fates[0].job.task.fn = get_inside;
+    sim_assert(spn_pool_prestart(pool) == 1);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_settle(); /* nobody has taken anything yet, or will */
+    sim_assert(spn_future_create_task(&future, count_call, NULL, NULL) == SPN_OK);
+    sim_assert(submit(0) == SPN_OK);
+    sim_assert(spn_future_submit(future, ex) == SPN_OK);
+    sim_assert(spn_pool_snapshot(pool, seen, 2) == 2);
+    waiting = seen[1];
+    sim_thread(remove_by_executor, NULL);
+    sim_thread(submit_again, NULL);
+    sim_join_all();
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn__load(&nested_rc, relaxed) == SPN_EDEADLK);
+    sim_assert(spn__load(&calls, relaxed) == 1);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    spn_future_unref(future);
+}
+
 static void remove_first(void *arg)
 {
     (void)arg;

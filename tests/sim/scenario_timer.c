@@ -526,8 +526,8 @@ SCENARIO(timer__executor__each_runs_once, "HWT-26", "HWT-28")
     sim_assert(spn__load(&job.runs, relaxed) == 1);
     sim_assert(spn__load(&other.runs, relaxed) == 1);
     sim_assert(stop() == 0);
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK); /* late runners */
     destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK); /* late runners */
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__executor__each_runs_once, .max_steps = 200000)
@@ -548,8 +548,8 @@ static void run_with_one_runner(uint32_t shards)
     sim_assert(spn__load(&job.runs, relaxed) == 1);
     sim_assert(spn__load(&other.runs, relaxed) == 1);
     sim_assert(stop() == 0);
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
     destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 
@@ -597,8 +597,8 @@ SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27")
     spn__store(&other.payload, 2, relaxed);
     sim_join_all();
     sim_assert(stop() == 0);
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
     destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__callback_hangs_in_executor__others_run, .max_steps = 200000)

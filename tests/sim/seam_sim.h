@@ -333,6 +333,7 @@ void spn__os_get_name(char name[16]);
 void spn__os_get_sigmask(spn__sigmask *mask);
 void spn__os_set_sigmask(const spn__sigmask *mask);
 bool spn__os_on_fork_child(void (*restore)(void)); /* may be made to fail */
+uintptr_t spn__os_stack_low(void);                 /* half a fiber's stack ahead */
 int32_t spn__os_only_cpu(void);                    /* see sim_set_cpus */
 int32_t spn__os_cpu(void);
 

@@ -1,0 +1,650 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * registry.c - things by name, and their numbers as text.
+ *
+ * OVERVIEW
+ *   A scrape asks each thing for its numbers, once, and then writes family after family
+ *   from tables: a family's samples must stand together.  Text is made under the lock into
+ *   a buffer that was allocated before; if it does not fit, the scrape is made again with
+ *   one that is large enough.  The program's function is called afterwards, without it.
+ *
+ * LOCKS  `lock` guards the list and is held during a scrape: adding and removing wait for
+ *   it, and nobody else.  Below it come the short locks of what is asked.
+ *
+ * HISTOGRAMS for Prometheus have a bucket for each power of two from a microsecond to a
+ *   minute: the eighths of histogram.c would be hundreds of lines each.
+ */
+#include "metrics/registry.h"
+
+#include <string.h>
+
+#include "metrics/task_times.h"
+#include "metrics/text.h"
+#include "sync/seam.h"
+#include "wheel/timer.h"
+
+_Static_assert((int)SPN__LATE_BUCKETS == SPN_HISTOGRAM_BUCKETS, "the same buckets");
+
+/* ---- what is told ----------------------------------------------------------------------- */
+
+enum form { COUNT, GAUGE, CAPACITY, SECONDS };
+
+/* A number of a thing: where it is in the item, and what it is called. */
+struct family {
+    enum spn__item_kind kind;
+    enum form form;
+    bool timed; /* pools with times only */
+    bool wide;  /* 64 bits */
+    size_t offset;
+    const char *name; /* after "spindle_" */
+    const char *help;
+};
+
+#define AT(kind, form, where, name, help)                                  \
+    {                                                                      \
+        kind, form, false, sizeof(((struct spn__item *)NULL)->where) == 8, \
+            offsetof(struct spn__item, where), name, help                  \
+    }
+#define TIMED(where, name, help)                                                      \
+    {                                                                                 \
+        ITEM_POOL, SECONDS, true, true, offsetof(struct spn__item, where), name, help \
+    }
+
+static const struct family families[] = {
+    AT(ITEM_POOL, GAUGE, now.pool.threads, "pool_threads_now", "Threads of the pool."),
+    AT(ITEM_POOL, GAUGE, now.pool.active, "pool_threads_active",
+       "Threads that run a task."),
+    AT(ITEM_POOL, GAUGE, now.pool.blocked, "pool_threads_blocked",
+       "Of those, threads that said that they block."),
+    AT(ITEM_POOL, GAUGE, now.pool.core_threads, "pool_threads_core", "Core threads."),
+    AT(ITEM_POOL, GAUGE, now.pool.max_threads, "pool_threads_max", "Threads at most."),
+    AT(ITEM_POOL, GAUGE, now.pool.largest, "pool_threads_max_seen",
+       "Most threads at any time."),
+    AT(ITEM_POOL, GAUGE, now.pool.queued, "pool_queue_length", "Tasks that wait."),
+    AT(ITEM_POOL, CAPACITY, now.pool.capacity, "pool_queue_capacity",
+       "Room in the queue."),
+    AT(ITEM_POOL, COUNT, now.pool.accepted, "pool_tasks_accepted_total",
+       "Tasks accepted."),
+    AT(ITEM_POOL, COUNT, now.pool.completed, "pool_tasks_completed_total",
+       "Tasks that returned 0."),
+    AT(ITEM_POOL, COUNT, now.pool.failed, "pool_tasks_failed_total",
+       "Tasks that failed."),
+    AT(ITEM_POOL, COUNT, now.pool.rejected, "pool_tasks_rejected_total",
+       "Tasks refused."),
+    AT(ITEM_POOL, COUNT, now.pool.expired, "pool_tasks_expired_total",
+       "Tasks whose deadline passed before they started."),
+    AT(ITEM_POOL, COUNT, now.pool.cancelled, "pool_tasks_cancelled_total",
+       "Tasks cancelled before they started."),
+    AT(ITEM_POOL, COUNT, now.pool.returned, "pool_tasks_returned_total",
+       "Tasks taken back, or returned by shutdown."),
+    AT(ITEM_POOL, COUNT, now.pool.dropped, "pool_tasks_dropped_total",
+       "Tasks discarded by a policy, or expired."),
+    AT(ITEM_POOL, COUNT, now.pool.caller_ran, "pool_tasks_caller_ran_total",
+       "Tasks run by their submitter, or on a thread of their own."),
+    AT(ITEM_POOL, COUNT, now.pool.threads_started, "pool_threads_started_total",
+       "Threads made."),
+    AT(ITEM_POOL, COUNT, now.pool.threads_failed, "pool_thread_spawn_failures_total",
+       "Threads that could not be made."),
+    AT(ITEM_POOL, COUNT, now.pool.threads_died, "pool_threads_died_total",
+       "Threads ended by a task."),
+    TIMED(longest_ns, "pool_longest_running_seconds",
+          "How long the longest running task has run, at least."),
+    TIMED(oldest_ns, "pool_oldest_queued_seconds",
+          "How long the oldest timed task has waited."),
+    AT(ITEM_TIMER, GAUGE, now.timer.pending, "timer_pending", "Timeouts pending."),
+    AT(ITEM_TIMER, COUNT, now.timer.armed, "timer_armed_total", "Timeouts scheduled."),
+    AT(ITEM_TIMER, COUNT, now.timer.fired, "timer_fired_total", "Callbacks started."),
+    AT(ITEM_TIMER, COUNT, now.timer.cancelled, "timer_cancelled_total",
+       "Timeouts cancelled in time."),
+    AT(ITEM_TIMER, COUNT, now.timer.rejected, "timer_rejected_total",
+       "Timeouts refused."),
+    AT(ITEM_TIMER, COUNT, now.timer.failed, "timer_failed_total",
+       "Callbacks that failed."),
+    AT(ITEM_TIMER, COUNT, now.timer.missed, "timer_missed_total", "Periods left out."),
+    AT(ITEM_TIMER, COUNT, now.timer.passes, "timer_wakeups_total",
+       "Times the timer woke up to look."),
+    AT(ITEM_OBJECT_POOL, GAUGE, now.objects.max, "objects_max", "Objects at most."),
+    AT(ITEM_OBJECT_POOL, GAUGE, now.objects.idle, "objects_idle", "Objects idle."),
+    AT(ITEM_OBJECT_POOL, GAUGE, now.objects.out, "objects_out", "Objects lent."),
+    AT(ITEM_OBJECT_POOL, GAUGE, now.objects.waiting, "objects_waiting",
+       "Borrowers that wait."),
+    AT(ITEM_OBJECT_POOL, COUNT, now.objects.borrowed, "objects_borrowed_total",
+       "Borrows."),
+    AT(ITEM_OBJECT_POOL, COUNT, now.objects.waited, "objects_waited_total",
+       "Borrows that had to wait."),
+    AT(ITEM_OBJECT_POOL, COUNT, now.objects.timeouts, "objects_timeouts_total",
+       "Borrows that timed out."),
+    AT(ITEM_OBJECT_POOL, COUNT, now.objects.made, "objects_made_total",
+       "Objects made."),
+    AT(ITEM_OBJECT_POOL, COUNT, now.objects.make_failures,
+       "objects_make_failures_total", "Objects that could not be made."),
+    AT(ITEM_OBJECT_POOL, COUNT, now.objects.destroyed, "objects_destroyed_total",
+       "Objects destroyed."),
+    AT(ITEM_OBJECT_POOL, COUNT, now.objects.leaks, "objects_leaks_total",
+       "Objects reported as leaked."),
+};
+
+enum { FAMILIES = sizeof families / sizeof families[0] };
+
+static const char *label_of(enum spn__item_kind kind)
+{
+    return kind == ITEM_POOL ? "pool" : kind == ITEM_TIMER ? "timer" : "objects";
+}
+
+static int64_t number_of(const struct spn__item *item, const struct family *f)
+{
+    const char *at = (const char *)item + f->offset;
+    int64_t wide;
+    int32_t narrow;
+
+    if (f->wide) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof narrow);
+    return narrow;
+}
+
+static bool has_family(const struct spn__item *item, const struct family *f)
+{
+    return item->kind == f->kind && (!f->timed || item->times != NULL);
+}
+
+static struct spn__item *item_of(struct spn__list_node *node)
+{
+    return spn__list_entry(node, struct spn__item, link);
+}
+
+void spn__item_look(struct spn__item *item)
+{
+    void *thing = (void *)(uintptr_t)item->thing;
+
+    switch (item->kind) {
+    case ITEM_POOL:
+        item->now.pool = (spn_pool_stats)SPN_POOL_STATS_INIT;
+        (void)spn_pool_stats_get(thing, &item->now.pool);
+        if (item->times != NULL) {
+            item->longest_ns = spn__task_times_longest(item->times);
+            item->oldest_ns = spn__task_times_oldest(item->times);
+        }
+        break;
+    case ITEM_TIMER:
+        item->now.timer = (spn_timer_stats)SPN_TIMER_STATS_INIT;
+        (void)spn_timer_get_stats(thing, &item->now.timer);
+        break;
+    case ITEM_OBJECT_POOL:
+        item->now.objects = (spn_object_pool_stats)SPN_OBJECT_POOL_STATS_INIT;
+        (void)spn_object_pool_stats_get(thing, &item->now.objects);
+        break;
+    case ITEM_COUNTER:
+        item->now.counter = spn_counter_value(thing);
+        break;
+    case ITEM_HISTOGRAM:
+        break; /* large: taken when it is written */
+    }
+}
+
+/* ---- Prometheus --------------------------------------------------------------------------- */
+
+enum {
+    FIRST_POWER = 10,
+    LAST_POWER = 36
+}; /* of nanoseconds: a microsecond, a minute */
+
+static void put_head(struct spn__text *t, const char *name, const char *suffix,
+                     const char *type, const char *help)
+{
+    spn__text_add(t, "# HELP %s%s ", name, suffix);
+    for (; *help != '\0'; help++) /* as a label, but quotes stay */
+        if (*help == '\\' || *help == '\n')
+            spn__text_add(t, *help == '\\' ? "\\\\" : "\\n");
+        else
+            spn__text_add(t, "%c", *help);
+    spn__text_add(t, "\n# TYPE %s%s %s\n", name, suffix, type);
+}
+
+static void put_labels(struct spn__text *t, const struct spn__item *item,
+                       const char *le)
+{
+    const bool named = item->kind <= ITEM_OBJECT_POOL;
+
+    if (!named && le == NULL)
+        return;
+    spn__text_add(t, "{");
+    if (named) {
+        spn__text_add(t, "%s=\"", label_of(item->kind));
+        spn__text_label(t, item->name);
+        spn__text_add(t, "\"%s", le != NULL ? "," : "");
+    }
+    if (le != NULL)
+        spn__text_add(t, "le=\"%s\"", le);
+    spn__text_add(t, "}");
+}
+
+static void put_buckets(struct spn__text *t, const char *name,
+                        const struct spn__item *item, const spn_histogram_snapshot *h,
+                        bool has_sum)
+{
+    uint64_t below = 0;
+    int32_t bucket = 0;
+
+    for (int power = FIRST_POWER; power <= LAST_POWER; power++) {
+        const int64_t most = (INT64_C(1) << power) - 1;
+        char le[32];
+        struct spn__text number = { le, sizeof le, 0 };
+
+        for (;
+             bucket < SPN_HISTOGRAM_BUCKETS && spn_histogram_bucket_max(bucket) <= most;
+             bucket++)
+            below += h->buckets[bucket];
+        spn__text_seconds(&number, most);
+        spn__text_add(t, "%s_bucket", name);
+        put_labels(t, item, le);
+        spn__text_add(t, " %llu\n", (unsigned long long)below);
+    }
+    spn__text_add(t, "%s_bucket", name);
+    put_labels(t, item, "+Inf");
+    spn__text_add(t, " %llu\n", (unsigned long long)h->count);
+    if (has_sum) {
+        spn__text_add(t, "%s_sum", name);
+        put_labels(t, item, NULL);
+        spn__text_add(t, " ");
+        spn__text_seconds(t, (int64_t)(h->sum & INT64_MAX));
+        spn__text_add(t, "\n");
+    }
+    spn__text_add(t, "%s_count", name);
+    put_labels(t, item, NULL);
+    spn__text_add(t, " %llu\n", (unsigned long long)h->count);
+}
+
+/* The states of a pool's threads are one family. */
+static void put_states(struct spn__text *t, struct spn_metrics *m)
+{
+    static const char *const states[] = { "idle", "busy", "blocking" };
+    struct spn__list_node *node;
+    bool first = true;
+
+    spn__list_each (node, &m->items) {
+        const struct spn__item *item = item_of(node);
+        const spn_pool_stats *s = &item->now.pool;
+        int32_t counts[3];
+
+        if (item->kind != ITEM_POOL)
+            continue;
+        if (first)
+            put_head(t, "spindle_pool_threads", "", "gauge",
+                     "Threads by what they do.");
+        first = false;
+        counts[0] = s->threads > s->active ? s->threads - s->active : 0;
+        counts[1] = s->active > s->blocked ? s->active - s->blocked : 0;
+        counts[2] = s->blocked;
+        for (int i = 0; i < 3; i++) {
+            spn__text_add(t, "spindle_pool_threads{pool=\"");
+            spn__text_label(t, item->name);
+            spn__text_add(t, "\",state=\"%s\"} %d\n", states[i], (int)counts[i]);
+        }
+    }
+}
+
+static void put_value(struct spn__text *t, int64_t value, enum form form)
+{
+    if (form == SECONDS)
+        spn__text_seconds(t, value);
+    else if (form == CAPACITY && value == INT64_MAX)
+        spn__text_add(t, "+Inf");
+    else
+        spn__text_add(t, "%lld", (long long)value);
+}
+
+static void put_family(struct spn__text *t, struct spn_metrics *m,
+                       const struct family *f)
+{
+    struct spn__list_node *node;
+    char name[96];
+    struct spn__text full = { name, sizeof name, 0 };
+    bool first = true;
+
+    spn__text_add(&full, "spindle_%s", f->name);
+    spn__list_each (node, &m->items) {
+        const struct spn__item *item = item_of(node);
+
+        if (!has_family(item, f))
+            continue;
+        if (first)
+            put_head(t, name, "", f->form == COUNT ? "counter" : "gauge", f->help);
+        first = false;
+        spn__text_add(t, "%s", name);
+        put_labels(t, item, NULL);
+        spn__text_add(t, " ");
+        put_value(t, number_of(item, f), f->form);
+        spn__text_add(t, "\n");
+    }
+}
+
+/* The histograms of pools and timers: which of them, by number. */
+enum { HIST_WAIT, HIST_RUN, HIST_LATE, HISTS };
+static const struct {
+    const char *name, *json, *help;
+} hists[HISTS] = {
+    { "spindle_pool_queue_wait_seconds", "wait", "How long timed tasks waited." },
+    { "spindle_pool_run_seconds", "run", "How long timed tasks ran." },
+    { "spindle_timer_lateness_seconds", "late",
+      "From due time to start of the callback." },
+};
+
+static bool get_hist(const struct spn__item *item, int which, spn_histogram_snapshot *h)
+{
+    *h = (spn_histogram_snapshot)SPN_HISTOGRAM_SNAPSHOT_INIT;
+    if (which == HIST_LATE) {
+        if (item->kind != ITEM_TIMER)
+            return false;
+        spn__timer_late((spn_timer *)(uintptr_t)item->thing, h->buckets);
+        for (int i = 0; i < SPN_HISTOGRAM_BUCKETS; i++)
+            h->count += h->buckets[i];
+        h->max = INT64_MAX;
+        return true;
+    }
+    if (item->kind != ITEM_POOL || item->times == NULL)
+        return false;
+    return (which == HIST_WAIT ? spn_task_times_wait(item->times, h)
+                               : spn_task_times_run(item->times, h)) == SPN_OK;
+}
+
+static void put_hists(struct spn__text *t, struct spn_metrics *m)
+{
+    struct spn__list_node *node;
+    spn_histogram_snapshot h;
+
+    for (int which = 0; which < HISTS; which++) {
+        bool first = true;
+
+        spn__list_each (node, &m->items) {
+            const struct spn__item *item = item_of(node);
+
+            if (!get_hist(item, which, &h))
+                continue;
+            if (first)
+                put_head(t, hists[which].name, "", "histogram", hists[which].help);
+            first = false;
+            put_buckets(t, hists[which].name, item, &h, which != HIST_LATE);
+        }
+    }
+}
+
+static void put_own(struct spn__text *t, const struct spn__item *item)
+{
+    spn_histogram_snapshot h = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    char name[280];
+    struct spn__text full = { name, sizeof name, 0 };
+
+    if (item->kind == ITEM_COUNTER) {
+        put_head(t, item->name, "_total", "counter", item->help);
+        spn__text_add(t, "%s_total %lld\n", item->name, (long long)item->now.counter);
+    } else if (item->kind == ITEM_HISTOGRAM) {
+        (void)spn_histogram_snapshot_get((spn_histogram *)(uintptr_t)item->thing, &h);
+        spn__text_add(&full, "%s_seconds", item->name);
+        put_head(t, name, "", "histogram", item->help);
+        put_buckets(t, name, item, &h, true);
+    }
+}
+
+static void put_prometheus(struct spn__text *t, struct spn_metrics *m)
+{
+    struct spn__list_node *node;
+
+    put_states(t, m);
+    for (int i = 0; i < FAMILIES; i++)
+        put_family(t, m, &families[i]);
+    put_hists(t, m);
+    spn__list_each (node, &m->items)
+        put_own(t, item_of(node));
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static void put_summary(struct spn__text *t, const char *name,
+                        const spn_histogram_snapshot *h)
+{
+    spn__text_add(t,
+                  ",\"%s_count\":%llu,\"%s_p50_ns\":%lld,\"%s_p99_ns\":%lld,"
+                  "\"%s_p999_ns\":%lld",
+                  name, (unsigned long long)h->count, name,
+                  (long long)spn_histogram_quantile(h, 0.5), name,
+                  (long long)spn_histogram_quantile(h, 0.99), name,
+                  (long long)spn_histogram_quantile(h, 0.999));
+}
+
+static void put_json_item(struct spn__text *t, const struct spn__item *item,
+                          int64_t now_ns)
+{
+    static const char *const kinds[] = { "pool", "timer", "objects", "counter",
+                                         "histogram" };
+    spn_histogram_snapshot h = SPN_HISTOGRAM_SNAPSHOT_INIT;
+
+    spn__text_add(t, "{\"time_ns\":%lld,\"kind\":\"%s\",\"name\":\"", (long long)now_ns,
+                  kinds[item->kind]);
+    spn__text_json(t, item->name);
+    spn__text_add(t, "\"");
+    for (int i = 0; i < FAMILIES; i++) {
+        const struct family *f = &families[i];
+        const char *key = strchr(f->name, '_') + 1; /* without the kind */
+
+        if (!has_family(item, f))
+            continue;
+        if (f->form == CAPACITY && number_of(item, f) == INT64_MAX) {
+            spn__text_add(t, ",\"%s\":null", key);
+            continue;
+        }
+        spn__text_add(t, ",\"%s\":", key);
+        put_value(t, number_of(item, f), f->form);
+    }
+    for (int which = 0; which < HISTS; which++)
+        if (get_hist(item, which, &h))
+            put_summary(t, hists[which].json, &h);
+    if (item->kind == ITEM_COUNTER)
+        spn__text_add(t, ",\"value\":%lld", (long long)item->now.counter);
+    if (item->kind == ITEM_HISTOGRAM) {
+        (void)spn_histogram_snapshot_get((spn_histogram *)(uintptr_t)item->thing, &h);
+        put_summary(t, "value", &h);
+    }
+    spn__text_add(t, "}\n");
+}
+
+static void put_json(struct spn__text *t, struct spn_metrics *m)
+{
+    const int64_t now_ns = spn__now();
+    struct spn__list_node *node;
+
+    spn__list_each (node, &m->items)
+        put_json_item(t, item_of(node), now_ns);
+}
+
+int spn_metrics_write(spn_metrics *metrics, spn_metrics_format format,
+                      spn_write_fn write, void *ctx)
+{
+    enum { PIECE = 65536, SPARE = 4096 };
+    struct spn__text t = { NULL, 0, 0 };
+    struct spn__list_node *node;
+    int rc = SPN_OK;
+
+    if (metrics == NULL || write == NULL || (unsigned)format > SPN_METRICS_JSON)
+        return SPN_EINVAL;
+    do {
+        spn__lock(&metrics->lock);
+        if (t.used < metrics->last_size)
+            t.used = metrics->last_size;
+        spn__unlock(&metrics->lock);
+        spn__free(t.bytes);
+        t.capacity = t.used + SPARE;
+        t.used = 0;
+        t.bytes = spn__alloc(t.capacity);
+        if (t.bytes == NULL)
+            return SPN_ENOMEM;
+        spn__lock(&metrics->lock);
+        spn__list_each (node, &metrics->items)
+            spn__item_look(item_of(node));
+        if (format == SPN_METRICS_PROMETHEUS)
+            put_prometheus(&t, metrics);
+        else
+            put_json(&t, metrics);
+        metrics->last_size = t.used;
+        spn__unlock(&metrics->lock);
+    } while (t.used >= t.capacity);
+    for (size_t at = 0; at < t.used && rc == SPN_OK; at += PIECE)
+        rc = write(ctx, t.bytes + at, t.used - at < PIECE ? t.used - at : PIECE);
+    spn__free(t.bytes);
+    return rc;
+}
+
+/* ---- adding and removing ----------------------------------------------------------------------- */
+
+int spn_metrics_create(spn_metrics **out)
+{
+    struct spn_metrics *metrics;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = metrics = spn__alloc(sizeof *metrics);
+    if (metrics == NULL)
+        return SPN_ENOMEM;
+    spn__lock_init(&metrics->lock);
+    spn__list_init(&metrics->items);
+    metrics->last_size = 0;
+    return SPN_OK;
+}
+
+static void free_item(struct spn__item *item)
+{
+    spn__free(item->name);
+    spn__free(item->help);
+    spn__free(item);
+}
+
+void spn_metrics_destroy(spn_metrics *metrics)
+{
+    struct spn__list_node *node;
+
+    if (metrics == NULL)
+        return;
+    while ((node = spn__list_pop_front(&metrics->items)) != NULL)
+        free_item(item_of(node));
+    spn__free(metrics);
+}
+
+static char *copy_of(const char *text)
+{
+    const size_t size = strlen(text) + 1;
+    char *copy = spn__alloc(size);
+
+    if (copy != NULL)
+        memcpy(copy, text, size);
+    return copy;
+}
+
+static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thing,
+               const char *name, const char *help, spn_task_times *times)
+{
+    struct spn__item *item = spn__alloc(sizeof *item);
+    struct spn__list_node *node;
+    bool taken = false;
+
+    if (item == NULL)
+        return SPN_ENOMEM;
+    memset(item, 0, sizeof *item);
+    item->kind = kind;
+    item->thing = thing;
+    item->times = times;
+    item->name = copy_of(name);
+    item->help = copy_of(help);
+    if (item->name == NULL || item->help == NULL) {
+        free_item(item);
+        return SPN_ENOMEM;
+    }
+    spn__lock(&m->lock);
+    spn__list_each (node, &m->items) {
+        const struct spn__item *other = item_of(node);
+
+        taken |= other->kind == kind && strcmp(other->name, name) == 0;
+    }
+    if (!taken)
+        spn__list_push_back(&m->items, &item->link);
+    spn__unlock(&m->lock);
+    if (taken)
+        free_item(item);
+    return taken ? SPN_EBUSY : SPN_OK;
+}
+
+/* Letters, digits and '_', at most 200, not of those that are the library's. */
+static bool is_metric_name(const char *name)
+{
+    size_t length = 0;
+
+    if (name == NULL || (name[0] >= '0' && name[0] <= '9') ||
+        strncmp(name, "spindle_", 8) == 0)
+        return false;
+    for (; name[length] != '\0'; length++) {
+        const char c = name[length];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+              (c >= '0' && c <= '9') || c == '_'))
+            return false;
+    }
+    return length >= 1 && length <= 200;
+}
+
+int spn_metrics_add_pool(spn_metrics *metrics, spn_pool *pool, spn_task_times *times)
+{
+    if (metrics == NULL || pool == NULL)
+        return SPN_EINVAL;
+    return add(metrics, ITEM_POOL, pool, spn_pool_name(pool), "", times);
+}
+
+int spn_metrics_add_timer(spn_metrics *metrics, const char *name, spn_timer *timer)
+{
+    if (metrics == NULL || name == NULL || timer == NULL)
+        return SPN_EINVAL;
+    return add(metrics, ITEM_TIMER, timer, name, "", NULL);
+}
+
+int spn_metrics_add_object_pool(spn_metrics *metrics, spn_object_pool *pool)
+{
+    if (metrics == NULL || pool == NULL)
+        return SPN_EINVAL;
+    return add(metrics, ITEM_OBJECT_POOL, pool, spn_object_pool_name(pool), "", NULL);
+}
+
+int spn_metrics_add_counter(spn_metrics *metrics, const char *name, const char *help,
+                            spn_counter *counter)
+{
+    if (metrics == NULL || !is_metric_name(name) || help == NULL || counter == NULL)
+        return SPN_EINVAL;
+    return add(metrics, ITEM_COUNTER, counter, name, help, NULL);
+}
+
+int spn_metrics_add_histogram(spn_metrics *metrics, const char *name, const char *help,
+                              spn_histogram *histogram)
+{
+    if (metrics == NULL || !is_metric_name(name) || help == NULL || histogram == NULL)
+        return SPN_EINVAL;
+    return add(metrics, ITEM_HISTOGRAM, histogram, name, help, NULL);
+}
+
+int spn_metrics_remove(spn_metrics *metrics, const void *thing)
+{
+    struct spn__list_node *node;
+    struct spn__item *found = NULL;
+
+    if (metrics == NULL || thing == NULL)
+        return SPN_EINVAL;
+    spn__lock(&metrics->lock);
+    spn__list_each (node, &metrics->items)
+        if (item_of(node)->thing == thing)
+            found = item_of(node);
+    if (found != NULL)
+        spn__list_remove(&found->link);
+    spn__unlock(&metrics->lock);
+    if (found == NULL)
+        return SPN_EEMPTY;
+    free_item(found);
+    return SPN_OK;
+}

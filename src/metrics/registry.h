@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* registry.h - what is registered, for watches; see registry.c. */
+#ifndef SPN__REGISTRY_H
+#define SPN__REGISTRY_H
+
+#include <spindle/metrics.h>
+
+#include "base/list.h"
+#include "sync/lock.h"
+
+enum spn__item_kind {
+    ITEM_POOL,
+    ITEM_TIMER,
+    ITEM_OBJECT_POOL,
+    ITEM_COUNTER,
+    ITEM_HISTOGRAM
+};
+
+/* A thing in a registry; all of it guarded by the registry's lock. */
+struct spn__item {
+    struct spn__list_node link;
+    enum spn__item_kind kind;
+    const void *thing;
+    char *name, *help;     /* help: of counters and histograms */
+    spn_task_times *times; /* of a pool; NULL: none */
+    union {                /* what a scrape has found */
+        spn_pool_stats pool;
+        spn_timer_stats timer;
+        spn_object_pool_stats objects;
+        int64_t counter;
+    } now;
+    int64_t longest_ns, oldest_ns; /* of a pool with times */
+};
+
+struct spn_metrics {
+    struct spn__lock lock; /* held during a scrape, which calls nobody else's code */
+    struct spn__list items;
+    size_t last_size; /* bytes the last text took */
+};
+
+/* Refreshes `now` of an item; the lock is held. */
+void spn__item_look(struct spn__item *item);
+
+#endif /* SPN__REGISTRY_H */

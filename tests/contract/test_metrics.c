@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: MIT */
+/* test_metrics.c - counters, histograms, times of tasks, and what is written of them. */
+#include <spindle/metrics.h>
+
+#include <spindle/clock.h>
+#include <spindle/future.h>
+#include <spindle/invoke.h>
+#include <spindle/thread.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "metrics_text.h"
+#include "test.h"
+
+/* ---- counters and histograms ---------------------------------------------------------- */
+
+enum { ADDS = 20000 };
+static spn_counter *counter;
+static spn_histogram *histogram;
+static atomic_int done;
+
+static void add_often(int index, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < ADDS; i++) {
+        spn_counter_add(counter, 1);
+        spn_histogram_record(histogram, i);
+    }
+    (void)index;
+    atomic_fetch_add(&done, 1);
+}
+
+static void add_or_look(int index, void *arg)
+{
+    int64_t last = 0;
+
+    if (index < T_THREADS) {
+        add_often(index, arg);
+        return;
+    }
+    while (atomic_load(&done) < T_THREADS) {
+        static spn_histogram_snapshot s;
+        const int64_t value = spn_counter_value(counter);
+        uint64_t sum = 0;
+
+        CHECK(value >= last);
+        last = value;
+        s = (spn_histogram_snapshot)SPN_HISTOGRAM_SNAPSHOT_INIT;
+        CHECK_OK(spn_histogram_snapshot_get(histogram, &s));
+        for (int i = 0; i < SPN_HISTOGRAM_BUCKETS; i++)
+            sum += s.buckets[i];
+        CHECK_EQ(sum, s.count);
+    }
+}
+
+/* What many threads count adds up, twice: parts are used again when threads end. */
+TEST(metrics__many_threads_count__adds_up, "MET-1", "MET-3")
+{
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+
+    REQUIRE_OK(spn_counter_create(&counter));
+    REQUIRE_OK(spn_histogram_create(&histogram));
+    for (int round = 1; round <= 2; round++) {
+        atomic_store(&done, 0);
+        t_parallel(T_THREADS + 1, add_or_look, NULL);
+        CHECK_EQ(spn_counter_value(counter), round * T_THREADS * ADDS);
+        CHECK_OK(spn_histogram_snapshot_get(histogram, &s));
+        CHECK_EQ(s.count, round * T_THREADS * ADDS);
+        CHECK_EQ(s.sum, (int64_t)round * T_THREADS * ((int64_t)ADDS * (ADDS - 1) / 2));
+        CHECK_EQ(s.max, ADDS - 1);
+    }
+    spn_counter_add(counter, -5);
+    CHECK_EQ(spn_counter_value(counter), 2 * T_THREADS * ADDS - 5);
+    spn_counter_destroy(counter);
+    spn_histogram_destroy(histogram);
+}
+
+/* Every value is in the bucket that holds it, and that is no wider than an eighth. */
+TEST(metrics__values_of_all_sizes__within_an_eighth, "MET-2", "MET-4")
+{
+    uint64_t random = t_seed();
+    int64_t lowest = -1;
+
+    for (int32_t b = 0; b < SPN_HISTOGRAM_BUCKETS; b++) {
+        const int64_t most = spn_histogram_bucket_max(b);
+
+        CHECK(most > lowest);
+        CHECK(most - lowest <= 1 || (most - lowest) <= (lowest + 1) / 8 + 1);
+        lowest = most;
+    }
+    CHECK(lowest == INT64_MAX);
+    CHECK_EQ(spn_histogram_bucket_max(SPN_HISTOGRAM_BUCKETS), SPN_EINVAL);
+    for (int i = 0; i < 2000; i++) {
+        spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+        const int64_t value = i == 0   ? 0
+                              : i == 1 ? INT64_MAX
+                                       : (int64_t)(t_random(&random) >> (1 + i % 63));
+
+        REQUIRE_OK(spn_histogram_create(&histogram));
+        spn_histogram_record(histogram, value);
+        CHECK_OK(spn_histogram_snapshot_get(histogram, &s));
+        CHECK_EQ(s.count, 1);
+        CHECK_EQ(s.sum, value);
+        CHECK_EQ(s.max, value);
+        CHECK_EQ(spn_histogram_quantile(&s, 0.5), value); /* never above the largest */
+        for (int32_t b = 0; b < SPN_HISTOGRAM_BUCKETS; b++)
+            if (s.buckets[b] != 0)
+                CHECK(spn_histogram_bucket_max(b) >= value &&
+                      (b == 0 || spn_histogram_bucket_max(b - 1) < value));
+        spn_histogram_destroy(histogram);
+    }
+}
+
+/* Quantiles against the true ones of a sorted list. */
+TEST(metrics__quantiles__never_below_and_an_eighth_above, "MET-2", "MET-4")
+{
+    static const double parts[] = { 0, 0.5, 0.9, 0.99, 0.999, 1 };
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+
+    REQUIRE_OK(spn_histogram_create(&histogram));
+    CHECK_OK(spn_histogram_snapshot_get(histogram, &s));
+    CHECK_EQ(spn_histogram_quantile(&s, 0.5), 0);
+    for (int i = 1; i <= 1000; i++)
+        spn_histogram_record(histogram, i * 1000);
+    spn_histogram_record(histogram, -7); /* as 0 */
+    spn_histogram_record(histogram, INT64_MIN);
+    CHECK_OK(spn_histogram_snapshot_get(histogram, &s));
+    CHECK_EQ(s.buckets[0], 2);
+    CHECK_EQ(s.sum, 1000LL * 1000 * 1001 / 2);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        /* Of 1002 values the two first are 0, then one thousand after the other. */
+        double rank = (double)s.count * parts[i];
+        int64_t whole = (int64_t)rank, truth;
+
+        whole += (double)whole < rank || whole == 0;
+        truth = whole <= 2 ? 0 : (whole - 2) * 1000;
+        CHECK(spn_histogram_quantile(&s, parts[i]) >= truth);
+        CHECK(spn_histogram_quantile(&s, parts[i]) <= truth + truth / 8 + 1);
+    }
+    spn_histogram_destroy(histogram);
+}
+
+/* ---- times of tasks --------------------------------------------------------------------- */
+
+static atomic_int gate, running, befores, afters, submits;
+
+static int run(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&running, 1);
+    while (atomic_load(&gate) == 0)
+        t_pause();
+    return 0;
+}
+
+static int quick(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static int own_before(spn_pool *pool, const spn_task_info *info, void *ctx)
+{
+    (void)pool;
+    (void)info;
+    CHECK(ctx == &gate);
+    atomic_fetch_add(&befores, 1);
+    return 0;
+}
+
+static void own_after(spn_pool *pool, const spn_task_info *info, void *ctx)
+{
+    (void)pool;
+    (void)info;
+    CHECK(ctx == &gate);
+    atomic_fetch_add(&afters, 1);
+}
+
+static void own_submitting(spn_pool *pool, const spn_task *task, void *ctx)
+{
+    (void)pool;
+    CHECK(task != NULL && ctx == &gate);
+    atomic_fetch_add(&submits, 1);
+}
+
+static spn_pool *pool_with(spn_task_times *times, spn_pool_opts opts)
+{
+    spn_pool *pool;
+
+    if (times != NULL)
+        REQUIRE_OK(spn_task_times_install(times, &opts.hooks));
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    return pool;
+}
+
+static void end_pool(spn_pool *pool)
+{
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+}
+
+/* With every task timed, both histograms have them all; hooks that were there go on. */
+TEST(metrics__every_task_timed__all_counted, "MET-9", "MET-10")
+{
+    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    spn_task_times *times;
+    spn_pool *pool;
+
+    opts.every = 1;
+    atomic_store(&gate, 1);
+    atomic_store(&befores, 0);
+    atomic_store(&afters, 0);
+    atomic_store(&submits, 0);
+    pool_opts.core_threads = pool_opts.max_threads = 1;
+    pool_opts.queue_capacity = SPN_UNBOUNDED;
+    pool_opts.hooks.before = own_before;
+    pool_opts.hooks.after = own_after;
+    pool_opts.hooks.submitting = own_submitting;
+    pool_opts.hooks.ctx = &gate;
+    REQUIRE_OK(spn_task_times_create(&times, &opts));
+    pool = pool_with(times, pool_opts);
+    CHECK_STATUS(spn_task_times_install(times, &pool_opts.hooks), SPN_ESTATE);
+    for (int i = 0; i < 30; i++)
+        CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
+    end_pool(pool);
+    CHECK_OK(spn_task_times_run(times, &s));
+    CHECK_EQ(s.count, 30);
+    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK(s.count >= 1 && s.count <= 30); /* places in the table may be shared */
+    CHECK_EQ(atomic_load(&befores), 30);
+    CHECK_EQ(atomic_load(&afters), 30);
+    CHECK_EQ(atomic_load(&submits), 30);
+    spn_task_times_destroy(times);
+}
+
+/* One of n is timed, the first first. */
+TEST(metrics__one_of_ten_timed__a_tenth_counted, "MET-10")
+{
+    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_pool_opts pool_opts = spn_pool_opts_single();
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    spn_task_times *times;
+    spn_pool *pool;
+
+    opts.every = 10;
+    REQUIRE_OK(spn_task_times_create(&times, &opts));
+    pool = pool_with(times, pool_opts);
+    for (int i = 0; i < 95; i++)
+        CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
+    end_pool(pool);
+    CHECK_OK(spn_task_times_run(times, &s));
+    CHECK_EQ(s.count, 10);
+    spn_task_times_destroy(times);
+}
+
+static struct {
+    int calls;
+    char label[64];
+    int64_t running_ns;
+} seen;
+
+static void see(void *ctx, const spn_running *what)
+{
+    (void)ctx;
+    seen.calls++;
+    seen.running_ns = what->running_ns;
+    snprintf(seen.label, sizeof seen.label, "%s",
+             what->label != NULL ? what->label : "-");
+}
+
+static int run_job(spn_task *task)
+{
+    (void)task;
+    return run(NULL);
+}
+
+/* What waits and what runs is known while it does; the wait is as long as it was. */
+TEST(metrics__task_runs__seen_with_label_and_time, "MET-9")
+{
+    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_job job = SPN_JOB_INIT(run_job, NULL);
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    spn_task_times *times;
+    spn_pool *pool;
+    int64_t from;
+
+    memset(&seen, 0, sizeof seen);
+    opts.every = 1;
+    atomic_store(&gate, 0);
+    atomic_store(&running, 0);
+    REQUIRE_OK(spn_task_times_create(&times, &opts));
+    pool = pool_with(times, spn_pool_opts_single());
+    CHECK_EQ(spn_task_times_running(times, see, NULL), 0);
+    job.label = "a job with a label that is longer than the library cares to keep";
+    CHECK_OK(spn_executor_execute(spn_pool_executor(pool), &job.task));
+    T_AWAIT(atomic_load(&running) == 1);
+    CHECK_EQ(spn_task_times_running(times, see, NULL), 1);
+    CHECK_EQ(strncmp(seen.label, "a job with a label", 18), 0);
+    from = spn_now();
+    CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL)); /* waits */
+    T_AWAIT(spn_now() - from >= SPN_MS(2));
+    CHECK_EQ(spn_task_times_running(times, see, NULL), 1);
+    CHECK(seen.running_ns >= SPN_MS(2));
+    atomic_store(&gate, 1);
+    end_pool(pool);
+    CHECK_EQ(spn_task_times_running(times, see, NULL), 0);
+    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK(s.max >= SPN_MS(2));
+    CHECK_OK(spn_task_times_run(times, &s));
+    CHECK(s.max >= SPN_MS(2));
+    spn_task_times_destroy(times);
+}
+
+/* A trace has an event for each run, and is JSON as a whole. */
+TEST(metrics__traced__one_event_per_run, "MET-11")
+{
+    char path[] = "/tmp/spindle-trace-XXXXXX";
+    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_pool_opts pool_opts = spn_pool_opts_single();
+    static char text[200000];
+    spn_task_times *times;
+    spn_trace *trace;
+    spn_pool *pool;
+    const char *at;
+    size_t length;
+    int events = 0;
+    FILE *file;
+
+    REQUIRE(mkdtemp(path) != NULL);
+    {
+        char name[64];
+
+        snprintf(name, sizeof name, "%s/trace.json", path);
+        CHECK_STATUS(spn_trace_create(&trace, "/nowhere/at/all/trace.json"),
+                     SPN_EFAILED);
+        REQUIRE_OK(spn_trace_create(&trace, name));
+        opts.trace = trace;
+        pool_opts.name = "a \"pool\"";
+        REQUIRE_OK(spn_task_times_create(&times, &opts));
+        pool = pool_with(times, pool_opts);
+        for (int i = 0; i < 1000; i++)
+            CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
+        end_pool(pool);
+        CHECK_OK(spn_trace_close(trace));
+        spn_task_times_destroy(times);
+        file = fopen(name, "r");
+        REQUIRE(file != NULL);
+        length = fread(text, 1, sizeof text - 1, file);
+        text[length] = '\0';
+        fclose(file);
+        unlink(name);
+        rmdir(path);
+    }
+    at = json_value(text);
+    CHECK(at != NULL && strcmp(at, "\n") == 0);
+    for (at = text; (at = strstr(at, "\"ph\":\"X\"")) != NULL; at++)
+        events++;
+    CHECK_EQ(events, 1000);
+    CHECK(strstr(text, "a \\\"pool\\\"") != NULL);
+}
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+static char text[400000];
+static size_t text_length;
+
+static int keep(void *ctx, const char *piece, size_t length)
+{
+    (void)ctx;
+    REQUIRE(text_length + length < sizeof text);
+    memcpy(text + text_length, piece, length);
+    text_length += length;
+    text[text_length] = '\0';
+    return 0;
+}
+
+static void write_as(spn_metrics *metrics, spn_metrics_format format)
+{
+    text_length = 0;
+    text[0] = '\0';
+    CHECK_OK(spn_metrics_write(metrics, format, keep, NULL));
+}
+
+static int make_nothing(void *ctx, void **object)
+{
+    (void)ctx;
+    *object = text;
+    return 0;
+}
+
+/* One of everything, with names that need care. */
+struct zoo {
+    spn_metrics *metrics;
+    spn_pool *pool, *plain;
+    spn_task_times *times;
+    spn_timer *timer;
+    spn_object_pool *objects;
+};
+
+static void open_zoo(struct zoo *z)
+{
+    spn_task_times_opts times_opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_timer_opts timer_opts = SPN_TIMER_OPTS_INIT;
+    spn_object_pool_opts object_opts = SPN_OBJECT_POOL_OPTS_INIT;
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+
+    times_opts.every = 1;
+    REQUIRE_OK(spn_metrics_create(&z->metrics));
+    REQUIRE_OK(spn_task_times_create(&z->times, &times_opts));
+    opts.core_threads = opts.max_threads = 1;
+    opts.name = "we\"ird\\na\nme \xff\xc3\xa9";
+    opts.queue_capacity = SPN_UNBOUNDED;
+    z->pool = pool_with(z->times, opts);
+    opts.name = "plain";
+    opts.queue_capacity = 7;
+    z->plain = pool_with(NULL, opts);
+    timer_opts.drive = SPN_TIMER_DRIVEN;
+    REQUIRE_OK(spn_timer_create(&z->timer, &timer_opts));
+    object_opts.factory.make = make_nothing;
+    REQUIRE_OK(spn_object_pool_create(&z->objects, &object_opts));
+    REQUIRE_OK(spn_counter_create(&counter));
+    REQUIRE_OK(spn_histogram_create(&histogram));
+    REQUIRE_OK(spn_metrics_add_pool(z->metrics, z->pool, z->times));
+    REQUIRE_OK(spn_metrics_add_pool(z->metrics, z->plain, NULL));
+    REQUIRE_OK(spn_metrics_add_timer(z->metrics, "wheel", z->timer));
+    REQUIRE_OK(spn_metrics_add_object_pool(z->metrics, z->objects));
+    REQUIRE_OK(spn_metrics_add_counter(z->metrics, "app_requests", "All\nof \\ them",
+                                       counter));
+    REQUIRE_OK(
+        spn_metrics_add_histogram(z->metrics, "app_latency", "How long.", histogram));
+}
+
+static int ignore_timeout(spn_timeout *timeout)
+{
+    (void)timeout;
+    return 0;
+}
+
+static void use_zoo(struct zoo *z)
+{
+    static spn_timeout timeout = SPN_TIMEOUT_INIT;
+    spn_future *f;
+
+    for (int i = 0; i < 5; i++) {
+        REQUIRE_OK(
+            spn_executor_submit_run(spn_pool_executor(z->pool), quick, NULL, NULL, &f));
+        CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
+        spn_future_unref(f);
+    }
+    T_AWAIT(spn_pool_active(z->pool) == 0);
+    REQUIRE_OK(spn_timer_schedule(z->timer, &timeout, ignore_timeout, 0));
+    T_AWAIT(spn_timer_run(z->timer) == 1);
+    spn_counter_add(counter, 41);
+    spn_histogram_record(histogram, SPN_MS(3));
+    spn_histogram_record(histogram, SPN_SEC(100));
+}
+
+static void close_zoo(struct zoo *z)
+{
+    spn_metrics_destroy(z->metrics);
+    end_pool(z->pool);
+    end_pool(z->plain);
+    spn_task_times_destroy(z->times);
+    CHECK_OK(spn_timer_stop(z->timer, NULL));
+    CHECK_OK(spn_timer_destroy(z->timer));
+    CHECK_OK(spn_object_pool_shutdown(z->objects));
+    CHECK_OK(spn_object_pool_destroy(z->objects));
+    spn_counter_destroy(counter);
+    spn_histogram_destroy(histogram);
+}
+
+static bool has(const char *line)
+{
+    const char *at = strstr(text, line);
+    const size_t length = strlen(line);
+
+    if (at != NULL && (at == text || at[-1] == '\n') && at[length] == '\n')
+        return true;
+    fprintf(stderr, "  no line %s\n", line);
+    return false;
+}
+
+/* All that is registered is there, in text that a strict reader takes. */
+TEST(metrics__prometheus__read_strictly, "MET-6", "MET-9")
+{
+    struct prometheus p;
+    struct zoo z;
+
+    open_zoo(&z);
+    use_zoo(&z);
+    write_as(z.metrics, SPN_METRICS_PROMETHEUS);
+    p = prometheus_read(text);
+    CHECK_STR(p.error != NULL ? p.error : "none", "none");
+    CHECK(p.families >= 40);
+    CHECK(p.samples >= 60);
+    CHECK(has("app_requests_total 41"));
+    CHECK(has("# HELP app_requests_total All\\nof \\\\ them"));
+    CHECK(has("app_latency_seconds_count 2"));
+    CHECK(has("app_latency_seconds_sum 100.003000000"));
+    CHECK(has("app_latency_seconds_bucket{le=\"+Inf\"} 2"));
+    CHECK(has("app_latency_seconds_bucket{le=\"0.002097151\"} 0"));
+    CHECK(has("app_latency_seconds_bucket{le=\"0.004194303\"} 1"));
+    CHECK(has("spindle_pool_threads{pool=\"plain\",state=\"idle\"} 0"));
+    CHECK(has("spindle_pool_queue_capacity{pool=\"plain\"} 7"));
+    CHECK(has("spindle_pool_tasks_completed_total{pool=\"we\\\"ird\\\\na\\nme "
+              "\xef\xbf\xbd\xc3\xa9\"} 5"));
+    CHECK(has("spindle_pool_queue_capacity{pool=\"we\\\"ird\\\\na\\nme "
+              "\xef\xbf\xbd\xc3\xa9\"} +Inf"));
+    CHECK(has("spindle_pool_run_seconds_count{pool=\"we\\\"ird\\\\na\\nme "
+              "\xef\xbf\xbd\xc3\xa9\"} 5"));
+    CHECK(has("spindle_timer_fired_total{timer=\"wheel\"} 1"));
+    CHECK(has("spindle_timer_lateness_seconds_count{timer=\"wheel\"} 1"));
+    CHECK(has("spindle_objects_max{objects=\"objects\"} 8"));
+    close_zoo(&z);
+}
+
+/* The reader itself finds what is wrong. */
+TEST(metrics__strict_reader__finds_what_is_wrong, "MET-6")
+{
+    static const char *const bad[] = {
+        "a 1\n",
+        "# HELP a b\n# TYPE a gauge\na 1",
+        "# TYPE a gauge\na 1\n",
+        "# HELP a b\n# TYPE a counter\na 1\n",
+        "# HELP a b\n# TYPE a gauge\na x\n",
+        "# HELP a b\n# TYPE a gauge\nb 1\n",
+        "# HELP a b\n# TYPE a gauge\na{x=\"\\q\"} 1\n",
+        "# HELP a b\n# TYPE a gauge\na{x=1} 1\n",
+        "# HELP a b\n# TYPE a gauge\na 1\n# HELP a b\n# TYPE a gauge\na 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} "
+        "1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"2\"} 1\na_bucket{le=\"1\"} 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_count 2\n",
+    };
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        CHECK(prometheus_read(bad[i]).error != NULL);
+    CHECK(prometheus_read("# HELP a b\n# TYPE a gauge\na{x=\"\\\"\"} 1\n").error ==
+          NULL);
+    CHECK(json_value("{\"a\":01}") == NULL);
+    CHECK(json_value("{\"a\":1,}") == NULL);
+    CHECK(json_value("{\"a\":\"\n\"}") == NULL);
+    CHECK(json_value("{\"a\":[1,null,\"x\"]}") != NULL);
+}
+
+/* And so does Prometheus' own, where it is installed. */
+TEST(metrics__prometheus__taken_by_promtool, "MET-6")
+{
+    struct zoo z;
+    FILE *tool;
+
+    if (system("command -v promtool >/dev/null 2>&1") != 0) {
+        t_skip("no promtool");
+        return;
+    }
+    open_zoo(&z);
+    use_zoo(&z);
+    write_as(z.metrics, SPN_METRICS_PROMETHEUS);
+    tool = popen("promtool check metrics >/dev/null", "w");
+    REQUIRE(tool != NULL);
+    CHECK_EQ(fwrite(text, 1, text_length, tool), text_length);
+    CHECK_EQ(pclose(tool), 0);
+    close_zoo(&z);
+}
+
+/* A line for each thing, each a JSON object. */
+TEST(metrics__json__a_line_for_each, "MET-7")
+{
+    struct zoo z;
+    const char *at;
+    int lines = 0;
+
+    open_zoo(&z);
+    use_zoo(&z);
+    write_as(z.metrics, SPN_METRICS_JSON);
+    for (at = text; *at != '\0'; at++, lines++) {
+        at = json_value(at);
+        REQUIRE(at != NULL && *at == '\n');
+    }
+    CHECK_EQ(lines, 6);
+    CHECK(strstr(text, "\"name\":\"we\\\"ird\\\\na\\u000ame \xef\xbf\xbd\xc3\xa9\"") !=
+          NULL);
+    CHECK(strstr(text, "\"kind\":\"counter\",\"name\":\"app_requests\",\"value\":41") !=
+          NULL);
+    CHECK(strstr(text, "\"tasks_completed_total\":5") != NULL);
+    CHECK(strstr(text, "\"queue_capacity\":null") != NULL);
+    close_zoo(&z);
+}
+
+static int refuse_second(void *ctx, const char *piece, size_t length)
+{
+    int *calls = ctx;
+
+    (void)piece;
+    (void)length;
+    return ++*calls == 2 ? -99 : 0;
+}
+
+/* A function that refuses ends the call; many things make many pieces. */
+TEST(metrics__writer_refuses__told_so, "MET-8")
+{
+    spn_metrics *metrics;
+    char name[32];
+    int calls = 0;
+
+    REQUIRE_OK(spn_metrics_create(&metrics));
+    CHECK_OK(spn_metrics_write(metrics, SPN_METRICS_JSON, refuse_second, &calls));
+    CHECK_EQ(calls, 0); /* nothing to say */
+    REQUIRE_OK(spn_histogram_create(&histogram));
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "h%d", i);
+        REQUIRE_OK(spn_metrics_add_histogram(metrics, name, "", histogram));
+    }
+    CHECK_EQ(spn_metrics_write(metrics, SPN_METRICS_PROMETHEUS, refuse_second, &calls),
+             -99);
+    CHECK_EQ(calls, 2);
+    write_as(metrics, SPN_METRICS_PROMETHEUS);
+    CHECK(prometheus_read(text).error == NULL);
+    spn_metrics_destroy(metrics);
+    spn_histogram_destroy(histogram);
+}
+
+/* Names are taken once per kind; what was removed is not looked at any more. */
+TEST(metrics__registered_twice__refused, "MET-5")
+{
+    static const char *const illegal[] = { "",    "1a",        "a-b",
+                                           "a b", "spindle_x", "\xc3\xa9" };
+    spn_metrics *metrics;
+
+    REQUIRE_OK(spn_metrics_create(&metrics));
+    REQUIRE_OK(spn_counter_create(&counter));
+    REQUIRE_OK(spn_histogram_create(&histogram));
+    CHECK_OK(spn_metrics_add_counter(metrics, "x", "", counter));
+    CHECK_STATUS(spn_metrics_add_counter(metrics, "x", "", counter), SPN_EBUSY);
+    CHECK_OK(spn_metrics_add_histogram(metrics, "x", "", histogram));
+    for (size_t i = 0; i < sizeof illegal / sizeof illegal[0]; i++)
+        CHECK_STATUS(spn_metrics_add_counter(metrics, illegal[i], "", counter),
+                     SPN_EINVAL);
+    CHECK_OK(spn_metrics_remove(metrics, counter));
+    CHECK_STATUS(spn_metrics_remove(metrics, counter), SPN_EEMPTY);
+    spn_counter_destroy(counter);
+    write_as(metrics, SPN_METRICS_JSON);
+    CHECK(strstr(text, "counter") == NULL);
+    CHECK_OK(spn_metrics_remove(metrics, histogram));
+    spn_histogram_destroy(histogram);
+    spn_metrics_destroy(metrics);
+}

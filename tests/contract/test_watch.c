@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* test_watch.c - thresholds, slow tasks, reports; time is a manual clock's where it can be. */
+#include <spindle/watch.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test.h"
+
+static struct {
+    int calls[6]; /* by kind */
+    spn_alarm last;
+    char label[64], pool[64];
+} heard;
+
+static void hear(void *ctx, const spn_alarm *alarm)
+{
+    CHECK(ctx == &heard);
+    REQUIRE(alarm->kind < 6);
+    heard.calls[alarm->kind]++;
+    heard.last = *alarm;
+    snprintf(heard.pool, sizeof heard.pool, "%s", alarm->pool);
+    snprintf(heard.label, sizeof heard.label, "%s",
+             alarm->label != NULL ? alarm->label : "-");
+}
+
+static atomic_int gate, running;
+
+static int hold(spn_task *task)
+{
+    (void)task;
+    atomic_fetch_add(&running, 1);
+    while (atomic_load(&gate) == 0)
+        t_pause();
+    return 0;
+}
+
+/* A pool of one thread and two places, in a registry, with a watch that is driven by
+ * hand. */
+static spn_pool *pool;
+static spn_metrics *metrics;
+static spn_task_times *times;
+static spn_clock *clock_;
+static spn_watch *watch;
+static spn_job jobs[4];
+static int job_count;
+
+static int submit(void)
+{
+    return spn_executor_execute(spn_pool_executor(pool), &jobs[job_count].task);
+}
+
+static void hold_one(void)
+{
+    jobs[job_count] = (spn_job)SPN_JOB_INIT(hold, NULL);
+    jobs[job_count].label = "held";
+    CHECK_OK(submit());
+    job_count++;
+}
+
+static void open_watch(spn_watch_opts opts)
+{
+    spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
+    spn_task_times_opts times_opts = SPN_TASK_TIMES_OPTS_INIT;
+
+    memset(&heard, 0, sizeof heard);
+    atomic_store(&gate, 0);
+    atomic_store(&running, 0);
+    job_count = 0;
+    REQUIRE_OK(spn_clock_create_manual(&clock_, 1000));
+    REQUIRE_OK(spn_metrics_create(&metrics));
+    times_opts.every = 1;
+    REQUIRE_OK(spn_task_times_create(&times, &times_opts));
+    pool_opts.name = "io";
+    pool_opts.core_threads = pool_opts.max_threads = 1;
+    pool_opts.queue_capacity = 2;
+    REQUIRE_OK(spn_task_times_install(times, &pool_opts.hooks));
+    REQUIRE_OK(spn_pool_create(&pool, &pool_opts));
+    REQUIRE_OK(spn_metrics_add_pool(metrics, pool, times));
+    opts.metrics = metrics;
+    opts.clock = clock_;
+    opts.alarm = hear;
+    opts.ctx = &heard;
+    REQUIRE_OK(spn_watch_create(&watch, &opts));
+}
+
+static void close_watch(void)
+{
+    CHECK_OK(spn_watch_destroy(watch));
+    spn_metrics_destroy(metrics);
+    atomic_store(&gate, 1);
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+    spn_task_times_destroy(times);
+    CHECK_OK(spn_clock_destroy(clock_));
+}
+
+/* A storm of refusals: one alarm per interval, however many looks and refusals, and the
+ * next interval tells again. */
+TEST(watch__storm_of_rejects__one_alarm_per_interval, "MET-12", "MET-15")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+
+    opts.rejected = 10;
+    opts.interval_ns = SPN_SEC(1);
+    open_watch(opts);
+    hold_one();
+    T_AWAIT(atomic_load(&running) == 1);
+    hold_one();
+    hold_one(); /* full */
+    CHECK_EQ(spn_watch_check(watch), 0);
+    for (int interval = 1; interval <= 5; interval++) {
+        for (int look = 0; look < 10; look++) {
+            jobs[3] = (spn_job)SPN_JOB_INIT(hold, NULL);
+            for (int i = 0; i < 100; i++)
+                CHECK_STATUS(submit(), SPN_EREJECTED);
+            CHECK_EQ(spn_watch_check(watch), look == 0);
+            CHECK_OK(spn_clock_advance(clock_, SPN_MS(100)));
+        }
+        CHECK_EQ(heard.calls[SPN_ALARM_REJECTED], interval);
+        CHECK_EQ(heard.last.value, 100);
+        CHECK_EQ(heard.last.threshold, 10);
+        CHECK_EQ(heard.last.suppressed, interval == 1 ? 0 : 9);
+        CHECK_STR(heard.pool, "io");
+    }
+    CHECK_OK(spn_clock_advance(clock_, SPN_SEC(10)));
+    CHECK_EQ(spn_watch_check(watch), 0); /* it is over */
+    close_watch();
+}
+
+/* Queue, threads and waiting time, each by its own threshold. */
+TEST(watch__thresholds__each_tells_at_its_own, "MET-12")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+
+    opts.queued = 2;
+    opts.active_percent = 100;
+    opts.wait_ns = 1;
+    opts.interval_ns = 10;
+    open_watch(opts);
+    CHECK_EQ(spn_watch_check(watch), 0);
+    hold_one();
+    T_AWAIT(atomic_load(&running) == 1);
+    CHECK_EQ(spn_watch_check(watch), 1);
+    CHECK_EQ(heard.calls[SPN_ALARM_ACTIVE], 1);
+    CHECK_EQ(heard.last.value, 1);
+    hold_one();
+    CHECK_OK(spn_clock_advance(clock_, 10));
+    CHECK(spn_watch_check(watch) == 2); /* active again, and something waits */
+    CHECK_EQ(heard.calls[SPN_ALARM_WAIT], 1);
+    CHECK_EQ(heard.calls[SPN_ALARM_QUEUED], 0);
+    hold_one();
+    CHECK_EQ(spn_watch_check(watch), 1);
+    CHECK_EQ(heard.calls[SPN_ALARM_QUEUED], 1);
+    CHECK_EQ(heard.last.value, 2);
+    CHECK_EQ(spn_watch_check(watch), 0);
+    close_watch();
+}
+
+/* A task that runs too long is told once, with its label; the next one again. */
+TEST(watch__slow_task__told_once_per_run, "MET-13")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+    int alarms = 0;
+
+    opts.slow_ns = SPN_MS(2);
+    open_watch(opts);
+    for (int n = 1; n <= 2; n++) {
+        atomic_store(&gate, 0);
+        atomic_store(&running, 0);
+        hold_one();
+        T_AWAIT(atomic_load(&running) == 1);
+        CHECK_EQ(spn_watch_check(watch), 0); /* seen for the first time */
+        T_AWAIT((alarms = spn_watch_check(watch)) != 0);
+        CHECK_EQ(alarms, 1);
+        CHECK_EQ(heard.calls[SPN_ALARM_SLOW], n);
+        CHECK_STR(heard.label, "held");
+        CHECK(heard.last.value >= SPN_MS(2));
+        CHECK_EQ(spn_watch_check(watch), 0);
+        atomic_store(&gate, 1);
+        T_AWAIT(spn_pool_active(pool) == 0);
+    }
+    CHECK_EQ(spn_watch_check(watch), 0);
+    close_watch();
+}
+
+/* With a timer the looks come by themselves. */
+TEST(watch__timer__looks_by_itself, "MET-12")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+    spn_timer_opts timer_opts = SPN_TIMER_OPTS_INIT;
+    spn_clock *clock;
+    spn_timer *timer;
+
+    REQUIRE_OK(spn_clock_create_manual(&clock, 0));
+    timer_opts.drive = SPN_TIMER_DRIVEN;
+    timer_opts.clock = clock;
+    REQUIRE_OK(spn_timer_create(&timer, &timer_opts));
+    opts.timer = timer;
+    opts.period_ns = SPN_SEC(2);
+    opts.active_percent = 50;
+    open_watch(opts);
+    hold_one();
+    T_AWAIT(atomic_load(&running) == 1);
+    CHECK_OK(spn_clock_advance(clock, SPN_MS(1999)));
+    CHECK_EQ(spn_timer_run(timer), 0);
+    CHECK_OK(spn_clock_advance(clock, SPN_MS(200)));
+    CHECK_EQ(spn_timer_run(timer), 1);
+    CHECK_EQ(heard.calls[SPN_ALARM_ACTIVE], 1);
+    close_watch();
+    CHECK_EQ(spn_timer_pending(timer), 0);
+    CHECK_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_destroy(timer));
+    CHECK_OK(spn_clock_destroy(clock));
+}
+
+static char text[8192];
+
+static int keep(void *ctx, const char *piece, size_t length)
+{
+    (void)ctx;
+    REQUIRE(length < sizeof text);
+    memcpy(text, piece, length);
+    text[length] = '\0';
+    return 0;
+}
+
+/* A report has every pool and what it runs, once per interval. */
+TEST(watch__report__once_per_interval, "MET-14")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+    int64_t swallowed = -1;
+
+    opts.interval_ns = 100;
+    open_watch(opts);
+    hold_one();
+    T_AWAIT(atomic_load(&running) == 1);
+    CHECK_OK(spn_watch_report(watch, keep, NULL, &swallowed));
+    CHECK_EQ(swallowed, 0);
+    CHECK(strstr(text, "pool io: running, threads 1 (active 1,") != NULL);
+    CHECK(strstr(text, "s: held\n") != NULL);
+    CHECK_STATUS(spn_watch_report(watch, keep, NULL, &swallowed), SPN_EBUSY);
+    CHECK_STATUS(spn_watch_report(watch, keep, NULL, NULL), SPN_EBUSY);
+    CHECK_OK(spn_clock_advance(clock_, 100));
+    CHECK_OK(spn_watch_report(watch, keep, NULL, &swallowed));
+    CHECK_EQ(swallowed, 2);
+    close_watch();
+}
+
+static atomic_int told;
+static char told_message[512];
+
+static void on_exhausted(void *ctx, const spn_exhaustion *what)
+{
+    (void)ctx;
+    snprintf(told_message, sizeof told_message, "%s", what->message);
+    CHECK_EQ(what->refusal->reason, 0);
+    atomic_fetch_add(&told, 1);
+}
+
+/* The exhaustion report can be asked for, at most once per interval. */
+TEST(watch__report_asked_for__as_for_an_exhausted_pool, "MET-14", "X-14")
+{
+    spn_reject_report_opts opts = SPN_REJECT_REPORT_OPTS_INIT;
+    spn_reject_report *report;
+
+    open_watch((spn_watch_opts)SPN_WATCH_OPTS_INIT);
+    opts.no_stacks = 1;
+    opts.exhausted = on_exhausted;
+    atomic_store(&told, 0);
+    REQUIRE_OK(spn_reject_report_create(&report, &opts));
+    CHECK_OK(spn_report_pool(report, pool));
+    CHECK_STATUS(spn_report_pool(report, pool), SPN_EBUSY);
+    T_AWAIT(atomic_load(&told) == 1);
+    CHECK(strstr(told_message, "Thread pool is reported! Thread Name: io,") != NULL);
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(atomic_load(&told), 1);
+    close_watch();
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test_metrics.c - every allocation of a script that counts, times, writes and watches
+ * fails, once and from then on.  What was counted is counted, with or without memory, and
+ * no block is left.
+ */
+#include "faults.h"
+#include "test.h"
+
+#include <spindle.h>
+
+static bool ok(int rc)
+{
+    CHECK(rc == SPN_OK || rc == SPN_ENOMEM);
+    return rc == SPN_OK;
+}
+
+static size_t written;
+
+static int count_text(void *ctx, const char *text, size_t length)
+{
+    (void)ctx;
+    (void)text;
+    written += length;
+    return 0;
+}
+
+static void use_registry(spn_metrics *metrics, spn_counter *counter,
+                         spn_histogram *histogram, spn_task_times *times)
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+    spn_watch *watch;
+    spn_pool *pool;
+
+    (void)ok(spn_metrics_add_counter(metrics, "c", "help", counter));
+    (void)ok(spn_metrics_add_histogram(metrics, "h", "help", histogram));
+    (void)ok(spn_metrics_write(metrics, SPN_METRICS_PROMETHEUS, count_text, NULL));
+    if (ok(spn_pool_create(&pool, NULL))) {
+        opts.metrics = metrics;
+        opts.queued = 1;
+        if (ok(spn_metrics_add_pool(metrics, pool, times))) {
+            if (ok(spn_watch_create(&watch, &opts))) {
+                CHECK_EQ(spn_watch_check(watch), 0);
+                (void)ok(spn_watch_report(watch, count_text, NULL, NULL));
+                CHECK_OK(spn_watch_destroy(watch));
+            }
+            (void)ok(spn_metrics_write(metrics, SPN_METRICS_JSON, count_text, NULL));
+            CHECK_OK(spn_metrics_remove(metrics, pool));
+        }
+        CHECK_OK(spn_pool_shutdown(pool));
+        CHECK_OK(spn_pool_destroy(pool));
+    }
+}
+
+static void script(void)
+{
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    spn_metrics *metrics = NULL;
+    spn_counter *counter = NULL;
+    spn_histogram *histogram = NULL;
+    spn_task_times *times = NULL;
+
+    if (ok(spn_counter_create(&counter)) && ok(spn_histogram_create(&histogram)) &&
+        ok(spn_task_times_create(&times, NULL)) && ok(spn_metrics_create(&metrics))) {
+        for (int i = 0; i < 3; i++) {
+            spn_counter_add(counter, 2);
+            spn_histogram_record(histogram, 100);
+        }
+        CHECK_EQ(spn_counter_value(counter), 6); /* in the shared part, if need be */
+        CHECK_OK(spn_histogram_snapshot_get(histogram, &s));
+        CHECK_EQ(s.count, 3);
+        CHECK_EQ(s.sum, 300);
+        CHECK_EQ(s.max, 100);
+        use_registry(metrics, counter, histogram, times);
+    }
+    spn_metrics_destroy(metrics);
+    spn_task_times_destroy(times);
+    spn_histogram_destroy(histogram);
+    spn_counter_destroy(counter);
+}
+
+static void sweep(int more)
+{
+    for (int at = 1;; at++) {
+        const long before = atomic_load(&live);
+
+        atomic_store(&point, 0);
+        atomic_store(&refused, 0);
+        atomic_store(&fail_more, more);
+        atomic_store(&fail_at, at);
+        script();
+        atomic_store(&fail_at, 0);
+        CHECK_EQ(atomic_load(&live), before);
+        if (atomic_load(&refused) == 0)
+            break;
+        REQUIRE(at < 1000);
+    }
+}
+
+/* Without memory nothing is half made, and nothing that was counted is lost. */
+TEST(fault_metrics__each_allocation_refused__counts_right, "G-22", "MET-4")
+{
+    CHECK(spn_thread_current() != NULL); /* the thread's record stays */
+    script();
+    CHECK(written > 1000);
+    sweep(0);
+    sweep(1);
+}
