@@ -71,6 +71,7 @@ struct spn_repository {
     struct slot *shared; /* in slots too */
     spn_timer *timer;
     spn_scheduled *scheduled;
+    struct spn__log_limit warned; /* its own */
 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -335,9 +336,10 @@ int spn_repository_get(spn_repository *r, const spn_url *url, spn_pool **out,
     case CLOSED:
         return spn__refuse(problem, SPN_ESHUTDOWN, 0, "the repository is at its end");
     case NO_SIDE:
-        spn__log_limited(SPN_LOG_WARN, SPN_SEC(10),
-                         "repository: no pool of a %s was made, %s asked for",
-                         key.side == CONSUMER ? "consumer" : "provider", key.text);
+        if (spn__log_enabled(SPN_LOG_WARN))
+            spn__log_limit(&r->warned, spn__now(), SPN_SEC(10), SPN_LOG_WARN,
+                           "repository: no pool of a %s was made, %s asked for",
+                           key.side == CONSUMER ? "consumer" : "provider", key.text);
         break;
     case NO_PORT:
     default:
@@ -705,6 +707,8 @@ int spn_repository_create(spn_repository **out, const spn_repository_opts *opts)
     r->exhausted = o.exhausted;
     r->ctx = o.ctx;
     spn__lock_init(&r->lock);
+    spn__init(&r->warned.next_ns, 0);
+    spn__init(&r->warned.swallowed, 0);
     spn__list_init(&r->slots);
     spn__extensions_hold(r->extensions);
     *out = r;
