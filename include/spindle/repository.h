@@ -64,7 +64,8 @@ SPN_API int spn_repository_destroy(spn_repository *repository);
  * get:            the same, but SPN_EEMPTY if there never was one; if there is none of
  *                 that side at all, also a warning, at most one in ten seconds.
  * release:        gives back a pool that one of these has given.
- * Do not block, but making a pool may start the thread of its report.
+ * Do not block, but making a pool may start the thread of its report, and the report of
+ * one that was replaced may end here.
  *
  * Returns  SPN_OK; SPN_ESHUTDOWN: after destroy_all; SPN_EEMPTY; what spn_url_pool_create
  *          refuses with, and *problem (may be NULL); SPN_EINVAL (a NULL; release: no pool

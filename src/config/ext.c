@@ -256,6 +256,21 @@ int spn_extensions_register(spn_extensions *x, const spn_extension *extension,
     return rc;
 }
 
+/* With the lock held.  A maker that waited for it may not have run since it failed, and
+ * still say so. */
+static void take_out(spn_extensions *x, struct spn__ext_entry *entry)
+{
+    struct spn__list_node *node;
+
+    spn__list_remove(&entry->link);
+    spn__list_each (node, &x->entries) {
+        struct spn__ext_entry *e = spn__list_entry(node, struct spn__ext_entry, link);
+
+        if (e->awaited == entry)
+            e->awaited = NULL;
+    }
+}
+
 int spn_extensions_unregister(spn_extensions *x, const char *kind, const char *name)
 {
     struct spn__ext_entry *entry;
@@ -272,7 +287,7 @@ int spn_extensions_unregister(spn_extensions *x, const char *kind, const char *n
     else if (entry->used || entry->state != SPN__EXT_IDLE)
         rc = SPN_EBUSY;
     else
-        spn__list_remove(&entry->link);
+        take_out(x, entry);
     spn__unlock(&x->lock);
     if (rc == SPN_OK)
         spn__free(entry);
