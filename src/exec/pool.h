@@ -286,4 +286,14 @@ void spn__pool_give_up(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
 
+/*
+ * As spn_pool_reconfigure, where what to change depends on what there is: the rule fills
+ * in *change from core and max, which stay so until the change is made.  It runs under the
+ * pool's lock and only computes.  NULL: *change as it is.
+ */
+typedef void (*spn__pool_rule_fn)(int32_t core, int32_t max, spn_pool_change *change,
+                                  const void *ctx);
+int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
+                        spn__pool_rule_fn rule, const void *ctx);
+
 #endif /* SPN__POOL_H */
