@@ -105,6 +105,34 @@ static void run_memory(struct bench *b)
     shut(b, timer);
 }
 
+static void ignore(void *arg, int reason)
+{
+    (void)arg;
+    (void)reason;
+}
+
+/* The same of timeouts that the library owns, each with a handle somebody has. */
+static void run_memory_owned(struct bench *b)
+{
+    const size_t count = bench_count(b, TIMERS);
+    spn_timeout_handle **handles = malloc(count * sizeof *handles);
+    spn_timer *timer = open_timer(b);
+    double before;
+
+    BENCH_CHECK(b, handles != NULL);
+    memset(handles, 1, count * sizeof *handles); /* the caller's: not counted */
+    before = load_resident();
+    for (size_t i = 0; i < count; i++)
+        BENCH_CHECK(b, spn_timer_new_timeout(timer, ignore, NULL,
+                                             SPN_SEC(600) + (int64_t)i * 1000,
+                                             &handles[i]) == SPN_OK);
+    bench_report(b, "bytes_per_timer", (load_resident() - before) / (double)count);
+    for (size_t i = 0; i < count; i++)
+        spn_timeout_handle_unref(handles[i]);
+    shut(b, timer);
+    free(handles);
+}
+
 #define PEER_WORK(b, program, extra)                                        \
     timer_peer(b, program, extra, "T3", bench_variant_is(b, "one") ? 1 : 0, \
                bench_count(b, SECONDS * 1000), 0)
@@ -155,6 +183,9 @@ BENCH_WORKLOAD(t4) = {
     .metric = "bytes_per_timer",
     .variants = { { .name = "1M" } },
     .subjects = { { .name = "spindle", .run = run_memory },
+                  { .name = "spindle-handle",
+                    .run = run_memory_owned,
+                    .detail = "timeouts the library owns" },
                   SUBJECT_UV,
                   SUBJECT_EV,
                   SUBJECT_EVENT,

@@ -7,6 +7,8 @@
  *           a random pending one
  *   fire    a million one-shots with random delays of 100 ms .. 2 s, whole milliseconds;
  *           each notes how late it was, against the time of its add plus its delay
+ *   insert  a million tasks with random delays of 0 .. 1 s, from one thread, for an
+ *           executor with two; each is counted
  */
 #ifndef TIMER_LOAD_H
 #define TIMER_LOAD_H
@@ -145,6 +147,12 @@ static inline void fire_init(struct fire *f, size_t count)
 static inline int64_t fire_delay_ms(uint64_t *seed)
 {
     return 100 + (int64_t)(((load_random(seed) >> 32) * 1901) >> 32);
+}
+
+/* 0 .. 1 s */
+static inline int64_t insert_delay(uint64_t *seed)
+{
+    return (int64_t)(((load_random(seed) >> 32) * UINT64_C(1000000000)) >> 32);
 }
 
 static inline void fire_note(struct fire *f, size_t index)

@@ -8,6 +8,17 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/options.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext_builtin.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext_choose.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/ext_load.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/problem.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/rejections.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/repository.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/shapes.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url_pool.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url_read.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/completion.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/group.c
@@ -23,11 +34,18 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/serial.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/serial_end.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/serial_keys.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/queue.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/context.c
@@ -55,6 +73,10 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/delays.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/future.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/scheduled.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/serial_timer.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/blocks.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c
@@ -68,8 +90,10 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/delayed.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/slab.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timeout.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer_stats.c
@@ -78,4 +102,5 @@ set(SPINDLE_SEAM_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_futex_posix.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_guard.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/seam_outlive.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/seam_stacks.c)

@@ -12,8 +12,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Timers on the JVM doing the work timer_load.h tells of; arguments as timer_peer.c, with
- * the kind of timer first: stpe (one thread, removing what is cancelled) or netty (its
- * wheel, tick 1 ms, 512 slots).
+ * the kind of timer first: stpe (one thread, two for T5, removing what is cancelled) or
+ * netty (its wheel, tick 1 ms, 512 slots).
  */
 final class TimerPeer {
     interface Timers {
@@ -23,9 +23,10 @@ final class TimerPeer {
     }
 
     private static final class Pool implements Timers {
-        private final ScheduledThreadPoolExecutor pool = new ScheduledThreadPoolExecutor(1);
+        private final ScheduledThreadPoolExecutor pool;
 
-        Pool() {
+        Pool(int threads) {
+            pool = new ScheduledThreadPoolExecutor(threads);
             pool.setRemoveOnCancelPolicy(true);
             pool.prestartAllCoreThreads();
         }
@@ -156,6 +157,26 @@ final class TimerPeer {
         value("cpu_s", spent);
     }
 
+    private static void insert(Timers timers, int count) throws Exception {
+        CountDownLatch done = new CountDownLatch(1);
+        AtomicInteger left = new AtomicInteger(count);
+        Runnable task = () -> {
+            if (left.decrementAndGet() == 0) {
+                done.countDown();
+            }
+        };
+        long seed = 88172645463325252L;
+        double cpu = cpuSeconds();
+        long begun = System.nanoTime();
+        for (int i = 0; i < count; i++) {
+            seed = random(seed);
+            timers.add(task, ((seed >>> 32) * 1000000000L) >>> 32);
+        }
+        value("insert_ns", (double) (System.nanoTime() - begun) / count);
+        done.await();
+        value("cpu_s", cpuSeconds() - cpu);
+    }
+
     private static Object[] fill(Timers timers, int count, long farNs) {
         Object[] handles = new Object[count];
         for (int i = 0; i < count; i++) {
@@ -191,7 +212,7 @@ final class TimerPeer {
     }
 
     public static void main(String[] args) throws Exception {
-        Timers timers = args[0].equals("netty") ? NettyTimer.make() : new Pool();
+        Timers timers = args[0].equals("netty") ? NettyTimer.make() : new Pool(args[1].equals("T5") ? 2 : 1);
         int[] n = new int[3];
         for (int i = 0; i < 3 && i + 2 < args.length; i++) {
             n[i] = Integer.parseInt(args[i + 2]);
@@ -210,6 +231,9 @@ final class TimerPeer {
                 double before = heap();
                 Object[] handles = fill(timers, n[0], 600L * 1000000000L);
                 value("bytes_per_timer", (heap() - before - 4.0 * handles.length) / n[0]);
+                break;
+            case "T5":
+                insert(timers, n[0]);
                 break;
             case "T6":
                 await(timers, n[0], n[1], true);

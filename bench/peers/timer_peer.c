@@ -6,6 +6,7 @@
  *     timer_peer_X T2 TIMERS
  *     timer_peer_X T3 TIMERS MILLISECONDS
  *     timer_peer_X T4 TIMERS
+ *     timer_peer_X T5 TASKS
  *     timer_peer_X T6 TIMERS MILLISECONDS
  *
  * Prints what bench_exec expects.
@@ -143,6 +144,28 @@ static int wait_long(size_t count, int64_t ms, int t6)
     return 0;
 }
 
+static int insert(size_t count)
+{
+    uint64_t seed = 88172645463325252u;
+    double cpu_s;
+    int64_t begun;
+
+    if (peer_threads_max < 2) {
+        printf("skip only the loop's own thread may use it\n");
+        return 0;
+    }
+    peer_open(count);
+    atomic_store_explicit(&wanted, count, memory_order_relaxed);
+    cpu_s = load_cpu_s();
+    begun = load_now();
+    for (size_t i = 0; i < count; i++)
+        peer_add(i, insert_delay(&seed));
+    value(NULL, "insert_ns", (double)(load_now() - begun) / (double)count);
+    peer_loop(INT64_MAX);
+    value(NULL, "cpu_s", load_cpu_s() - cpu_s);
+    return 0;
+}
+
 static int weigh(size_t count)
 {
     double before = load_resident();
@@ -164,9 +187,11 @@ static int work(const char *name, const uint64_t n[3])
         return wait_long(n[0], (int64_t)n[1], 0);
     if (strcmp(name, "T4") == 0)
         return weigh(n[0]);
+    if (strcmp(name, "T5") == 0)
+        return insert(n[0]);
     if (strcmp(name, "T6") == 0)
         return wait_long(n[0], (int64_t)n[1], 1);
-    fprintf(stderr, "usage: timer_peer_X T1|T2|T3|T4|T6 NUMBER...\n");
+    fprintf(stderr, "usage: timer_peer_X T1|T2|T3|T4|T5|T6 NUMBER...\n");
     return 2;
 }
 

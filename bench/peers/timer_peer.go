@@ -112,6 +112,26 @@ func shoot(count int) {
 	fmt.Printf("value cpu_s %f\n", (after - cpu).Seconds())
 }
 
+func insert(count int) {
+	seed := random(88172645463325252)
+	var left int64 = int64(count)
+	done := make(chan struct{})
+	task := func() {
+		if atomic.AddInt64(&left, -1) == 0 {
+			close(done)
+		}
+	}
+	cpu, _ := usage()
+	begun := time.Now()
+	for i := 0; i < count; i++ {
+		time.AfterFunc(time.Duration(((seed.next()>>32)*1000000000)>>32), task)
+	}
+	fmt.Printf("value insert_ns %f\n", float64(time.Since(begun).Nanoseconds())/float64(count))
+	<-done
+	after, _ := usage()
+	fmt.Printf("value cpu_s %f\n", (after - cpu).Seconds())
+}
+
 func fill(count int, far time.Duration) []*time.Timer {
 	timers := make([]*time.Timer, count)
 	for i := range timers {
@@ -160,6 +180,8 @@ func main() {
 		timers := fill(n[0], 10*time.Minute)
 		fmt.Printf("value bytes_per_timer %f\n", (heap()-before)/float64(n[0]))
 		runtime.KeepAlive(timers)
+	case "T5":
+		insert(n[0])
 	case "T6":
 		wait(n[0], n[1], true)
 	}

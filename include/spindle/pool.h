@@ -28,9 +28,11 @@ extern "C" {
  * Nothing is lost: at every moment at rest
  *             accepted = completed + failed + cancelled + returned + dropped + pending,
  *             and spn_pool_stats tells each of them.
- * Memory      execute allocates nothing but for a new thread; shutdown, cancelling
- *             and completing never do.  Priorities and a queue of your own may
- *             allocate per task.
+ * Memory      execute allocates nothing but for a new thread, and completing never
+ *             does.  Priorities and a queue of your own may allocate per task, and
+ *             so may purge and cancel_owner on such a queue.  shutdown_now on LANES
+ *             makes a node for each call that had none, to hand it out: one for which
+ *             there is no memory counts as dropped.
  */
 typedef struct spn_pool spn_pool;
 
@@ -97,8 +99,9 @@ typedef struct spn_job {
 
 /*
  * A picture of a pool.  Each number was true at some moment during the call;
- * together they are exact when nothing moves, and never negative.  The library
- * fills it: set size before (SPN_POOL_STATS_INIT).
+ * together they are exact when nothing moves, and never negative.  What a task did
+ * happens-before the call that counts it as completed or failed.  The library fills
+ * it: set size before (SPN_POOL_STATS_INIT).
  */
 typedef struct spn_pool_stats {
     size_t size;
@@ -126,10 +129,10 @@ typedef struct spn_pool_stats {
     int64_t rejected;   /* refused: never accepted                           */
     int64_t caller_ran; /* run by policy, by their submitter or on a thread of their
                            own: never accepted                               */
-    int64_t helped;     /* of completed: run by who waited for them          */
+    int64_t helped;     /* of completed and failed: run by who waited for them */
     int64_t threads_started;
     int64_t threads_failed; /* could not be made                                 */
-    int64_t threads_died;   /* ended by a task, and replaced                     */
+    int64_t threads_died;   /* ended by a task; replaced if that was needed      */
     int64_t submitted;      /* eager: tasks on their way, from execute to their end */
 } spn_pool_stats;
 
@@ -254,7 +257,8 @@ typedef struct spn_task_info {
     uint32_t reserved;
 } spn_task_info;
 
-/* All but the last run on the worker, with no lock held, and count as part of the task. */
+/* Before and after run on the worker, as part of the task; uncaught on whoever ran the
+ * task; terminated see there.  No lock is held. */
 typedef struct spn_pool_hooks {
     /* Before each task.  Non-zero: the task is dropped with SPN_ECANCELED instead
      * of run, counts as failed, and `after` is not called. */
@@ -332,7 +336,8 @@ typedef struct spn_pool_opts {
  *
  * Returns  SPN_OK; SPN_EINVAL (core < 0, max <= 0 or < core, either above
  *          SPN_POOL_THREADS_MAX, keep_alive_ns < 0, core_timeout without a keep-alive,
- *          a combination that is not there); SPN_ENOMEM.
+ *          a name longer than SPN_THREAD_NAME_MAX - 20, a combination that is not
+ *          there); SPN_ENOMEM.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -395,8 +400,10 @@ SPN_API int32_t spn_pool_size_for_io(double blocking);
  * drain:  shutdown, waits up to timeout_ns, and then shutdown_now with unrun and ctx;
  *         does not wait for those that run and ignore the interrupt.
  *
- * Returns  SPN_OK; SPN_EINVAL (NULL); SPN_EDEADLK from a task of the pool.  drain:
- *          SPN_ETIMEDOUT if something was cut off or still runs.
+ * Returns  SPN_OK; SPN_EINVAL (NULL).  await, close, drain: SPN_EDEADLK from a task of
+ *          the pool, or its terminated hook; SPN_ENOMEM (no memory for the calling
+ *          thread's record).  await: SPN_ETIMEDOUT, SPN_EINTR.  drain: SPN_ETIMEDOUT if
+ *          something was cut off or still runs; SPN_EINTR, which cuts off as well.
  * Since    0.1
  */
 SPN_API int spn_pool_shutdown(spn_pool *pool);
@@ -408,7 +415,8 @@ SPN_API int spn_pool_close(spn_pool *pool);
 SPN_API int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun,
                            void *ctx, int64_t *count);
 
-/* 1, 0, or SPN_EINVAL for NULL.  terminating: shut down, not yet terminated. */
+/* 1, 0, or SPN_EINVAL for NULL.  terminating: shut down, not yet terminated.  What the
+ * tasks did happens-before a 1 of is_terminated. */
 SPN_API int spn_pool_is_shutdown(spn_pool *pool);
 SPN_API int spn_pool_is_terminating(spn_pool *pool);
 SPN_API int spn_pool_is_terminated(spn_pool *pool);
@@ -479,8 +487,9 @@ SPN_API int64_t spn_pool_completed_count(spn_pool *pool);
 SPN_API int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats);
 
 /*
- * The tasks that wait, in the order they will start, as far as they fit; calls
- * without a node (LANES) are left out.  A task may start, and its memory go, at
+ * The tasks that wait, in the order they will start (LANES: lane by lane; a queue of
+ * your own: in its order), as far as they fit; calls without a node (LANES) are left
+ * out.  A task may start, and its memory go, at
  * any time: compare the pointers, follow them only if something keeps them alive.
  * Returns  how many wait, which may be more than were stored, or SPN_EINVAL.
  * Since    0.1
@@ -498,8 +507,9 @@ SPN_API int spn_pool_prestart(spn_pool *pool);
 SPN_API int spn_pool_prestart_all(spn_pool *pool);
 
 /*
- * pause: no task is started from now on; those that run go on, and all that come are
- * queued, whatever core and max say.  resume ends it; so does shutdown.
+ * pause: no task is started from now on, but for one that a thread may just have taken;
+ * those that run go on.  What comes is queued, as far as the queue takes it, and starts
+ * no thread.  resume ends it; so does shutdown.
  * Returns  SPN_OK; SPN_ESTATE after shutdown; SPN_EINVAL.
  * Since    0.1
  */

@@ -115,7 +115,8 @@ typedef struct spn_timer_opts {
  *          int64_t); SPN_ENOMEM; SPN_EAGAIN or SPN_ENOTSUP (no descriptor for
  *          SPN_TIMER_FD).
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs, has
- *          timeouts, somebody waits on it, or the executor still has a task of it.
+ *          timeouts, or somebody waits on it.  A task of its own that the executor still
+ *          has is harmless: it finds nothing to do.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -302,7 +303,8 @@ SPN_API int64_t spn_timer_pending(const spn_timer *timer);
 /* ---- timeouts the library owns ---------------------------------------------------- */
 
 /*
- * For those who have no struct to put a timeout in: one allocation each.
+ * For those who have no struct to put a timeout in: a cache line each, from blocks of
+ * many.
  *
  * Ownership   reference counted; new_timeout gives the caller one, to be dropped.  A
  *             handle may be asked about after its time, after cancel, and after the

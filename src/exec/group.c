@@ -231,7 +231,8 @@ static void member_end(struct spn__task_future *t)
     end(m);
 }
 
-static const struct spn__task_keeper keeper = { member_begin, member_end };
+static const struct spn__task_keeper keeper = { .begin = member_begin,
+                                                .end = member_end };
 
 /* ---- submitting ------------------------------------------------------------------------ */
 

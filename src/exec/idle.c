@@ -21,6 +21,22 @@
  *   a spin that was in vain halves the next one, one that was not makes it whole, and
  *   every PROBE-th is tried whole again.  At most one worker of a pool spins.
  *
+ * GIVING WAY
+ *   Where who waits for a task may run it, a worker that sees a task come sees it go
+ *   again, over and over; looking all the time it only takes the queue's cache lines
+ *   away from the helper, and lying down it would be woken for each task.  So a
+ *   worker that saw something and got nothing looks away for GLANCE, asleep, and still
+ *   counts as searching: nobody wakes it.  It does so again as long as tasks go without
+ *   it.  A task that nobody helps with starts that much later, at most.
+ *
+ * TIMED  (work.c)  Of the idle workers one is the leader: it alone wakes when the next
+ *   task is due.  Who lists itself becomes the leader if there is none, and then reads
+ *   when that is.  Whoever stops being it, woken or by itself, is a searcher: it lists
+ *   itself again, or finds a task or leaves the pool, and then wakes the next, who
+ *   becomes the leader, if there is anything to wait for.  A task that is due before all
+ *   others wakes the leader, so that it sleeps shorter; with no leader, and nobody
+ *   searching, any other.
+ *
  * ORDERING
  *   [wake]   The worker lists itself and makes a heavy fence, then looks for work and
  *            at the epoch.  Whoever changes those makes a light fence (or a heavy one)
@@ -42,18 +58,22 @@
  */
 #include "exec/pool.h"
 
+#include "base/time.h"
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
 enum { PROBE = 64 };
 /* About the time a wake-up takes; a spin that is longer is better slept. */
 #define SPIN_WHOLE (2 * SPN__SPIN_LIMIT)
+/* Some hundred helped tasks; the system adds its own, about as much. */
+#define GLANCE SPN_US(50)
 
 void spn__idle_init(struct spn_pool *pool)
 {
     spn__init(&pool->idle_count, 0);
     spn__init(&pool->searching, 0);
     spn__init(&pool->epoch, 0);
+    spn__init(&pool->leader, NULL);
     spn__lock_init(&pool->idle_lock);
     spn__list_init(&pool->idle);
 }
@@ -61,7 +81,12 @@ void spn__idle_init(struct spn_pool *pool)
 bool spn__idle_work_waits(struct spn_pool *pool)
 {
     /* relaxed: changed together with the epoch, which wakes. */
-    return spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    return spn__load(&pool->paused, relaxed) == 0 && spn__work_ready(pool);
+}
+
+bool spn__idle_work_kept(struct spn_pool *pool)
+{
+    return spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool); /* as above */
 }
 
 static void count_idle(struct spn_pool *pool, int32_t by)
@@ -70,16 +95,31 @@ static void count_idle(struct spn_pool *pool, int32_t by)
     spn__store(&pool->idle_count, spn__load(&pool->idle_count, relaxed) + by, relaxed);
 }
 
-/* Wakes the first, who will search. */
-static void wake_one(struct spn_pool *pool)
+/* Off the list of the idle; the lock is held. */
+static void unlead(struct spn_pool *pool, const struct spn__worker *w)
 {
-    struct spn__list_node *node;
-    struct spn__worker *w = NULL;
+    /* relaxed, both: the lock is held for writing. */
+    if (spn__load(&pool->leader, relaxed) == w)
+        spn__store(&pool->leader, NULL, relaxed);
+}
+
+/* Wakes one that will search: the leader, if it is to look again, or the first. */
+static void wake(struct spn_pool *pool, bool leader_first)
+{
+    struct spn__list_node *node = NULL;
+    struct spn__worker *w = NULL, *leader;
 
     spn__lock(&pool->idle_lock);
-    node = spn__list_pop_front(&pool->idle);
+    leader = spn__load(&pool->leader, relaxed); /* the lock is held */
+    if (leader_first && leader != NULL) {
+        node = &leader->idle_link;
+        spn__list_remove(node);
+    } else {
+        node = spn__list_pop_front(&pool->idle);
+    }
     if (node != NULL) {
         w = spn__list_entry(node, struct spn__worker, idle_link);
+        unlead(pool, w);
         w->chosen_to_search = true;
         count_idle(pool, -1);
         /* relaxed: a higher count only keeps others from waking more, and this one
@@ -89,6 +129,35 @@ static void wake_one(struct spn_pool *pool)
     spn__unlock(&pool->idle_lock);
     if (w != NULL)
         spn__parker_unpark(&w->parker);
+}
+
+static void wake_one(struct spn_pool *pool)
+{
+    wake(pool, false);
+}
+
+static bool has_leader(struct spn_pool *pool)
+{
+    return spn__load(&pool->leader, relaxed) != NULL; /* after a fence, as idle_count */
+}
+
+/* Whether there is something that no idle worker will wake for by itself. */
+static bool unwatched(struct spn_pool *pool)
+{
+    if (pool->kind != SPN__WORK_TIMED || has_leader(pool))
+        return spn__idle_work_waits(pool);
+    return spn__idle_work_kept(pool);
+}
+
+void spn__idle_notify_first(struct spn_pool *pool)
+{
+    spn__fence_light(); /* [wake] after the push */
+    /* relaxed: ordered by the fence. */
+    if (spn__load(&pool->idle_count, relaxed) == 0)
+        return;
+    spn__fence(seq_cst); /* [search] */
+    if (has_leader(pool) || spn__load(&pool->searching, relaxed) == 0)
+        wake(pool, true);
 }
 
 void spn__idle_notify(struct spn_pool *pool)
@@ -111,6 +180,7 @@ void spn__idle_look_around(struct spn_pool *pool)
     spn__fence_heavy();                             /* [wake] [door] */
     spn__list_init(&all);
     spn__lock(&pool->idle_lock);
+    spn__store(&pool->leader, NULL, relaxed); /* the lock is held */
     spn__list_each (node, &pool->idle)
         count_idle(pool, -1);
     spn__list_splice(&all, &pool->idle);
@@ -124,9 +194,9 @@ void spn__idle_look_around(struct spn_pool *pool)
 
         uint32_t waits = 1;
 
-        /* [user] after the fence; acquire: `self` comes with it; release: who leaves
-         * the queue now waits for the interrupt. */
-        if (spn__cas(&w->waiting, &waits, 2, acq_rel, relaxed))
+        /* [user] after the fence; acquire: `self` comes with it.  Who finds the 2 takes
+         * the lock that we hold, and that can only be after us. */
+        if (spn__cas(&w->waiting, &waits, 2, acquire, relaxed))
             spn__interrupt_set(spn__load(&w->self, relaxed)); /* written before it */
     }
 }
@@ -141,6 +211,7 @@ static bool withdraw(struct spn__worker *w)
     listed = spn__list_linked(&w->idle_link);
     if (listed) {
         spn__list_remove(&w->idle_link);
+        unlead(pool, w);
         count_idle(pool, -1);
     }
     spn__unlock(&pool->idle_lock);
@@ -163,25 +234,46 @@ static void stop_searching(struct spn__worker *w)
     (void)spn__fetch_sub(&w->pool->searching, 1, relaxed);
 }
 
+/* Counts it as searching; false: another one is. */
+static bool be_searching(struct spn__worker *w)
+{
+    int32_t none = 0;
+
+    /* relaxed: it only keeps others from waking or spinning too. */
+    if (!w->searching && spn__cas(&w->pool->searching, &none, 1, relaxed, relaxed))
+        w->searching = true;
+    return w->searching;
+}
+
+/* It saw something, and others were faster: looks away for a moment, if they still
+ * are.  True: look again. */
+static bool give_way(struct spn__worker *w)
+{
+    const int64_t size = spn__work_size(w->pool);
+    const int64_t gone = spn__work_pushed(w->pool) - size;
+
+    if (gone == w->gone || !be_searching(w)) {
+        w->outrun = false;
+        return false;
+    }
+    w->gone = gone;
+    /* Nobody knows that it sleeps: only the deadline ends it. */
+    (void)spn__parker_park(&w->parker, spn__deadline(spn__now(), GLANCE));
+    return true;
+}
+
 /* Looks for a while; true if there is something to look at. */
 static bool search(struct spn__worker *w, uint32_t epoch)
 {
     const bool probe = w->spin_waits++ % PROBE == 0 && !w->spun;
     const uint32_t limit = probe ? SPIN_WHOLE : w->spin_budget;
-    int32_t none = 0;
 
     if (w->spun) { /* it saw something, and somebody else was faster */
         w->spun = false;
         w->spin_budget /= 2;
     }
-    if (limit == 0)
+    if (limit == 0 || !be_searching(w))
         return false;
-    if (!w->searching) {
-        /* relaxed: it only keeps others from waking or spinning too. */
-        if (!spn__cas(&w->pool->searching, &none, 1, relaxed, relaxed))
-            return false;
-        w->searching = true;
-    }
     for (uint32_t i = 0; i < limit; i++) {
         spn__cpu_relax();
         if (changed(w, epoch)) {
@@ -193,36 +285,75 @@ static bool search(struct spn__worker *w, uint32_t epoch)
     return false;
 }
 
+/* Until when the leader sleeps at most. */
+static int64_t next_due(struct spn_pool *pool)
+{
+    struct spn__work_source *source = pool->work.source;
+
+    /* relaxed: comes with the epoch. */
+    return spn__load(&pool->paused, relaxed) != 0 ? SPN_FOREVER
+                                                  : source->ops->next_ns(source);
+}
+
+/* It has come off the list by itself; one that led sees to what waits. */
+static void step_down(struct spn__worker *w, bool led)
+{
+    if (!led)
+        return;
+    w->searching = true;
+    (void)spn__fetch_add(&w->pool->searching, 1, relaxed); /* as in wake */
+}
+
 void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
 {
     struct spn_pool *pool = w->pool;
+    int64_t due_ns = SPN_FOREVER;
+    bool leads = false;
 
-    if (search(w, epoch))
+    if (w->outrun && give_way(w))
         return;
+    if (search(w, epoch)) {
+        w->outrun = pool->helping;
+        return;
+    }
     stop_searching(w); /* [search] the heavy fence below */
     spn__lock(&pool->idle_lock);
     w->chosen_to_search = false;
     spn__list_push_front(&pool->idle, &w->idle_link);
+    if (pool->kind == SPN__WORK_TIMED && !has_leader(pool)) {
+        spn__store(&pool->leader, w, relaxed); /* the lock is held */
+        leads = true;
+    }
     count_idle(pool, 1);
     spn__unlock(&pool->idle_lock);
     spn__fence_heavy(); /* [wake] [search] */
-    if (changed(w, epoch) && withdraw(w))
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.stealing->listed(pool->work.stealing, w);
+    if (changed(w, epoch) && withdraw(w)) {
+        w->outrun = pool->helping;
+        step_down(w, leads);
         return;
-    if (!spn__parker_park(&w->parker, deadline_ns)) {
+    }
+    if (leads)
+        due_ns = next_due(pool); /* [wake] */
+    if (!spn__parker_park(&w->parker, due_ns < deadline_ns ? due_ns : deadline_ns)) {
         if (withdraw(w)) {
-            w->timed_out = true;
+            w->timed_out = due_ns >= deadline_ns;
+            step_down(w, leads);
             return;
         }
         (void)spn__parker_park(&w->parker, SPN_FOREVER);
     }
     /* Written before the permit, under the lock that took it off the list. */
     w->searching = w->chosen_to_search;
+    w->outrun = pool->helping;
 }
 
 void spn__idle_found(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
 
+    w->outrun = false;
     if (!w->searching)
         return;
     if (w->spun) {
@@ -233,6 +364,6 @@ void spn__idle_found(struct spn__worker *w)
     spn__fence(seq_cst); /* [search] */
     /* relaxed, both: after the fence. */
     if (spn__load(&pool->idle_count, relaxed) > 0 &&
-        spn__load(&pool->searching, relaxed) == 0 && spn__idle_work_waits(pool))
+        spn__load(&pool->searching, relaxed) == 0 && unwatched(pool))
         wake_one(pool);
 }

@@ -225,7 +225,8 @@ static int await_done(struct group *g, struct spn_future *waited,
     int rc = SPN_OK;
 
     if (!spn__future_done(waited)) {
-        rc = spn__task_wait_begin(waited, self, false, &entered);
+        rc = spn__task_wait_begin(waited, self, false, deadline_ns != SPN_FOREVER,
+                                  &entered);
         if (rc != SPN_OK)
             return spn__future_done(waited) ? SPN_OK : rc;
     }

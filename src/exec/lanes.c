@@ -386,7 +386,8 @@ static bool lane_waits(struct lane *l)
 /* How much of a backlog one worker claims, if so much is in one chunk. */
 static uint32_t share(struct spn__lanes *lanes, uint64_t backlog, uint32_t limit)
 {
-    const uint32_t parts = SHARES * spn__load(&lanes->workers, relaxed); /* a hint */
+    const uint32_t workers = spn__load(&lanes->workers, relaxed); /* a hint */
+    const uint32_t parts = workers > 1 ? SHARES * workers : 1;
     uint32_t n = BATCH;
 
     if (backlog < (uint64_t)BATCH * parts)
@@ -421,6 +422,32 @@ static bool claim(struct spn__lanes *lanes, struct spn__batch *b, struct lane *l
     return true;
 }
 
+static uint64_t backlog_of(struct lane *l)
+{
+    /* relaxed, both: a hint. */
+    return spn__load(&l->tail, relaxed) - spn__load(&l->head, relaxed);
+}
+
+/*
+ * Before a claim.  A worker that is right behind its producer and claims but a few
+ * entries at a time takes the lines of the tail and of the slot away from it for each
+ * of them, which costs both many times what the entries do.  So where claims are small
+ * again and again it lets some pile up.  Where none do, because who submits them waits
+ * for them or has other things to do, it is not tried again for long.
+ */
+static void let_pile_up(struct spn__batch *b, struct lane *l)
+{
+    if (backlog_of(l) >= FEW) {
+        b->small = 0;
+        return;
+    }
+    if (++b->small < TIMES)
+        return;
+    for (int i = 0; i < PATIENCE; i++)
+        spn__cpu_relax();
+    b->small = backlog_of(l) >= FEW ? TIMES - 1 : -RARELY;
+}
+
 /* Claims entries of any lane, the one behind the last claim first. */
 static bool claim_any(struct spn__lanes *lanes, struct spn__batch *b, bool *more)
 {
@@ -437,8 +464,10 @@ static bool claim_any(struct spn__lanes *lanes, struct spn__batch *b, bool *more
             struct lane *const following = next_lane(l);
 
             if (lane_waits(l)) {
-                const bool locked = spn__lock_try(&l->lock);
+                bool locked;
 
+                let_pile_up(b, l);
+                locked = spn__lock_try(&l->lock);
                 if (!locked && wait)
                     spn__lock(&l->lock);
                 if (!locked && !wait) {
@@ -602,8 +631,9 @@ int64_t spn__lanes_pushed(struct spn__lanes *lanes)
 
 int64_t spn__lanes_size(struct spn__lanes *lanes)
 {
-    /* [help] acquire: who took one out to run it elsewhere counted itself before.  The
-     * rest are only counts. */
+    /* The rest are only counts.  [help] acquire: who took one out to run it elsewhere
+     * counted itself before.
+     * mutant: so far whoever ends a pool has had lanes->lock since, which orders it too */
     int64_t size = -spn__load(&lanes->removed, acquire);
 
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))

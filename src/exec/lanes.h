@@ -17,7 +17,12 @@ enum {
     SHARES = 1,
     SPARES = 1,
     RESCUE = 2,
-    SLOW = 4
+    SLOW = 4,
+    FEW = 1,
+    TIMES = 1,
+    PATIENCE = 1,
+    RARELY = 1,
+    AHEAD = 1
 };
 #else
 enum {
@@ -27,7 +32,12 @@ enum {
     SHARES = 2,    /* a worker claims 1/(SHARES * workers) of what waits in a lane  */
     SPARES = 32,   /* chunks kept for later                                         */
     RESCUE = 16,   /* claims after which a worker looks at another's batch          */
-    SLOW = 4       /* looks that a batch may take to the end, or it is slow         */
+    SLOW = 4,      /* looks that a batch may take to the end, or it is slow         */
+    FEW = 8,       /* a claim of fewer entries is a small one: see let_pile_up       */
+    TIMES = 8,     /* so many of them in a row, and the worker waits a moment        */
+    PATIENCE = 32, /* pauses                                                         */
+    RARELY = 1000, /* small claims before it tries again where that brought nothing  */
+    AHEAD = 4      /* entries that are fetched before their turn                     */
 };
 #endif
 
@@ -73,6 +83,7 @@ struct spn__batch {
     bool open;                  /* there may be something between next and end */
     uint32_t first;             /* index of the entry that came with a claim */
     uint32_t claims;            /* ever */
+    int32_t small;              /* claims in a row that were small: let_pile_up */
     struct lane *cursor;        /* where to look next, or NULL */
     struct spn__batch *watched; /* see rescue */
     int64_t watched_taken;
@@ -208,15 +219,20 @@ static inline bool spn__batch_pop(struct spn__batch *b, struct spn__entry *entry
     while (b->open) {
         const uint32_t n = spn__load(&b->next, relaxed); /* the owner's */
         const struct spn__entry *slot;
+        uint32_t gate;
 
         spn__store(&b->next, n + 1, relaxed); /* before the fence [gate] */
         spn__fence_light();                   /* [gate] */
         /* [gate] acquire: tombstones.
          * mutant: they are plain; tests/stress shows it to ThreadSanitizer */
-        if (__builtin_expect(n >= spn__load(&b->gate, acquire), 0) &&
-            !spn__batch_ask(b, n))
+        gate = spn__load(&b->gate, acquire);
+        if (__builtin_expect(n >= gate, 0) && !spn__batch_ask(b, n))
             break;
         slot = &b->chunk->slots[n];
+        /* What an entry is called with is fixed until the chunk is used again, whoever
+         * has it by then; mostly it is a node that its submitter has just written. */
+        if (n + AHEAD < gate)
+            __builtin_prefetch(slot[AHEAD].arg, 1);
         if (__builtin_expect(slot->fn != NULL, 1)) {
             *entry = (struct spn__entry){ slot->fn, slot->arg };
             spn__batch_count(b);

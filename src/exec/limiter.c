@@ -50,6 +50,7 @@
 #include "base/options.h"
 #include "base/time.h"
 #include "future/ambient.h"
+#include "future/core.h"
 #include "future/executor.h"
 #include "sync/thread_record.h"
 #include "sync/waitq.h"
@@ -556,9 +557,11 @@ static int limiter_remove(spn_executor *executor, spn_task *task)
     spn_context_unref(context);
     if (handed)
         found = take_handed(s) != NULL;
-    if (found)
-        spn_task_release(task);
-    return found;
+    if (!found)
+        return 0;
+    spn__task_given_back(task);
+    spn_task_release(task);
+    return SPN__GIVEN_BACK;
 }
 
 static int limiter_shutdown(spn_executor *executor)
@@ -580,6 +583,7 @@ static void give_back(spn_task *task, spn_unrun_fn unrun, void *ctx)
     if (unrun == NULL) {
         drop(task, SPN_ESHUTDOWN);
     } else {
+        spn__task_given_back(task);
         spn_task_release(task);
         unrun(ctx, task);
     }
@@ -634,6 +638,7 @@ static int limiter_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void
     spn_task *task;
     int64_t given = 0;
 
+    spn__unrun_unwrap(&unrun, &ctx);
     spn__lock(&l->lock);
     if (l->state < SPN_EXECUTOR_STOP)
         l->state = SPN_EXECUTOR_STOP; /* nobody gets a turn any more */

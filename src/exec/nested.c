@@ -14,11 +14,15 @@
  *   that of the workers has the pool grow, within its maximum, or else is refused with
  *   SPN_EDEADLK: that is no guess, for none of the others can go on before it does.
  *   A worker whose wait is over but which has not woken up yet is not a waiter, and
- *   neither is one whose task somebody outside runs or drops.
+ *   neither is one whose task somebody outside runs or drops.  One that waits until a
+ *   deadline goes on by itself, and whoever comes after it is not refused.
+ *   If all wait but for workers that are just being made, it is not known yet whether
+ *   there will be any: the waiter first waits for that.
  *
  *   [help] A helper counts itself before it takes the task out; whoever finds that the
  *   pool has nothing left to do reads the size of the queue, or has emptied it under
- *   its locks, and then sees the helper, and does not end the pool under it.
+ *   its locks, and then sees the helper, and does not end the pool under it.  So does
+ *   everybody who takes tasks out to give them back, until they are counted.
  *
  * LOCKS  `waits_for` is guarded by the pool's lock.  The waiter holds a reference to
  *   the future from before it is set until after it is cleared.
@@ -72,6 +76,55 @@ bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
     return true;
 }
 
+/* Whether one of the others that wait gives up some day, and then serves again;
+ * pool->lock is held. */
+static bool another_goes_on(struct spn_pool *pool, const struct spn__worker *w)
+{
+    struct spn__list_node *node;
+
+    spn__list_each (node, &pool->workers) {
+        const struct spn__worker *other =
+            spn__list_entry(node, struct spn__worker, link);
+
+        if (other != w && other->waits_timed)
+            return true;
+    }
+    return false;
+}
+
+static int32_t workers_of(struct spn_pool *pool)
+{
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)); /* the lock is held */
+}
+
+/* Whether all wait but those whose thread is being made; pool->lock is held. */
+static bool rests_on_makers(struct spn_pool *pool)
+{
+    struct spn__list_node *node;
+    int32_t others = 0;
+
+    if (pool->making == 0 && pool->live == workers_of(pool))
+        return false;
+    spn__list_each (node, &pool->workers)
+        others += !is_stuck(pool, spn__list_entry(node, struct spn__worker, link));
+    return others <= pool->making;
+}
+
+/* Until there is a worker that does not wait, or it is certain that there is none.
+ * Takes no longer than the making of threads.  pool->lock is held. */
+static void await_makers(struct spn_pool *pool, struct spn__worker *w)
+{
+    while (w->makes == 0 && rests_on_makers(pool)) {
+        struct spn__waiter waiter;
+
+        spn__waitq_add(&pool->made, &waiter,
+                       spn__load(&w->self, relaxed)); /* its own */
+        spn__unlock(&pool->lock);
+        spn__waitq_sleep(&waiter);
+        spn__lock(&pool->lock);
+    }
+}
+
 /* One task run by who waits for it. */
 struct helping {
     struct spn_pool *pool;
@@ -109,7 +162,7 @@ static bool help(struct spn_pool *pool, spn_task *task)
 
     if (spn__load(&pool->paused, relaxed) != 0) /* as good as any moment */
         return false;
-    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help] before the removal */
+    spn__pool_hold(pool);
     SPN__CLEANUP_PUSH(help_ended, &h);
     h.taken = spn__work_remove(pool, task);
     if (h.taken) {
@@ -129,9 +182,10 @@ int spn__pool_help(spn_executor *executor, spn_task *task)
     return help((struct spn_pool *)(void *)executor, task);
 }
 
-static int32_t workers_of(struct spn_pool *pool)
+static void stop_waiting(struct spn__worker *w)
 {
-    return spn__ctl_count(spn__load(&pool->ctl, relaxed)); /* the lock is held */
+    w->waits_for = NULL;
+    w->waits_timed = false;
 }
 
 /* All workers would wait: another one, or none of them ever goes on. */
@@ -143,8 +197,8 @@ static int resolve(struct spn_pool *pool, struct spn__worker *w)
         return SPN_OK;
     spn__lock(&pool->lock);
     /* One of them may have got what it waited for meanwhile. */
-    if (spn__pool_all_wait(pool, NULL, workers_of(pool)))
-        w->waits_for = NULL;
+    if (spn__pool_all_wait(pool, NULL, workers_of(pool)) && !another_goes_on(pool, w))
+        stop_waiting(w);
     else
         rc = SPN_OK;
     spn__unlock(&pool->lock);
@@ -176,6 +230,8 @@ int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
     }
     spn__lock(&pool->lock);
     w->waits_for = future;
+    w->waits_timed = spn__load(&w->self, relaxed)->waits_timed; /* its own */
+    await_makers(pool, w);
     all = spn__pool_all_wait(pool, NULL, workers_of(pool));
     spn__unlock(&pool->lock);
     return all ? resolve(pool, w) : SPN_OK;
@@ -189,6 +245,6 @@ void spn__pool_wait_end(spn_executor *executor)
     if (w == NULL || w->pool != pool)
         return;
     spn__lock(&pool->lock);
-    w->waits_for = NULL;
+    stop_waiting(w);
     spn__unlock(&pool->lock);
 }

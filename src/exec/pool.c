@@ -31,7 +31,7 @@
 
 #define DEFAULT_CAPACITY 1024
 
-static const spn_executor_ops pool_ops, helping_ops;
+static const spn_executor_ops pool_ops, helping_ops, timed_ops;
 
 /* Pools are numbered, for their names and to mark their tasks: see work.c. */
 static SPN__ATOMIC(uint32_t) last_number = SPN__ATOMIC_INIT(0);
@@ -114,9 +114,9 @@ static int give_name(struct spn_pool *pool, const char *name)
     const uint32_t number = spn__fetch_add(&last_number, 1, relaxed) + 1;
     size_t length;
 
-    pool->id = number * 2;
-    if (pool->id < 2) /* 0 and 1 have a meaning: see work.c */
-        pool->id = 2;
+    pool->id = number * 4;
+    if (pool->id < 4) /* 0 and 1 have a meaning: see work.c */
+        pool->id = 4;
     if (name == NULL) {
         (void)snprintf(made, sizeof made, "pool-%u", (unsigned)number);
         name = made;
@@ -173,21 +173,28 @@ static void init_state(struct spn_pool *pool)
     spn__lock_init(&pool->lock);
     spn__list_init(&pool->workers);
     spn__waitq_init(&pool->awaiting);
+    spn__waitq_init(&pool->made);
     spn__init(&pool->helpers, 0);
     spn__init(&pool->rejected, 0);
     spn__init(&pool->caller_ran, 0);
 }
 
-int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
+/* With `kind` and what belongs to it, if that is not for the options to say. */
+struct special {
+    enum spn__work_kind kind;
+    const spn_executor_ops *ops;
+    struct spn__work_source *source;
+    struct spn__source *stealing;
+};
+
+static int create(spn_pool **out, const spn_pool_opts *opts,
+                  const struct special *special)
 {
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
     struct spn_pool *pool;
     int64_t capacity;
     int rc;
 
-    if (out == NULL)
-        return SPN_EINVAL;
-    *out = NULL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
     if (settle_options(&o, &capacity) != SPN_OK || check_combination(&o) != SPN_OK)
@@ -205,6 +212,12 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
         return SPN_EINVAL;
     }
     init_knobs(pool, &o);
+    if (special != NULL) {
+        pool->executor.ops = special->ops;
+        pool->kind = special->kind;
+        pool->work.source = special->source;
+        pool->work.stealing = special->stealing;
+    }
     init_state(pool);
     rc = give_name(pool, o.name);
     if (rc == SPN_OK) {
@@ -218,6 +231,32 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
     }
     *out = pool;
     return SPN_OK;
+}
+
+int spn_pool_create(spn_pool **out, const spn_pool_opts *opts)
+{
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    return create(out, opts, NULL);
+}
+
+int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
+                           struct spn__work_source *source)
+{
+    const struct special timed = { SPN__WORK_TIMED, &timed_ops, source, NULL };
+
+    *out = NULL;
+    return create(out, opts, &timed);
+}
+
+int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
+                     const spn_executor_ops *ops, struct spn__source *source)
+{
+    const struct special steal = { SPN__WORK_STEAL, ops, NULL, source };
+
+    *out = NULL;
+    return create(out, opts, &steal);
 }
 
 int spn_pool_destroy(spn_pool *pool)
@@ -254,7 +293,8 @@ spn_executor *spn_pool_executor(spn_pool *pool)
 spn_pool *spn_executor_pool(spn_executor *executor)
 {
     if (executor == NULL ||
-        (executor->ops != &pool_ops && executor->ops != &helping_ops))
+        (executor->ops != &pool_ops && executor->ops != &helping_ops &&
+         executor->ops != &timed_ops))
         return NULL;
     return pool_of(executor);
 }
@@ -277,6 +317,7 @@ static int op_shutdown(spn_executor *executor)
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                            int64_t *count)
 {
+    spn__unrun_unwrap(&unrun, &ctx); /* it parts from its tasks by itself */
     return spn_pool_shutdown_now(pool_of(executor), unrun, ctx, count);
 }
 
@@ -298,7 +339,18 @@ static int op_state(spn_executor *executor)
 
 static int op_remove(spn_executor *executor, spn_task *task)
 {
-    return spn_pool_remove(pool_of(executor), task);
+    const int removed = spn_pool_remove(pool_of(executor), task);
+
+    return removed == 1 ? SPN__GIVEN_BACK : removed;
+}
+
+static int op_new_task(spn_executor *executor, struct spn_future **out,
+                       int (*fn)(void *arg, void **result), void *arg,
+                       const struct spn_future_opts *opts)
+{
+    struct spn__work_source *source = pool_of(executor)->work.source;
+
+    return source->ops->new_task(source, out, fn, arg, opts);
 }
 
 #define POOL_OPS                                                                 \
@@ -309,6 +361,7 @@ static int op_remove(spn_executor *executor, spn_task *task)
 
 static const spn_executor_ops pool_ops = { POOL_OPS };
 static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help };
+static const spn_executor_ops timed_ops = { POOL_OPS, .new_task = op_new_task };
 
 /* ---- threads ------------------------------------------------------------------------ */
 
@@ -451,7 +504,8 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
 
         s->completed += spn__load(&w->counts.completed, acquire); /* [count] */
         s->failed += spn__load(&w->counts.failed, acquire);       /* [count] */
-        s->expired += spn__load(&w->counts.expired, acquire);     /* [count] */
+        /* relaxed: such a task did nothing, and is dropped afterwards. */
+        s->expired += spn__load(&w->counts.expired, relaxed);
     }
     s->cancelled = pool->cancelled;
     s->returned = pool->returned;
@@ -471,7 +525,7 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
 
     spn__lock(&pool->lock);
     add_up(pool, s);
-    ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    ctl = spn__load(&pool->ctl, relaxed); /* the state changes under the lock */
     s->state = spn__ctl_state(ctl);
     s->threads = spn__ctl_count(ctl);
     s->paused = spn__load(&pool->paused, relaxed);

@@ -75,7 +75,8 @@ struct spn__worker {
     /* Its thread's own. */
     bool searching;        /* counted in pool->searching */
     bool spun;             /* its last spin ended because there was something */
-    bool needed;           /* one too many, but the only one that does not wait */
+    bool outrun;           /* it saw a task, and a helper may be faster: idle.c */
+    bool needed;           /* it was to leave, but there is work that needs it */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */
@@ -85,11 +86,15 @@ struct spn__worker {
     const char *label;     /* of that one */
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
-    uint32_t spin_budget, spin_waits; /* see idle.c */
+    uint32_t makes;        /* workers that its task is about to start */
+    uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
+    int64_t gone;                     /* tasks that had left the queue */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
+    void *place;                      /* the source's; NULL without one */
 
     /* The future it waits for, of this pool; guarded by pool->lock. */
     struct spn_future *waits_for;
+    bool waits_timed; /* and goes on by itself; the same */
 
     /* Waiting for work; see idle.c. */
     struct spn__list_node idle_link; /* in pool->idle; guarded by pool->idle_lock */
@@ -122,15 +127,21 @@ struct spn_pool {
     struct spn__room room; /* read by every take: see room.h */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
-    SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin, or waiting */
+    SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
     /* Raised by whoever wants workers that wait to look around [wake]. */
     SPN__ATOMIC(uint32_t) epoch;
 
+    /* Read by every submitter, and written when a worker lies down or is woken. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
-    SPN__ATOMIC(int32_t) searching;                            /* [search] */
     struct spn__lock idle_lock;                                /* guards idle; a leaf */
     struct spn__list idle; /* the one that came last first */
+    /* TIMED: the idle worker that watches what is due next; written under idle_lock. */
+    SPN__ATOMIC(struct spn__worker *) leader;
+
+    /* Written by every worker that looks for work and finds some: apart, so that
+     * submitters do not lose the line above to it. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) searching; /* [search] */
 
     struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 
@@ -138,8 +149,10 @@ struct spn_pool {
                                               when the leaves are taken */
     struct spn__list workers;
     int32_t live, largest;
+    int32_t making;                /* of those, whose thread is not made yet */
+    struct spn__waitq made;        /* for the end of that: nested.c */
     struct spn__waitq awaiting;    /* termination */
-    SPN__ATOMIC(int32_t) helpers;  /* who run a task of the pool's elsewhere [help] */
+    SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
     struct spn_thread *terminator; /* runs the terminated hook */
     uint32_t thread_number;        /* of the next thread's name */
     int64_t direct;                /* tasks accepted as the first of a worker */
@@ -149,6 +162,11 @@ struct spn_pool {
 
     SPN__ATOMIC(int64_t) rejected, caller_ran; /* relaxed: only counts */
 };
+
+/* A pool of the kind STEAL, which is no spn_pool to the outside: with another table of
+ * operations and a source, borrowed. */
+int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
+                     const spn_executor_ops *ops, struct spn__source *source);
 
 /* How far add_worker may go. */
 enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
@@ -166,6 +184,11 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
 
 /* worker.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
+/* Around what a source runs itself: the worker is busy, though with no task. */
+void spn__worker_begin(struct spn__worker *worker);
+void spn__worker_end(struct spn__worker *worker);
+/* A task that was queued has been run by the worker out of its turn. */
+void spn__worker_count(struct spn__worker *worker);
 /* A task of the worker's blocks, and no longer does. */
 void spn__worker_block(struct spn__worker *worker);
 void spn__worker_unblock(struct spn__worker *worker);
@@ -181,8 +204,12 @@ void spn__idle_notify(struct spn_pool *pool);
 /* Waits for work.  Returns when there may be some, or `epoch` is no longer the
  * pool's; sets timed_out if the deadline came first. */
 void spn__idle_wait(struct spn__worker *worker, uint32_t epoch, int64_t deadline_ns);
-/* Whether a worker that looks now would find something it may start. */
+/* TIMED: there is a task that is due before all others. */
+void spn__idle_notify_first(struct spn_pool *pool);
+/* Whether a worker that looks now would find something it may start; whether there is
+ * anything that workers are to stay for. */
 bool spn__idle_work_waits(struct spn_pool *pool);
+bool spn__idle_work_kept(struct spn_pool *pool);
 /* Raises the epoch and wakes everybody who waits, also in a queue of the user's.
  * pool->lock is held. */
 void spn__idle_look_around(struct spn_pool *pool);
@@ -194,6 +221,17 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task);
 /* One try without the policy: SPN_OK, or SPN_EFULL, SPN_ESHUTDOWN, SPN_EAGAIN,
  * SPN_ENOMEM, SPN_EBUSY, and the task is as before.  For policies that try again. */
 int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
+
+/* TIMED: the same as execute for a task that is due at due_ns, on the source's clock;
+ * and what follows a push that asks no worker's leave. */
+int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
+/* A task that is claimed already, and the policy is not asked. */
+int spn__pool_admit_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
+/* As spn_pool_create, with tasks kept by `source`. */
+int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
+                           struct spn__work_source *source);
+/* What a policy no longer allows after shutdown is cancelled. */
+void spn__pool_forbid(struct spn_pool *pool);
 
 /* Tells whoever is to hear of it that a task has failed. */
 void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info);
@@ -228,9 +266,21 @@ bool spn__pool_try_terminate(struct spn_pool *pool);
 void spn__pool_terminate(struct spn_pool *pool);
 /* Adds to a counter that `lock` guards. */
 void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
-/* `taken` tasks were taken out of the queue, counted in *counter (one of the pool's):
- * there is room, and a pool that is shut down may be at its end. */
+/*
+ * hold keeps the pool from its end until one of the others that follow lets go, for
+ * whoever is not counted as a worker: before it takes tasks out of the queue, until they
+ * are counted [help], or under pool->lock, before it goes on outside it.
+ *
+ * left_queue  `taken` tasks, perhaps none, left the queue, counted in *counter, one of
+ *             the pool's: there is room, and a pool that is shut down may be at its end.
+ * cancel_end  the same for one that was taken out for the sake of its future, by a
+ *             thread that may not be in a call on the pool.
+ * staff_held  starts a worker for what waits, or gives it up.
+ */
+void spn__pool_hold(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
+void spn__pool_cancel_end(struct spn_pool *pool);
+void spn__pool_staff_held(struct spn_pool *pool);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */

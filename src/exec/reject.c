@@ -8,8 +8,8 @@
  *
  * COUNTS
  *   A new task that is dropped was accepted, for execute says SPN_OK: it counts as
- *   handed over directly and as dropped, both under the lock.  One that runs outside of the pool was never accepted.
- *   What is refused in the end is counted by execute.
+ *   handed over directly and as dropped, both under the lock.  One that runs outside of
+ *   the pool was never accepted.  What is refused in the end is counted by execute.
  *
  * SHUT DOWN
  *   Policies look at the pool as it is now, not at the refusal: one that was refused
@@ -134,11 +134,12 @@ static int refused_caller_runs(const spn_reject_policy *policy, spn_pool *pool,
  * drop may take long, and the place would be gone. */
 static int replace_oldest(spn_pool *pool, spn_task *task, bool *replaced)
 {
-    spn_task *oldest = spn__work_pop_oldest(pool);
+    spn_task *oldest;
     int rc;
 
-    if (oldest != NULL)
-        spn__pool_left_queue(pool, &pool->discarded, 1);
+    spn__pool_hold(pool);
+    oldest = spn__work_pop_oldest(pool);
+    spn__pool_left_queue(pool, &pool->discarded, oldest != NULL);
     rc = spn__pool_try_execute(pool, task);
     if (oldest != NULL) {
         spn__job_forget(oldest);

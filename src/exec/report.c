@@ -60,7 +60,10 @@ enum {
     NAME_SIZE = 256,
     MESSAGE_SIZE = 1024,
     PATH_SIZE = 4096,
-    FILES_A_SECOND = 100 /* names tried before giving up */
+    FILES_A_SECOND = 100, /* names tried before giving up */
+    KNOWN = 64,           /* names remembered within a report */
+    SYMBOL_SIZE = 1024,
+    KNOWN_SIZE = 240 /* longer ones are looked up each time */
 };
 #define INTERVAL_DEFAULT_NS (10 * SPN_SEC(60))
 #define BATCH_NS            SPN_SEC(1) /* for the answers of a batch */
@@ -82,6 +85,13 @@ struct job {
     size_t workers; /* the pool's; more than are in targets, perhaps */
     size_t target_count;
     struct target targets[THREADS_MAX];
+};
+
+/* A place in the code and its name.  Threads of a pool have much of their stacks in
+ * common, and the dynamic linker searches, under a lock of its own. */
+struct known {
+    uintptr_t pc; /* 0: none */
+    char name[KNOWN_SIZE];
 };
 
 /* Apart from the report, because a signal on its way leads here: what a thread has not
@@ -122,6 +132,7 @@ struct spn_reject_report {
     char message[MESSAGE_SIZE];
     char path[PATH_SIZE];
     int32_t others[THREADS_MAX];
+    struct known known[KNOWN];
 };
 
 /* ---- in the submitter ------------------------------------------------------------- */
@@ -368,11 +379,33 @@ static void put_thread(struct out *out, int32_t tid, const struct spn__os_task *
         state_name(task->state), task->wchan[0] != '\0' ? " in " : "", task->wchan);
 }
 
-static void put_stack(struct out *out, const struct spn__os_capture *c,
-                      uint32_t max_frames)
+/* What was loaded then may be gone now. */
+static void forget_names(struct spn_reject_report *report)
 {
+    for (int i = 0; i < KNOWN; i++)
+        report->known[i].pc = 0;
+}
+
+static const char *name_of(struct spn_reject_report *report, uintptr_t pc, char *text)
+{
+    struct known *known = &report->known[(pc ^ pc >> 6) % KNOWN];
+
+    if (known->pc == pc)
+        return known->name;
+    spn__os_symbol(pc, text, SYMBOL_SIZE);
+    if (strlen(text) < KNOWN_SIZE) {
+        strcpy(known->name, text);
+        known->pc = pc;
+    }
+    return text;
+}
+
+static void put_stack(struct spn_reject_report *report, struct out *out,
+                      const struct spn__os_capture *c)
+{
+    const uint32_t max_frames = report->max_frames;
     uint32_t number = 0, i;
-    char symbol[1024];
+    char text[SYMBOL_SIZE];
 
     for (i = 0; i < c->count && number < max_frames; i++) {
         const struct spn__os_frame *frame = &c->frames[i];
@@ -380,9 +413,9 @@ static void put_stack(struct out *out, const struct spn__os_capture *c,
         if (frame->guessed && !spn__os_follows_call(frame->pc))
             continue;
         /* A return address belongs to the call before it. */
-        spn__os_symbol(frame->pc - (i == 0 ? 0 : 1), symbol, sizeof symbol);
         put(out, "    #%-3u 0x%016llx %s%s\n", (unsigned)number,
-            (unsigned long long)frame->pc, frame->guessed ? "(guessed) " : "", symbol);
+            (unsigned long long)frame->pc, frame->guessed ? "(guessed) " : "",
+            name_of(report, frame->pc - (i == 0 ? 0 : 1), text));
         number++;
     }
     if (c->cut || i < c->count)
@@ -435,6 +468,7 @@ static void put_workers(struct spn_reject_report *report, struct out *out)
 
     put(out, "Threads of the pool: %zu\n\n", job->workers);
     spn__os_code_look(&report->captures->code); /* nobody is being asked now */
+    forget_names(report);
     for (size_t i = 0; i < job->target_count; i += BATCH) {
         const size_t rest = job->target_count - i;
         const size_t count = rest < BATCH ? rest : BATCH;
@@ -445,7 +479,7 @@ static void put_workers(struct spn_reject_report *report, struct out *out)
         for (size_t j = 0; j < count; j++) {
             put_thread(out, job->targets[i + j].tid, &tasks[j]);
             if (answers[j] == ANSWERED)
-                put_stack(out, &report->captures->each[j], report->max_frames);
+                put_stack(report, out, &report->captures->each[j]);
             else
                 put(out, "    %s\n", no_stack[answers[j]]);
             put(out, "\n");

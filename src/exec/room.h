@@ -2,8 +2,8 @@
 /*
  * room.h - submitters that wait until a pool can take one more task; see room.c.
  *
- * Who makes room calls one of the notify functions after it has, with no lock held.
- * With nobody waiting they cost a load.
+ * Who makes room calls one of the notify functions after it has; pool->lock may be held,
+ * the event counts' locks are leaves.  With nobody waiting they cost a load.
  */
 #ifndef SPN__ROOM_H
 #define SPN__ROOM_H

@@ -10,7 +10,9 @@
  *
  * AFTER TERMINATED nobody who is inside touches the pool: a thread that waits for it
  *   may free it at once.  The waiters are chosen under the lock, and granted
- *   afterwards from nodes of their own.
+ *   afterwards from nodes of their own.  Who leaves the lock and means to come back
+ *   without being counted as a worker holds the pool: that work waits is no hold, for
+ *   its submitter may take it back and end the pool.
  *
  * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
  */
@@ -39,13 +41,14 @@ static void advance(struct spn_pool *pool, uint32_t state)
 
     while (spn__ctl_state(ctl) < state)
         if (spn__cas_weak(&pool->ctl, &ctl, spn__ctl_make(state, spn__ctl_count(ctl)),
-                          acq_rel, relaxed)) /* [ctl] */
+                          release, relaxed)) /* [ctl] who sees the end sees all tasks */
             return;
 }
 
 bool spn__pool_try_terminate(struct spn_pool *pool)
 {
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    /* relaxed: all but a worker's coming changes under the lock. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     const uint32_t state = spn__ctl_state(ctl);
 
     if (spn__ctl_count(ctl) != 0 || state == SPN_EXECUTOR_RUNNING ||
@@ -98,6 +101,20 @@ static void finish_shutdown(struct spn_pool *pool)
         spn__pool_terminate(pool);
 }
 
+void spn__pool_hold(struct spn_pool *pool)
+{
+    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help], or under the lock */
+}
+
+void spn__pool_staff_held(struct spn_pool *pool)
+{
+    if (spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
+        spn__pool_give_up(pool);
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    finish_shutdown(pool);                            /* unlocks */
+}
+
 /* A paused pool may have tasks and no worker. */
 static bool needs_worker(struct spn_pool *pool)
 {
@@ -107,17 +124,52 @@ static bool needs_worker(struct spn_pool *pool)
            spn__work_any(pool);
 }
 
+static void give_back(struct spn_pool *pool, struct spn__list *tasks,
+                      spn_unrun_fn unrun, void *ctx, int reason);
+
+/* TIMED: takes out what may not run any more; pool->lock is held, and the queue is
+ * closed. */
+static void forbid(struct spn_pool *pool, struct spn__list *out)
+{
+    struct spn__work_source *source = pool->work.source;
+
+    spn__list_init(out);
+    if (pool->kind == SPN__WORK_TIMED)
+        pool->cancelled += source->ops->forbidden(source, out);
+}
+
+void spn__pool_forbid(struct spn_pool *pool)
+{
+    struct spn__list tasks;
+
+    spn__lock(&pool->lock);
+    /* relaxed: changes under the lock. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_SHUTDOWN) {
+        spn__unlock(&pool->lock);
+        return;
+    }
+    forbid(pool, &tasks);
+    spn__idle_look_around(pool);
+    finish_shutdown(pool); /* unlocks */
+    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
+}
+
 int spn_pool_shutdown(spn_pool *pool)
 {
+    struct spn__list tasks;
     bool needed;
 
     if (pool == NULL)
         return SPN_EINVAL;
     begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
+    forbid(pool, &tasks);
     needed = needs_worker(pool);
+    if (needed)
+        spn__pool_hold(pool);
     finish_shutdown(pool);
-    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
+    if (needed)
+        spn__pool_staff_held(pool);
     return SPN_OK;
 }
 
@@ -272,26 +324,56 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
 
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
+/* TIMED: the last task is gone, and a worker above core may have stayed for it. */
+static bool stays_for_nothing(struct spn_pool *pool)
+{
+    /* relaxed, both: the lock is held, and a knob. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+
+    return pool->kind == SPN__WORK_TIMED && !spn__work_any(pool) &&
+           count > spn__load(&pool->core, relaxed);
+}
+
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
 {
     spn__lock(&pool->lock);
-    spn__room_notify_all(&pool->room);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    if (taken == 0) {
+        finish_shutdown(pool); /* unlocks */
+        return;
+    }
     *counter += taken;
     spn__pool_settle(pool, taken);
     /* Workers that wait for a shut-down pool's last tasks look again. */
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
-        pool->kind == SPN__WORK_USER)
+        pool->kind == SPN__WORK_USER || stays_for_nothing(pool))
+        spn__idle_look_around(pool);
+    finish_shutdown(pool); /* unlocks */
+}
+
+void spn__pool_cancel_end(struct spn_pool *pool)
+{
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    pool->cancelled++;
+    /* As in left_queue.  relaxed: changes under the lock. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
+        stays_for_nothing(pool))
         spn__idle_look_around(pool);
     finish_shutdown(pool); /* unlocks */
 }
 
 int spn_pool_remove(spn_pool *pool, spn_task *task)
 {
+    bool removed;
+
     if (pool == NULL || task == NULL)
         return SPN_EINVAL;
-    if (!spn__work_remove(pool, task))
+    spn__pool_hold(pool);
+    removed = spn__work_remove(pool, task);
+    spn__pool_left_queue(pool, &pool->returned, removed);
+    if (!removed)
         return 0;
-    spn__pool_left_queue(pool, &pool->returned, 1);
     spn__job_forget(task);
     spn__task_given_back(task);
     spn_task_release(task);
@@ -318,10 +400,12 @@ static void put_back(struct spn_pool *pool)
     }
     needed = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* under it too */
              spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    if (needed)
+        spn__pool_hold(pool);
     finish_shutdown(pool); /* unlocks */
     give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
-    if (needed && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    if (needed)
+        spn__pool_staff_held(pool);
 }
 
 static int64_t cancel_some(struct spn_pool *pool,
@@ -331,11 +415,11 @@ static int64_t cancel_some(struct spn_pool *pool,
     int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
-    if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while [help] */
-        (void)spn__fetch_add(&pool->helpers, 1, relaxed);
+    if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while: put_back */
+        spn__pool_hold(pool);
+    spn__pool_hold(pool);
     taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
-    if (taken > 0)
-        spn__pool_left_queue(pool, &pool->cancelled, taken);
+    spn__pool_left_queue(pool, &pool->cancelled, taken);
     if (pool->kind == SPN__WORK_USER)
         put_back(pool);
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
@@ -376,7 +460,7 @@ void spn__pool_give_up(struct spn_pool *pool)
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
     /* Somebody may have come meanwhile, or it is paused now and keeps them. */
-    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* [ctl] a hint */
+    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* under the lock */
         spn__load(&pool->paused, relaxed) != 0) {
         spn__unlock(&pool->lock);
         return;

@@ -71,7 +71,8 @@ static void refused_by_lane(struct spn_pool *pool)
 
 /* There is no worker.  If none can be made either, what was pushed is taken out
  * again, and what else waits is dropped. */
-static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry)
+static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry,
+                             uint64_t sequence)
 {
     const int rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_MAX, false);
     bool withdrawn;
@@ -80,6 +81,8 @@ static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry)
         return SPN_OK; /* another is there, or the end takes care of it */
     if (pool->kind == SPN__WORK_LANES)
         withdrawn = spn__lanes_take_back(pool->work.lanes, entry);
+    else if (pool->kind == SPN__WORK_TIMED)
+        withdrawn = pool->work.source->ops->withdraw(pool->work.source, sequence);
     else
         withdrawn = entry.fn == spn__entry_task && withdraw(pool, entry.arg);
     spn__pool_give_up(pool);
@@ -99,7 +102,7 @@ static int after_push(struct spn_pool *pool, struct spn__entry entry)
             spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, entry.arg))
             return SPN_ESHUTDOWN;
         if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0 &&
-            staff_or_withdraw(pool, entry) != SPN_OK)
+            staff_or_withdraw(pool, entry, 0) != SPN_OK)
             return SPN_EAGAIN;
     }
     spn__idle_notify(pool);
@@ -136,6 +139,13 @@ static bool rather_a_thread(struct spn_pool *pool)
            count < spn__load(&pool->max, relaxed);
 }
 
+/* A source of work wakes the workers it has before it makes more. */
+static bool rather_an_idle_one(struct spn_pool *pool)
+{
+    /* relaxed: a hint; one that is queued is taken in any case. */
+    return pool->kind == SPN__WORK_STEAL && spn__load(&pool->idle_count, relaxed) > 0;
+}
+
 /* Which refusal is the truth of it. */
 static int refusal(int pushed, int added)
 {
@@ -159,7 +169,8 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
 
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING)
         return SPN_ESHUTDOWN;
-    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed)) {
+    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed) &&
+        !rather_an_idle_one(pool)) {
         added = spn__pool_add_worker(pool, task, SPN__TO_CORE);
         if (added == SPN_OK)
             return SPN_OK;
@@ -188,10 +199,52 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
     return refusal(pushed, added);
 }
 
+/*
+ * Tasks that are due at some time go into the queue first, as the order is made there,
+ * and then get a thread if there are fewer than core, or none.
+ */
+int spn__pool_admit_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
+{
+    struct spn__work_source *source = pool->work.source;
+    const struct spn__entry entry = { spn__entry_task, task };
+    uint64_t sequence = 0;
+    bool first = false;
+    int32_t count;
+    int rc;
+
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING)
+        return SPN_ESHUTDOWN; /* relaxed: push decides */
+    rc = source->ops->push(source, task, due_ns, &sequence, &first);
+    if (rc != SPN_OK)
+        return rc;
+    /* relaxed, all: what the last worker that left saw, it saw before the push, and
+     * this after it [door]; knobs. */
+    count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+    if (spn__load(&pool->paused, relaxed) == 0 &&
+        count < spn__load(&pool->core, relaxed) &&
+        spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false) == SPN_OK)
+        count++;
+    if (count == 0 && spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 &&
+        staff_or_withdraw(pool, entry, sequence) != SPN_OK)
+        return SPN_EAGAIN;
+    if (first)
+        spn__idle_notify_first(pool);
+    else
+        spn__fence_light();                     /* [block] as there */
+    if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
+        spn__pool_compensate(pool);
+    return SPN_OK;
+}
+
 static int admit(struct spn_pool *pool, spn_task *task)
 {
     bool again;
     int rc;
+
+    if (pool->kind == SPN__WORK_TIMED && !is_urgent(task))
+        return spn__pool_admit_at(pool, task,
+                                  pool->work.source->ops->now(pool->work.source));
 
     do {
         again = false;
@@ -218,6 +271,23 @@ int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
     return rc;
 }
 
+static int refuse(struct spn_pool *pool, spn_task *task, int rc);
+
+int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
+{
+    int rc = spn_task_claim(task);
+
+    if (rc != SPN_OK)
+        return rc;
+    spn__job_capture(task);
+    rc = spn__pool_admit_at(pool, task, due_ns);
+    if (rc == SPN_OK)
+        return SPN_OK;
+    spn__job_forget(task);
+    spn_task_release(task);
+    return rc == SPN_ENOMEM ? rc : refuse(pool, task, rc);
+}
+
 static uint32_t reason_of(int rc)
 {
     switch (rc) {
@@ -236,7 +306,8 @@ static uint32_t reason_of(int rc)
 /* Asks the policy. */
 static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 {
-    const spn_reject_policy *policy = spn__load(&pool->reject, acquire); /* [knob] */
+    /* [knob] mutant: the picture is taken under the lock that it was set under */
+    const spn_reject_policy *policy = spn__load(&pool->reject, acquire);
     spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
 
     why.stats.size = sizeof why.stats;

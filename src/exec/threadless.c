@@ -179,7 +179,8 @@ static spn_task *take(struct spn_threadless *t)
     return spn__node_task(node);
 }
 
-static int remove_task(spn_executor *executor, spn_task *task)
+/* Takes a task off that waits here; false: it does not. */
+static bool take_off(spn_executor *executor, spn_task *task)
 {
     struct spn_threadless *t = threadless_of(executor);
     struct spn__chosen chosen = { NULL, NULL };
@@ -198,11 +199,18 @@ static int remove_task(spn_executor *executor, spn_task *task)
     }
     spn__unlock(&t->lock);
     spn__chosen_grant(&chosen);
-    if (found) {
+    if (found)
         spn__job_forget(task);
-        spn_task_release(task);
-    }
     return found;
+}
+
+static int remove_task(spn_executor *executor, spn_task *task)
+{
+    if (!take_off(executor, task))
+        return 0;
+    spn__task_given_back(task);
+    spn_task_release(task);
+    return SPN__GIVEN_BACK;
 }
 
 /* ---- the wait ------------------------------------------------------------------------ */
@@ -477,8 +485,10 @@ static int get_state(spn_executor *executor)
  * run that, so it is run now.  One that is gone elsewhere is waited for. */
 static int wait_begin(spn_executor *executor, spn_task *task)
 {
-    if (remove_task(executor, task) == 1)
+    if (take_off(executor, task)) {
+        spn_task_release(task);
         (void)spn__task_run_here(task);
+    }
     return SPN_OK;
 }
 

@@ -23,6 +23,12 @@
  * USER  a queue of the user's: workers wait in it (worker.c), and what it does with
  *   its items is its own affair.
  *
+ * TIMED  tasks that wait until they are due, in a heap of the scheduled executor's
+ *   (src/sched), which is reached through a table because it lies above.  Here "there
+ *   are tasks" and "there is one to be had now" are two questions: the first decides
+ *   whether a worker may leave and the pool may end, the second whether one looks.
+ *   Until when the next one sleeps, and who, is in idle.c.
+ *
  * THE DOOR
  *   A task must not be let in when nobody will take it out.  Both "the pool is
  *   closed" and "the last worker leaves" are decided with the lock of the inbox held
@@ -39,7 +45,7 @@
  * ORDERING
  *   [size] `pushed` and `popped` only grow.  Who wants the size reads popped first,
  *          with acquire, and then pushed: never negative, because the release of a
- *          pop comes after its push.
+ *          pop comes after its push, by the locks that the task went through.
  *   [free] take lowers `free` before it raises popped (release); push reads popped
  *          (acquire) before `free`: it may find one free worker too few, never one
  *          too many.
@@ -52,6 +58,7 @@
 
 #include "base/assert.h"
 #include "future/executor.h"
+#include "future/task.h"
 
 int spn__entry_task(void *task)
 {
@@ -74,7 +81,8 @@ static bool is_urgent(const spn_task *task)
     return is_job(task) && ((const spn_job *)(const void *)task)->urgent != 0;
 }
 
-/* `queued` while a task waits here; an urgent one has the next number.  Relaxed:
+/* `queued` while a task waits here; an urgent one has the next number, one that waits
+ * in a source of work the one after that.  Relaxed:
  * written and believed only under the lock of where it waits. */
 static void mark(spn_task *task, uint32_t as)
 {
@@ -105,6 +113,7 @@ static void fifo_init(struct spn__fifo *f)
     spn__lock_init(&f->in_lock);
     spn__list_init(&f->inbox);
     spn__init(&f->pushed, 0);
+    spn__init(&f->newest, NULL);
     f->closed = false;
     f->seen_popped = 0;
     spn__lock_init(&f->out_lock);
@@ -154,7 +163,9 @@ static int fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
     if (rc == SPN_OK) {
         mark(task, as);
         spn__list_push_back(&f->inbox, spn__task_node(task));
-        spn__store(&f->pushed, pushed + 1, release); /* [size] */
+        /* relaxed: see fifo_fetch. */
+        spn__store(&f->newest, task->fn == spn__task_future_fn ? task : NULL, relaxed);
+        spn__store(&f->pushed, pushed + 1, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&f->in_lock);
     return rc;
@@ -163,6 +174,12 @@ static int fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
 /* Moves the inbox over; out_lock is held. */
 static void fifo_fetch(struct spn__fifo *f)
 {
+    /* relaxed: a hint.  Where one task came at a time, its lines are on their way while
+     * that of the lock is. */
+    const spn_task *newest = spn__load(&f->newest, relaxed);
+
+    if (newest != NULL)
+        spn__task_fetch(newest);
     spn__lock(&f->in_lock);
     spn__list_splice(&f->outbox, &f->inbox);
     spn__unlock(&f->in_lock);
@@ -357,7 +374,7 @@ static int heap_push(struct spn_pool *pool, struct spn__heap *h, spn_task *task)
         mark(task, pool->id);
         h->used++;
         heap_up(h, h->used - 1, (struct spn__heap_entry){ key, h->sequence++, task });
-        spn__store(&h->pushed, h->sequence, release); /* [size] */
+        spn__store(&h->pushed, h->sequence, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&h->lock);
     return rc;
@@ -478,6 +495,8 @@ int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t cap
     work->urgent_capacity = opts->urgent_capacity == 0 ? 64 : opts->urgent_capacity;
     work->age_ns = opts->age_ns;
     work->queue = opts->queue;
+    if (work->source != NULL)
+        work->source->pool = pool;
     spn__init(&work->given, 0);
     spn__init(&work->found, 0);
     spn__init(&work->free, 0);
@@ -557,6 +576,8 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
         return heap_push(pool, &work->heap, task);
     case SPN__WORK_USER:
         return user_push(pool, task);
+    case SPN__WORK_TIMED: /* never here: see spn__pool_execute_at */
+        return SPN_ESTATE;
     default:
         /* relaxed: a knob. */
         return fifo_push(pool, &work->fifo, task, pool->id,
@@ -596,6 +617,23 @@ bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
     return true;
 }
 
+static bool timed_take(struct spn_pool *pool, struct spn__entry *entry)
+{
+    struct spn__work_source *source = pool->work.source;
+    bool last = false;
+    spn_task *task = source->ops->take(source, &last);
+
+    if (task == NULL)
+        return false;
+    *entry = entry_of(task);
+    if (last) { /* those that stayed for it may go now */
+        spn__lock(&pool->lock);
+        spn__idle_look_around(pool);
+        spn__unlock(&pool->lock);
+    }
+    return true;
+}
+
 bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry)
 {
@@ -615,6 +653,15 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
         break;
     case SPN__WORK_USER:
         task = user_take(pool);
+        break;
+    case SPN__WORK_TIMED:
+        return timed_take(pool, entry);
+    case SPN__WORK_STEAL:
+        if (work->stealing->take_own(work->stealing, worker, entry))
+            return true;
+        task = fifo_take(&work->fifo, NULL);
+        if (task == NULL)
+            return work->stealing->take_other(work->stealing, worker, entry);
         break;
     default:
         task = fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
@@ -649,9 +696,24 @@ bool spn__work_any(struct spn_pool *pool)
                spn__load(&work->heap.popped, relaxed);
     case SPN__WORK_USER:
         return spn_queue_size(work->queue) > 0;
+    case SPN__WORK_TIMED:
+        /* relaxed: as fifo_any. */
+        return spn__load(&work->source->pushed, relaxed) !=
+               spn__load(&work->source->popped, relaxed);
+    case SPN__WORK_STEAL:
+        return fifo_any(&work->fifo) || work->stealing->any(work->stealing);
     default:
         return fifo_any(&work->fifo);
     }
+}
+
+bool spn__work_ready(struct spn_pool *pool)
+{
+    struct spn__work_source *source = pool->work.source;
+
+    if (pool->kind != SPN__WORK_TIMED)
+        return spn__work_any(pool);
+    return fifo_any(&pool->work.urgent) || source->ops->next_ns(source) == INT64_MIN;
 }
 
 int64_t spn__work_size(struct spn_pool *pool)
@@ -667,6 +729,11 @@ int64_t spn__work_size(struct spn_pool *pool)
         return size + spn__load(&work->heap.pushed, relaxed) - popped;
     case SPN__WORK_USER:
         return size + spn_queue_size(work->queue);
+    case SPN__WORK_TIMED:
+        popped = spn__load(&work->source->popped, acquire); /* [size] */
+        return size + spn__load(&work->source->pushed, relaxed) - popped;
+    case SPN__WORK_STEAL:
+        return size + fifo_size(&work->fifo) + work->stealing->size(work->stealing);
     default:
         return size + fifo_size(&work->fifo);
     }
@@ -675,19 +742,24 @@ int64_t spn__work_size(struct spn_pool *pool)
 int64_t spn__work_pushed(struct spn_pool *pool)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t pushed = spn__load(&work->urgent.pushed, acquire); /* [size] */
+    /* relaxed, all: those that have met their fate are in it [count]. */
+    int64_t pushed = spn__load(&work->urgent.pushed, relaxed);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return pushed + spn__lanes_pushed(work->lanes);
     case SPN__WORK_PRIORITY:
-        return pushed + spn__load(&work->heap.pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->heap.pushed, relaxed);
     case SPN__WORK_USER:
-        /* relaxed: those that have met their fate are in it [count]. */
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
+    case SPN__WORK_TIMED:
+        return pushed + spn__load(&work->source->pushed, acquire); /* [size] */
+    case SPN__WORK_STEAL:
+        pushed += spn__load(&work->fifo.pushed, acquire); /* [size] */
+        return pushed + work->stealing->pushed(work->stealing);
     default:
-        return pushed + spn__load(&work->fifo.pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->fifo.pushed, relaxed);
     }
 }
 
@@ -696,10 +768,14 @@ void spn__work_door_lock(struct spn_pool *pool)
     spn__lock(&pool->work.urgent.in_lock);
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__lock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
         spn__lock(&pool->work.heap.lock);
+        break;
+    case SPN__WORK_TIMED:
+        pool->work.source->ops->lock(pool->work.source);
         break;
     default:
         break;
@@ -710,10 +786,14 @@ void spn__work_door_unlock(struct spn_pool *pool)
 {
     switch (pool->kind) {
     case SPN__WORK_FIFO:
+    case SPN__WORK_STEAL:
         spn__unlock(&pool->work.fifo.in_lock);
         break;
     case SPN__WORK_PRIORITY:
         spn__unlock(&pool->work.heap.lock);
+        break;
+    case SPN__WORK_TIMED:
+        pool->work.source->ops->unlock(pool->work.source);
         break;
     default:
         break;
@@ -727,16 +807,18 @@ void spn__work_close(struct spn_pool *pool)
     pool->work.urgent.closed = true;
     pool->work.fifo.closed = true;
     pool->work.heap.closed = true;
+    if (pool->kind == SPN__WORK_TIMED)
+        pool->work.source->ops->close(pool->work.source);
     spn__work_door_unlock(pool);
     if (pool->kind == SPN__WORK_LANES)
         spn__lanes_close(pool->work.lanes);
-    else if (pool->kind == SPN__WORK_USER)
-        spn__fence_heavy(); /* [door] */
+    /* USER: nothing to close; the state that follows, and a fence after it, do [door]. */
 }
 
 bool spn__work_has(struct spn_pool *pool, spn_task *task)
 {
-    return marked(task, pool->id) || marked(task, pool->id + 1);
+    return marked(task, pool->id) || marked(task, pool->id + 1) ||
+           marked(task, pool->id + 2);
 }
 
 bool spn__work_remove(struct spn_pool *pool, spn_task *task)
@@ -745,6 +827,8 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
 
     if (marked(task, pool->id + 1))
         return fifo_remove(&work->urgent, task, pool->id + 1);
+    if (pool->kind == SPN__WORK_STEAL && marked(task, pool->id + 2))
+        return work->stealing->remove(work->stealing, task);
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return spn__lanes_remove(work->lanes, task);
@@ -755,6 +839,8 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
             return false;
         spn__work_taken_from_user(pool, task);
         return true;
+    case SPN__WORK_TIMED:
+        return work->source->ops->remove(work->source, task);
     default:
         return fifo_remove(&work->fifo, task, pool->id);
     }
@@ -787,6 +873,8 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
         return heap_take_oldest(&work->heap);
     case SPN__WORK_USER:
         return user_take(pool);
+    case SPN__WORK_TIMED: /* it is never full */
+        return NULL;
     default:
         return fifo_take(&work->fifo, NULL);
     }
@@ -817,8 +905,8 @@ static void keep(struct spn_pool *pool, spn_task *task)
     spn__lock(&f->in_lock);
     mark(task, pool->id + 1);
     spn__list_push_back(&f->inbox, spn__task_node(task));
-    /* relaxed read: ours.  [size] */
-    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, release);
+    /* relaxed, both: ours, and [size] the lock orders it. */
+    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, relaxed);
     spn__unlock(&f->in_lock);
 }
 
@@ -868,16 +956,29 @@ int64_t spn__work_collect(struct spn_pool *pool,
         return count + heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:
         return count + user_collect(pool, wanted, ctx, out);
+    case SPN__WORK_TIMED:
+        return count + work->source->ops->collect(work->source, wanted, ctx, out);
+    case SPN__WORK_STEAL:
+        count += fifo_collect(&work->fifo, wanted, ctx, out);
+        return count + work->stealing->collect(work->stealing, wanted, ctx, out);
     default:
         return count + fifo_collect(&work->fifo, wanted, ctx, out);
     }
+}
+
+/* STEAL: of the submissions only. */
+int64_t spn__work_collect_queue(struct spn_pool *pool,
+                                bool (*wanted)(spn_task *, const void *),
+                                const void *ctx, struct spn__list *out)
+{
+    return fifo_collect(&pool->work.fifo, wanted, ctx, out);
 }
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
     int64_t count = fifo_snapshot(&work->urgent, tasks, capacity, 0);
-    const size_t used = (size_t)count < capacity ? (size_t)count : capacity;
+    size_t used = (size_t)count < capacity ? (size_t)count : capacity;
     spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
 
     switch (pool->kind) {
@@ -888,6 +989,13 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
     case SPN__WORK_USER:
         return count +
                spn_queue_to_array(work->queue, (void **)(void *)rest, capacity - used);
+    case SPN__WORK_TIMED:
+        return count + work->source->ops->snapshot(work->source, rest, capacity - used);
+    case SPN__WORK_STEAL:
+        count = fifo_snapshot(&work->fifo, tasks, capacity, count);
+        used = (size_t)count < capacity ? (size_t)count : capacity;
+        rest = used > 0 ? tasks + used : tasks;
+        return count + work->stealing->snapshot(work->stealing, rest, capacity - used);
     default:
         return fifo_snapshot(&work->fifo, tasks, capacity, count);
     }

@@ -21,10 +21,50 @@ enum spn__work_kind {
     SPN__WORK_FIFO,
     SPN__WORK_LANES,
     SPN__WORK_PRIORITY,
-    SPN__WORK_USER
+    SPN__WORK_USER,
+    SPN__WORK_TIMED,
+    SPN__WORK_STEAL /* a FIFO for submissions, and a source beside it */
 };
 
 typedef SPN__ATOMIC(int32_t) spn__free_count;
+
+struct spn__entry;
+
+/*
+ * STEAL: where workers find work beside the queue; see src/forkjoin/pool.c.  What comes
+ * in there comes from workers, who find it again: it needs no door.
+ *
+ * come, go    a worker is made (SPN_OK, SPN_ENOMEM), on any thread, and is freed.
+ * inherit     `heir` takes the place of a worker that died, and what it had.
+ * take_own    the next of the worker's own.
+ * take_other  of another's.  May run what is no task first, and take long.
+ * any         whether a worker that looks would find something.
+ * busy        whether workers may still bring something, so that a pool that was shut
+ *             down keeps those that it has.
+ * listed      the worker is on the list of those that sleep and has made the heavy
+ *             fence [wake]: it may ask for work now, and then looks once more.
+ * size, pushed, remove, collect, snapshot   as spn__work_...
+ */
+struct spn__source {
+    int (*come)(struct spn__source *source, struct spn__worker *worker);
+    void (*go)(struct spn__source *source, struct spn__worker *worker);
+    void (*inherit)(struct spn__source *source, struct spn__worker *heir,
+                    struct spn__worker *worker);
+    bool (*take_own)(struct spn__source *source, struct spn__worker *worker,
+                     struct spn__entry *entry);
+    bool (*take_other)(struct spn__source *source, struct spn__worker *worker,
+                       struct spn__entry *entry);
+    bool (*any)(struct spn__source *source);
+    bool (*busy)(struct spn__source *source);
+    void (*listed)(struct spn__source *source, struct spn__worker *worker);
+    int64_t (*size)(struct spn__source *source);
+    int64_t (*pushed)(struct spn__source *source);
+    bool (*remove)(struct spn__source *source, spn_task *task);
+    int64_t (*collect)(struct spn__source *source,
+                       bool (*wanted)(spn_task *, const void *), const void *ctx,
+                       struct spn__list *out);
+    int64_t (*snapshot)(struct spn__source *source, spn_task **tasks, size_t capacity);
+};
 
 /* What a worker takes: a function and its argument.  A task is the function
  * spn__entry_task with the task as its argument, and is never called that way. */
@@ -42,6 +82,8 @@ struct spn__fifo {
     SPN__ATOMIC(int64_t) pushed; /* ever [size] */
     struct spn__list inbox;
     int64_t seen_popped; /* popped, as last looked at */
+    /* The last that came, if it is a future's; relaxed: only a hint of what to fetch. */
+    SPN__ATOMIC(const spn_task *) newest;
     /* Guards the outbox and writes of popped; taken before in_lock. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock out_lock;
     SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
@@ -62,12 +104,57 @@ struct spn__heap {
     SPN__ATOMIC(int64_t) pushed, popped; /* as in a FIFO [size] */
 };
 
+/*
+ * Tasks that wait until they are due: kept by a layer above (src/sched), behind one
+ * lock of its own, which is the door.  Unbounded.  See work.c, TIMED.
+ */
+struct spn__work_source;
+struct spn__work_source_ops {
+    /* Takes in a claimed task that is due at due_ns on the source's clock; *sequence
+     * names it, and *first says whether it is the next one now.  SPN_OK, SPN_ENOMEM,
+     * SPN_ESHUTDOWN (closed).  Does not ask whether a worker is there. */
+    int (*push)(struct spn__work_source *source, spn_task *task, int64_t due_ns,
+                uint64_t *sequence, bool *first);
+    /* Due now, for tasks that say nothing else. */
+    int64_t (*now)(struct spn__work_source *source);
+    /* The next one if it is due; *last: no other waits, and it is closed. */
+    spn_task *(*take)(struct spn__work_source *source, bool *last);
+    /* When the next one is due on the monotonic clock: INT64_MIN: it is; SPN_FOREVER:
+     * none waits, or somebody will tell. */
+    int64_t (*next_ns)(struct spn__work_source *source);
+    bool (*remove)(struct spn__work_source *source, spn_task *task);
+    /* The same by its number: the task may be gone. */
+    bool (*withdraw)(struct spn__work_source *source, uint64_t sequence);
+    int64_t (*collect)(struct spn__work_source *source,
+                       bool (*wanted)(spn_task *, const void *), const void *ctx,
+                       struct spn__list *out);
+    /* What may not run after a shutdown. */
+    int64_t (*forbidden)(struct spn__work_source *source, struct spn__list *out);
+    int64_t (*snapshot)(struct spn__work_source *source, spn_task **tasks,
+                        size_t capacity);
+    /* The door; close with the door locked. */
+    void (*lock)(struct spn__work_source *source);
+    void (*unlock)(struct spn__work_source *source);
+    void (*close)(struct spn__work_source *source);
+    /* A future for spn_executor_submit: see executor.h. */
+    int (*new_task)(struct spn__work_source *source, struct spn_future **out,
+                    int (*fn)(void *arg, void **result), void *arg,
+                    const struct spn_future_opts *opts);
+};
+struct spn__work_source {
+    const struct spn__work_source_ops *ops;
+    struct spn_pool *pool;               /* set by the pool */
+    SPN__ATOMIC(int64_t) pushed, popped; /* as in a FIFO [size] */
+};
+
 struct spn__work_queue {
-    SPN__ATOMIC(int64_t) capacity; /* INT64_MAX: unbounded; relaxed: a knob */
-    int64_t urgent_capacity;       /* fixed */
-    int64_t age_ns;                /* fixed */
-    struct spn__lanes *lanes;      /* LANES */
-    spn_queue *queue;              /* USER: borrowed */
+    SPN__ATOMIC(int64_t) capacity;   /* INT64_MAX: unbounded; relaxed: a knob */
+    int64_t urgent_capacity;         /* fixed */
+    int64_t age_ns;                  /* fixed */
+    struct spn__lanes *lanes;        /* LANES */
+    spn_queue *queue;                /* USER: borrowed */
+    struct spn__work_source *source; /* TIMED: borrowed */
+    struct spn__source *stealing;    /* STEAL: borrowed */
     /* USER: pushed by us, and put there by others and found when taken out. */
     SPN__ATOMIC(int64_t) given, found;
     spn__free_count free; /* hand-off: workers that run no task [free] */
@@ -98,19 +185,23 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
  * on it; false: one does. */
 bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker);
 
-/* Whether a worker that looks now would find something: with it, what was pushed
- * before a fence that pairs with the caller's is seen. */
+/* Whether anything waits: with it, what was pushed before a fence that pairs with the
+ * caller's is seen. */
 bool spn__work_any(struct spn_pool *pool);
+/* Whether a worker that looks now would find something: not the same where tasks wait
+ * until they are due. */
+bool spn__work_ready(struct spn_pool *pool);
 bool spn__work_any_urgent(struct spn_pool *pool);
 int64_t spn__work_size(struct spn_pool *pool);
 int64_t spn__work_pushed(struct spn_pool *pool); /* ever */
 
-/* From now on nothing comes in (SPN_ESHUTDOWN); all that came is seen afterwards. */
+/* From now on nothing comes in (SPN_ESHUTDOWN); all that came is seen afterwards.  A
+ * queue of the user's stays open: push looks at the pool's state afterwards. */
 void spn__work_close(struct spn_pool *pool);
 /*
  * The door: between lock and unlock nothing is pushed, and what was pushed before is
- * seen.  Without a lock of that kind (LANES, USER) it is a heavy fence, which only
- * has the second half: ask after it.
+ * seen.  LANES and USER have no lock of that kind: there the caller makes a heavy fence
+ * after its change, which only has the second half, and asks after it.
  */
 void spn__work_door_lock(struct spn_pool *pool);
 void spn__work_door_unlock(struct spn_pool *pool);
@@ -119,7 +210,7 @@ void spn__work_door_unlock(struct spn_pool *pool);
 bool spn__work_has(struct spn_pool *pool, spn_task *task);
 /* Takes a task out that waits here; false if it does not. */
 bool spn__work_remove(struct spn_pool *pool, spn_task *task);
-/* Takes out the one that would start next, but no urgent one; NULL: there is none. */
+/* Takes out the one that has waited longest, but no urgent one; NULL: there is none. */
 spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 
 /*
@@ -131,6 +222,10 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
                           struct spn__list *out, int64_t *dropped);
+/* The same for STEAL, and what was submitted only. */
+int64_t spn__work_collect_queue(struct spn_pool *pool,
+                                bool (*wanted)(spn_task *, const void *),
+                                const void *ctx, struct spn__list *out);
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /* A task's links, as the list node they are while it waits. */

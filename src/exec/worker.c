@@ -31,8 +31,10 @@
  *          STOP, and one that does not see it is interrupted after the clearing.
  *
  * ORDERING
- *   [ctl]   Changes of the control word are acquire-release: with the count comes what
- *           its last change was made for.
+ *   [ctl]   The end is published with release; who learns of it without the lock
+ *           acquires, and sees all that the tasks did.  All else about the control word
+ *           is relaxed: it says who has a place, and what hangs on that is decided
+ *           under the lock, behind the door, or by a hint.
  *   [count] A counter's release comes after what it counts; who adds them up reads
  *           them with acquire, and reads what was accepted last: never less than the
  *           sum of its fates.
@@ -97,7 +99,7 @@ static int worker_main(void *arg);
 /* Enters the control word, if the pool wants another. */
 static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__bound bound)
 {
-    uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    uint32_t ctl = spn__load(&pool->ctl, relaxed); /* the loop tells */
 
     for (;;) {
         const uint32_t state = spn__ctl_state(ctl);
@@ -107,7 +109,8 @@ static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__boun
             return SPN_ESHUTDOWN;
         if (spn__ctl_count(ctl) >= spn__pool_bound(pool, bound))
             return SPN_EFULL;
-        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, acq_rel, acquire)) /* [ctl] */
+        /* relaxed, both: who has the place; the list has the rest [ctl]. */
+        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed))
             return SPN_OK;
     }
 }
@@ -126,6 +129,7 @@ static bool enlist(struct spn_pool *pool, struct spn__worker *w, int32_t *live)
     }
     spn__list_push_back(&pool->workers, &w->link);
     pool->live++;
+    pool->making++;
     *live = pool->live;
     if (w->first != NULL)
         pool->direct++;
@@ -161,6 +165,11 @@ static struct spn__worker *make_worker(struct spn_pool *pool, spn_task *first)
         spn__free(w);
         return NULL;
     }
+    if (pool->kind == SPN__WORK_STEAL &&
+        pool->work.stealing->come(pool->work.stealing, w) != SPN_OK) {
+        spn__free(w);
+        return NULL;
+    }
     return w;
 }
 
@@ -168,12 +177,15 @@ static void free_worker(struct spn_pool *pool, struct spn__worker *w)
 {
     if (pool->kind == SPN__WORK_LANES)
         spn__lanes_worker_fini(pool->work.lanes, w);
+    else if (pool->kind == SPN__WORK_STEAL && w->place != NULL)
+        pool->work.stealing->go(pool->work.stealing, w);
     spn__free(w);
 }
 
 static int start_thread(struct spn_pool *pool, struct spn__worker *w)
 {
-    const spn_thread_factory *factory = spn__load(&pool->factory, acquire); /* [knob] */
+    /* [knob] mutant: the number is taken under the lock that it was set under */
+    const spn_thread_factory *factory = spn__load(&pool->factory, acquire);
     spn_thread_opts opts = pool->thread_opts;
     char name[SPN_THREAD_NAME_MAX + 1];
     spn_thread *thread = NULL;
@@ -185,7 +197,7 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     spn__unlock(&pool->lock);
     (void)snprintf(name, sizeof name, "%s-thread-%u", pool->name, (unsigned)number);
     opts.name = name;
-    if (opts.signal == 0) /* [knob] */
+    if (opts.signal == 0) /* [knob] mutant: what it reads there is plain */
         opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, worker_main, w);
     if (rc == SPN_OK && thread == NULL)
@@ -204,19 +216,21 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
 /* Out of the control word; pool->lock is held. */
 static void count_out(struct spn_pool *pool)
 {
-    (void)spn__fetch_sub(&pool->ctl, 1, acq_rel); /* [ctl] */
+    (void)spn__fetch_sub(&pool->ctl, 1, relaxed); /* the lock orders it [ctl] */
 }
 
 /* A worker that was counted in, and perhaps enlisted, never came to life. */
 static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
                  bool give_up)
 {
+    struct spn__chosen chosen = { NULL, NULL };
     bool stranded, end;
 
     spn__lock(&pool->lock);
     if (enlisted) {
         spn__list_remove(&w->link);
         pool->live--;
+        pool->making--;
         if (w->first != NULL)
             pool->direct--;
     }
@@ -232,7 +246,9 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     spn__work_door_unlock(pool);
     end = spn__pool_try_terminate(pool);
     spn__room_notify_thread(&pool->room);
+    spn__waitq_choose_all(&pool->made, &chosen);
     spn__unlock(&pool->lock);
+    spn__chosen_grant(&chosen);
     if (w != NULL)
         free_worker(pool, w);
     if (end) {
@@ -251,16 +267,28 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
     return spn__pool_add_worker_or(pool, first, bound, true);
 }
 
-int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
-                            enum spn__bound bound, bool give_up)
+/* Its thread is there.  It may have come and gone by now. */
+static void has_come(struct spn_pool *pool, int32_t live)
 {
-    struct spn__worker *w;
-    int32_t live = 0; /* with this one */
-    int rc = count_in(pool, first, bound);
+    struct spn__chosen chosen = { NULL, NULL };
 
-    if (rc != SPN_OK)
-        return rc;
-    w = make_worker(pool, first);
+    spn__lock(&pool->lock);
+    pool->making--;
+    pool->threads_started++;
+    if (live > pool->largest)
+        pool->largest = live;
+    spn__waitq_choose_all(&pool->made, &chosen);
+    spn__unlock(&pool->lock);
+    spn__chosen_grant(&chosen);
+}
+
+/* The rest of add_worker: it is counted in. */
+static int start_worker(struct spn_pool *pool, spn_task *first, bool give_up)
+{
+    struct spn__worker *w = make_worker(pool, first);
+    int32_t live = 0; /* with this one */
+    int rc;
+
     if (w == NULL) {
         undo(pool, NULL, false, SPN_ENOMEM, give_up);
         return SPN_ENOMEM;
@@ -274,13 +302,24 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
         undo(pool, w, true, rc, give_up);
         return rc;
     }
-    /* The worker may have come and gone by now: w is no longer ours. */
-    spn__lock(&pool->lock);
-    pool->threads_started++;
-    if (live > pool->largest)
-        pool->largest = live;
-    spn__unlock(&pool->lock);
+    has_come(pool, live);
     return SPN_OK;
+}
+
+int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
+                            enum spn__bound bound, bool give_up)
+{
+    struct spn__worker *self = spn__worker_current();
+    int rc = count_in(pool, first, bound);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (self != NULL)
+        self->makes++;
+    rc = start_worker(pool, first, give_up);
+    if (self != NULL)
+        self->makes--;
+    return rc;
 }
 
 /* ---- leaving -------------------------------------------------------------------- */
@@ -291,7 +330,7 @@ enum stay { STAY, GO, GO_ALTHOUGH };
 static enum stay to_go(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed); /* under the lock [ctl] */
     const int32_t count = spn__ctl_count(ctl);
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
@@ -329,9 +368,14 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         return false;
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
-    if (!spn__idle_work_waits(pool))
+    if (pool->kind == SPN__WORK_STEAL && stay == GO &&
+        spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
+        pool->work.stealing->busy(pool->work.stealing))
+        return true; /* what runs may fork more */
+    if (!spn__idle_work_kept(pool))
         return false;
-    if (stay == GO && pool->kind != SPN__WORK_USER)
+    /* One is enough to wait for what is not due; and what is due finds another. */
+    if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;
     return others == 0 || spn__work_any_urgent(pool) ||
            others - spn__load(&pool->blocked, relaxed) < (core > 1 ? core : 1) ||
@@ -345,7 +389,7 @@ static bool count_in_again(struct spn_pool *pool)
 
     while (spn__ctl_count(ctl) == 0 ||
            spn__ctl_count(ctl) < spn__pool_bound(pool, SPN__TO_BLOCKED))
-        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, acq_rel, relaxed)) /* [ctl] */
+        if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed)) /* the same */
             return true;
     return false;
 }
@@ -382,7 +426,7 @@ static bool leave(struct spn__worker *w)
             return false;
         }
     }
-    if (w->free) /* relaxed: nothing waits, so nothing relied on it */
+    if (w->free) /* relaxed: the door is held; if anything relied on it, is_wanted */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
     spn__work_door_unlock(pool);
     spn__list_remove(&w->link);
@@ -390,19 +434,22 @@ static bool leave(struct spn__worker *w)
     hand_over_counts(pool, w);
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
+    if (pool->kind == SPN__WORK_STEAL && stay == GO)
+        spn__idle_look_around(pool); /* they may have stayed for what it did */
     end = spn__pool_try_terminate(pool);
-    /* The user put something into his queue between the two looks.  A task of the
-     * shut-down pool keeps it from its end, so it is still there afterwards. */
+    /* The user put something into his queue between the two looks. */
     left_over = pool->kind == SPN__WORK_USER && !end &&
                 spn__ctl_make(SPN_EXECUTOR_SHUTDOWN, 0) ==
                     spn__load(&pool->ctl, relaxed) && /* changes under the lock */
                 spn__work_any(pool);
+    if (left_over)
+        spn__pool_hold(pool);
     spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);
-    else if (left_over && spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    else if (left_over)
+        spn__pool_staff_held(pool);
     return true;
 }
 
@@ -452,7 +499,25 @@ static void end_task(struct spn__worker *w)
     w->label = NULL;
     w->help_depth = 0; /* a task that it helped may have ended the thread */
     spn__pool_settle(w->pool, 1);
-    spn__store(&w->running, 0, release); /* [stop] */
+    spn__store(&w->running, 0, relaxed); /* [stop] nothing comes with it */
+}
+
+void spn__worker_begin(struct spn__worker *w)
+{
+    begin_task(w);
+    w->called = w->counted = true; /* if it ends the thread: it is no task */
+}
+
+void spn__worker_end(struct spn__worker *w)
+{
+    end_task(w);
+}
+
+void spn__worker_count(struct spn__worker *w)
+{
+    /* relaxed read: only its own thread writes it.  [count] */
+    spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
+               release);
 }
 
 /* The task has run and said `status`. */
@@ -564,9 +629,9 @@ static int call_plain(struct spn__entry entry)
 /* What take asks before it looks into the lanes, and no more. */
 static bool may_go_on(struct spn_pool *pool)
 {
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
 
-    /* relaxed: as in take. */
+    /* relaxed, all: as in take. */
     return spn__ctl_state(ctl) < SPN_EXECUTOR_STOP &&
            spn__load(&pool->paused, relaxed) == 0 &&
            spn__ctl_count(ctl) <= spn__load(&pool->max, relaxed) &&
@@ -604,8 +669,9 @@ static void run_batch(struct spn__worker *w, struct spn__entry entry)
         next = may_go_on(pool) && spn__batch_pop(w->batch, &entry);
         if (!next || !is_plain(entry))
             break;
-        /* As in begin_task: an interrupt that came for the last one is not meant for
-         * this one, and one that means all comes with the state [stop]. */
+        /* An interrupt that came for the last one is not meant for this one.  No fence
+         * is needed here: the one that means all was set after the state, and who
+         * takes the flag sees that [stop]. */
         (void)spn__interrupt_take(self);
         if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
             spn__interrupt_set(self);
@@ -634,7 +700,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
         rc = timeout_ns == SPN_FOREVER
                  ? spn_queue_take(pool->work.queue, &item)
                  : spn_queue_poll_timed(pool->work.queue, &item, timeout_ns);
-    if (spn__exchange(&w->waiting, 0, acquire) == 2) { /* [user] */
+    if (spn__exchange(&w->waiting, 0, relaxed) == 2) { /* [user] the lock orders it */
         /* Whoever said so holds the lock until the interrupt is there: so that it is
          * cleared before the next task, and does not come into it. */
         spn__lock(&pool->lock);
@@ -661,18 +727,18 @@ static void be_free(struct spn__worker *w)
     if (!w->pool->handoff || w->free)
         return;
     w->free = true;
-    /* release: whatever it did for its last task is over.  [free] */
-    (void)spn__fetch_add(&w->pool->work.free, 1, release);
+    (void)spn__fetch_add(&w->pool->work.free, 1, relaxed); /* [free] one more */
     spn__room_notify_thread(&w->pool->room);
 }
 
 static bool take(struct spn__worker *w, struct spn__entry *entry)
 {
     struct spn_pool *pool = w->pool;
-    const uint32_t ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
+    /* relaxed, both: a change comes with the epoch [ctl]. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || spn__load(&pool->paused, relaxed))
-        return false; /* relaxed: comes with the epoch */
+        return false;
     if (spn__work_any_urgent(pool) && spn__work_be_busy(pool, w) &&
         spn__work_take_urgent(pool, entry))
         return true;
@@ -697,8 +763,8 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
 
         if (take(w, entry))
             break;
-        ctl = spn__load(&pool->ctl, acquire); /* [ctl] */
-        /* relaxed: knobs, [epoch]. */
+        /* relaxed, all: [epoch], and leave looks again under the lock. */
+        ctl = spn__load(&pool->ctl, relaxed);
         timed = spn__load(&pool->core_timeout, relaxed) != 0 ||
                 spn__ctl_count(ctl) > spn__load(&pool->core, relaxed);
         if (timed)
@@ -722,10 +788,14 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 break;
             w->needed = false;
         } else {
+            if (w->needed && pool->kind == SPN__WORK_TIMED)
+                keep_alive_ns = SPN_FOREVER; /* as above */
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER
                                : spn__deadline(spn__now(), keep_alive_ns));
+            if (pool->kind == SPN__WORK_TIMED)
+                w->needed = false;
         }
     }
     w->timed_out = w->needed = false;
@@ -775,6 +845,8 @@ static bool replace(struct spn__worker *w)
     other->batch =
         w->batch; /* with what is left in it; the thread's making orders it */
     w->batch = NULL;
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.stealing->inherit(pool->work.stealing, other, w);
     spn__list_remove(&w->link); /* live and count: its successor's */
     spn__list_push_back(&pool->workers, &other->link);
     hand_over_counts(pool, w);
@@ -788,12 +860,21 @@ static bool replace(struct spn__worker *w)
     spn__list_remove(&other->link);
     spn__list_push_back(&pool->workers, &w->link);
     w->batch = other->batch;
+    if (pool->kind == SPN__WORK_STEAL)
+        pool->work.stealing->inherit(pool->work.stealing, w, other);
     spn__unlock(&pool->lock);
     spn__free(other);
     return false;
 }
 
-/* Follows serve, also when a task ended the thread. */
+static void serve_here(void *frame)
+{
+    (void)frame; /* for worker_ended */
+    serve(spn__worker_current());
+}
+
+/* Follows serve, also when a task ended the thread; and once more then, if the thread
+ * went on and another ended it. */
 static void worker_ended(void *arg)
 {
     struct spn_thread *self = spn__self_get();
@@ -820,9 +901,7 @@ static void worker_ended(void *arg)
     } else {
         /* To the end, or until others can do without it; a task may end the thread
          * again. */
-        SPN__CLEANUP_PUSH(worker_ended, arg);
-        serve(w);
-        SPN__CLEANUP_POP();
+        spn__outlive(serve_here, worker_ended, arg);
         return;
     }
     (void)spn_executor_leave(arg);
@@ -840,9 +919,7 @@ static int worker_main(void *arg)
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
     entered = spn_executor_enter(&w->pool->executor, &frame);
     spn__assert(entered == SPN_OK); /* a thread of the library has a record */
-    SPN__CLEANUP_PUSH(worker_ended, &frame);
-    serve(w);
-    SPN__CLEANUP_POP();
+    spn__outlive(serve_here, worker_ended, &frame);
     return 0;
 }
 
@@ -855,7 +932,7 @@ void spn__pool_compensate(struct spn_pool *pool)
 
     /* relaxed, all: hints, or after the fence of whoever calls [block]. */
     if (count - spn__load(&pool->blocked, relaxed) >= (core > 1 ? core : 1) ||
-        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_waits(pool))
+        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_kept(pool))
         return;
     (void)spn__pool_add_worker(pool, NULL, SPN__TO_BLOCKED);
 }

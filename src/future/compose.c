@@ -270,3 +270,17 @@ int spn_future_complete_async(spn_future *future, spn_executor *executor,
     }
     return rc;
 }
+
+/* ---- whose task it is -------------------------------------------------------------- */
+
+struct spn_future *spn__task_target(spn_task *task)
+{
+    struct spn_future *f = spn__task_future(task);
+    struct spn__stage *s = f == NULL ? spn__stage_of_task(task) : NULL;
+
+    if (s != NULL)
+        return &s->future;
+    if (f == NULL && task->fn == run_supplier)
+        return spn__list_entry(task, struct supplier, task)->future;
+    return f;
+}

@@ -2,7 +2,7 @@
 /*
  * core.c - the future's state machine, its outcome and its lifetime.
  *
- * STATE  one 32-bit word: the phase, and ATTENDED
+ * STATE  one 32-bit word: the phase, ATTENDED, and the references
  *   NEW -> COMPLETING -> NORMAL             complete, run
  *   NEW -> COMPLETING -> EXCEPTIONAL        complete_error, run, abandoned
  *   NEW -> CANCELLED                        cancel
@@ -15,16 +15,19 @@
  *   must not leave run before the interrupt has reached it (task.c).
  *
  *   ATTENDED says that somebody may be in the lists.  It is set in the same word
- *   that completion exchanges, under the lock, before the list changes; so the
- *   exchange of a completion tells whether anybody has to be looked after, and
+ *   that completion changes, under the lock, before the list changes; so the
+ *   last step of a completion tells whether anybody has to be looked after, and
  *   without it completion takes no lock and makes no system call.  It is never
  *   cleared: a waiter that leaves makes the completer look in vain.
  *
  * LIFETIME
- *   `refs` are those who can use the future.  An edge must be able to find the
+ *   The references, in the same word, are those who can use the future.  So an executor
+ *   whose task nobody attends to publishes the outcome and drops its reference in one
+ *   step: whoever waits for it finds itself alone with the future, on a cache line that
+ *   nobody comes back for.  An edge must be able to find the
  *   source's lock to take itself off, but must not keep the source usable, or a
  *   future nobody can complete would live for ever with its stages: so an edge
- *   only `holds` the memory.  When refs reach 0 without an outcome, the future is
+ *   only `holds` the memory.  When no reference is left and there is no outcome, the future is
  *   abandoned: it fails, and with it the stages that wait for it.
  *
  * A VALUE NOBODY READ
@@ -36,7 +39,7 @@
  *   then.
  *
  * ORDERING
- *   [done]  the exchange to a final phase (and the step to CANCELLED and
+ *   [done]  the step to a final phase (and the step to CANCELLED and
  *           INTERRUPTING) is a release; it pairs with the acquire loads of the
  *           state: whoever sees a done phase sees the outcome.
  *   [refs]  each drop is a release and the last an acquire: all use of the future
@@ -79,8 +82,7 @@ void spn__message_copy(char *to, size_t capacity, const char *from)
 void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
                       const spn_future_opts *opts)
 {
-    spn__init(&f->state, SPN__NEW);
-    spn__init(&f->refs, 1);
+    spn__init(&f->state, SPN__NEW + SPN__REF);
     spn__init(&f->holds, 1);
     spn__lock_init(&f->lock);
     f->value = NULL;
@@ -157,7 +159,7 @@ uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *sourc
 {
     struct spn_future *root = spn__future_root(source);
 
-    /* [done] mutant: in the explorer the exchange in finish is a fence, too */
+    /* [done] mutant: in the explorer the step in finish is a fence, too */
     if (spn__phase(spn__load(&source->state, acquire)) == SPN__NORMAL) {
         f->value = source->value;
         /* relaxed, both: see A VALUE NOBODY READ */
@@ -273,13 +275,18 @@ void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *
         spn__task_finished(f);
 }
 
+/* How far a final phase is from the one before it, which leaves the rest as it is. */
+static inline uint32_t last_step(uint32_t phase)
+{
+    return phase - (phase == SPN__INTERRUPTED ? SPN__INTERRUPTING : SPN__COMPLETING);
+}
+
 static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
 {
     /* [done] release: the outcome.  seq_cst for [runner] and [edge]. */
-    const uint32_t old = spn__exchange(&f->state, phase, seq_cst);
+    const uint32_t old = spn__fetch_add(&f->state, last_step(phase), seq_cst);
 
-    spn__debug_assert(spn__phase(old) == SPN__COMPLETING ||
-                      spn__phase(old) == SPN__INTERRUPTING);
+    spn__debug_assert(spn__phase(old) + last_step(phase) == phase);
     if ((old & SPN__ATTENDED) != 0 || !f->plain)
         spn__future_finished(f, old, work);
 }
@@ -340,8 +347,8 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
         if (spn__phase(found) != SPN__NEW)
             return lost(f);
         /* [done] release: what the canceller did before.  INTERRUPTING keeps
-         * ATTENDED for the exchange to come.  seq_cst for [runner], [edge]. */
-        next = target == SPN__CANCELLED ? target : found | target;
+         * ATTENDED for the step to come.  seq_cst for [runner], [edge]. */
+        next = found | target;
         /* mutant: half of a pair */
     } while (!spn__cas_weak(&f->state, &found, next, seq_cst, relaxed));
     if (target == SPN__INTERRUPTING) {
@@ -364,10 +371,21 @@ void spn__future_release_hold(struct spn_future *f)
         spn__block_put(f);
 }
 
-static void abandon(struct spn_future *f, struct spn__work *work)
+/* Drops a reference; true: it was the last.  Then the word says one or none. */
+static bool drop_ref(struct spn_future *f, uint32_t *state)
+{
+    /* [refs] One is ours, and nobody can make another of it: no exchange is needed. */
+    *state = spn__load(&f->state, acquire);
+    if (spn__refs(*state) == 1)
+        return true;
+    *state = spn__fetch_sub(&f->state, SPN__REF, acq_rel); /* [refs] */
+    return spn__refs(*state) == 1;
+}
+
+static void abandon(struct spn_future *f, uint32_t state, struct spn__work *work)
 {
     /* relaxed: nobody else can use it, and an edge only holds it. */
-    spn__store(&f->refs, 1, relaxed);
+    spn__store(&f->state, state % SPN__REF + SPN__REF, relaxed);
     if (spn__future_claim(f)) {
         spn__future_write_error(f, SPN_ECANCELED, "abandoned", false);
         spn__future_finish(f, SPN__EXCEPTIONAL, work);
@@ -394,18 +412,37 @@ static struct spn_future *end(struct spn_future *f)
 
 void spn__future_unref(struct spn_future *f, struct spn__work *work)
 {
+    uint32_t state;
+
     /* A loop, because what a future refers to may end with it. */
     while (f != NULL) {
-        if (spn__fetch_sub(&f->refs, 1, acq_rel) != 1) /* [refs] */
+        if (!drop_ref(f, &state))
             return;
-        /* relaxed: [refs] has it all. */
-        if (spn__phase(spn__load(&f->state, relaxed)) == SPN__NEW) {
-            abandon(f, work);
-            if (spn__fetch_sub(&f->refs, 1, acq_rel) != 1) /* [refs] */
+        if (spn__phase(state) == SPN__NEW) {
+            abandon(f, state, work);
+            if (!drop_ref(f, &state))
                 return; /* its stages or its done hook use it now */
         }
         f = end(f);
     }
+}
+
+bool spn__future_finish_and_unref(struct spn_future *f, uint32_t phase)
+{
+    struct spn__work none = SPN__WORK_INIT; /* a future that is done has no stages */
+    uint32_t found = spn__load(&f->state, relaxed); /* checked by the exchange */
+
+    do {
+        if ((found & SPN__ATTENDED) != 0)
+            return false;
+        /* [done] [refs] as finish and drop_ref.  Not seq_cst: the runner is not looked
+         * at, and who attends is in this word.
+         * mutant: what it orders is plain; ThreadSanitizer sees it */
+    } while (!spn__cas_weak(&f->state, &found, found + last_step(phase) - SPN__REF,
+                            acq_rel, relaxed));
+    if (spn__refs(found) == 1)
+        spn__future_unref(end(f), &none);
+    return true;
 }
 
 int spn_future_set_drop_value(spn_future *f, spn_drop_value_fn drop_value)

@@ -15,7 +15,8 @@
 #include "sync/thread_record.h"
 #include "sync/waitq.h"
 
-/* The state word: three bits of phase, and one that asks for the slow path. */
+/* The state word: three bits of phase, one that asks for the slow path, and above them
+ * the references, so that an executor can publish an outcome and let go in one step. */
 enum {
     SPN__NEW = 0,
     SPN__COMPLETING = 1, /* the winner is writing the outcome          */
@@ -26,7 +27,8 @@ enum {
     SPN__INTERRUPTED = 6,
 
     SPN__PHASE = 7,
-    SPN__ATTENDED = 8 /* there may be waiters or edges in the lists  */
+    SPN__ATTENDED = 8, /* there may be waiters or edges in the lists  */
+    SPN__REF = 16      /* one reference: those who can use it         */
 };
 
 enum spn__future_kind { SPN__PROMISE, SPN__STAGE, SPN__TASK };
@@ -34,42 +36,48 @@ enum spn__future_kind { SPN__PROMISE, SPN__STAGE, SPN__TASK };
 struct spn__work;
 struct spn__edge;
 
+/* In an order that leaves all that a quick get looks at on the cache line of the state,
+ * behind the header that a block has (sync/blocks.c). */
 struct spn_future {
     SPN__ATOMIC(uint32_t) state; /* see core.c */
-    SPN__ATOMIC(uint32_t) refs;  /* those who can use it */
     SPN__ATOMIC(uint32_t)
-    holds;                 /* those who need the memory: all of refs count
+    holds;                 /* those who need the memory: all references count
                                     as one, each edge that leads here as one */
     struct spn__lock lock; /* guards waiters, edges, edge_count, taken */
+    uint8_t kind;          /* spn__future_kind; fixed */
+    bool plain;            /* fixed: a promise without a done hook, which has
+                              nothing to do when nobody attends to it */
+    bool taken;            /* the edges were taken off by the completer; final */
 
     /* The outcome: the winner's while COMPLETING, then fixed [done]. */
+    bool derived;
     void *value;
     struct spn_future *origin; /* referenced: the future whose outcome this is, if
                                   that is another one; never has one itself */
     int32_t code;              /* of a failure of its own */
-    bool derived;
 
-    uint8_t kind; /* spn__future_kind; fixed */
-    bool taken;   /* the edges were taken off by the completer; final */
-    uint32_t edge_count;
-    SPN__ATOMIC(uint32_t) read; /* 1: somebody has the value */
-    bool plain;                 /* fixed: a promise without a done hook, which has
-                                   nothing to do when nobody attends to it */
+    SPN__ATOMIC(uint32_t) read;                /* 1: somebody has the value */
     SPN__ATOMIC(spn_drop_value_fn) drop_value; /* see core.c, A VALUE NOBODY READ */
+
+    char message[SPN_FUTURE_MESSAGE_MAX]; /* as code */
 
     struct spn__waitq waiters;
     struct spn__list edges; /* to the stages that wait for this future */
+    uint32_t edge_count;
 
     /* Fixed. */
     void (*done)(spn_future *future, void *done_arg);
     void *done_arg;
-
-    char message[SPN_FUTURE_MESSAGE_MAX]; /* as code */
 };
 
 static inline uint32_t spn__phase(uint32_t state)
 {
     return state & SPN__PHASE;
+}
+
+static inline uint32_t spn__refs(uint32_t state)
+{
+    return state / SPN__REF;
 }
 
 static inline bool spn__phase_done(uint32_t state)
@@ -89,6 +97,9 @@ void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
 /* The right to write the outcome, for one caller, who must then finish it. */
 bool spn__future_claim(struct spn_future *f);
 void spn__future_finish(struct spn_future *f, uint32_t phase, struct spn__work *work);
+/* The same, and drops a reference of the caller's, in one step: for a future that has
+ * nobody to tell.  False, and nothing happens, if somebody attends to it. */
+bool spn__future_finish_and_unref(struct spn_future *f, uint32_t phase);
 /* All that follows the final change of the state, which found `old`. */
 void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *work);
 
@@ -123,7 +134,7 @@ void spn__future_outcome(struct spn_future *f, spn_outcome *out);
 static inline struct spn_future *spn__future_ref(struct spn_future *f)
 {
     /* relaxed: who makes a new reference has one, and gives it away in order. */
-    (void)spn__fetch_add(&f->refs, 1, relaxed);
+    (void)spn__fetch_add(&f->state, SPN__REF, relaxed);
     return f;
 }
 /* The stages of a future that is abandoned by this go to `work`. */
@@ -205,6 +216,9 @@ void spn__task_mark_awaited(struct spn_future *f);
 void spn__task_interrupt(struct spn_future *f);
 /* The task future that a task is part of, borrowed; NULL if it is none's. */
 struct spn_future *spn__task_future(spn_task *task);
+/* The future that a task is to complete, whatever kind of task it is: a submitted
+ * future's, a stage's, or complete_async's; borrowed.  NULL if we do not know of one. */
+struct spn_future *spn__task_target(spn_task *task);
 /* The task of a task future; who runs it now, as a hint: NULL if nobody, or a thread
  * without a record. */
 spn_task *spn__future_task(struct spn_future *f);
@@ -214,10 +228,11 @@ void spn__task_given_back(spn_task *task);
 /*
  * Before a thread waits for it: tells the executor, which may run it now or refuse the
  * wait.  SPN_OK, or the refusal.  If *entered is not NULL, spn__task_wait_end
- * must follow the wait.  may_help: also where only help is asked for.
+ * must follow the wait.  may_help: also where only help is asked for.  timed: it ends
+ * at some time by itself.
  */
 int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
-                         spn_executor **entered);
+                         bool timed, spn_executor **entered);
 void spn__task_wait_end(spn_executor *entered);
 
 /* Copies a message, cut to capacity between two characters of UTF-8. */

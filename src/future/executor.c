@@ -228,6 +228,16 @@ static void give_back(void *ctx, spn_task *task)
     g->unrun(g->ctx, task);
 }
 
+void spn__unrun_unwrap(spn_unrun_fn *unrun, void **ctx)
+{
+    if (*unrun == give_back) {
+        const struct give_back *g = *ctx;
+
+        *unrun = g->unrun;
+        *ctx = g->ctx;
+    }
+}
+
 int spn_executor_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                               int64_t *count)
 {
@@ -293,7 +303,7 @@ int spn_executor_remove(spn_executor *executor, spn_task *task)
     rc = executor->ops->remove(executor, task);
     if (rc == 1)
         spn__task_given_back(task);
-    return rc;
+    return rc == SPN__GIVEN_BACK ? 1 : rc;
 }
 
 /* ---- whose thread this is --------------------------------------------------- */
@@ -547,11 +557,12 @@ static int manual_remove(spn_executor *executor, spn_task *task)
     }
     spn__unlock(&m->lock);
     spn__chosen_grant(&chosen);
-    if (found) {
-        spn__job_forget(task);
-        spn_task_release(task);
-    }
-    return found;
+    if (!found)
+        return 0;
+    spn__job_forget(task);
+    spn__task_given_back(task);
+    spn_task_release(task);
+    return SPN__GIVEN_BACK;
 }
 
 int spn_manual_executor_create(spn_manual_executor **out)

@@ -45,4 +45,13 @@ static inline spn__queued_word *spn__task_queued(spn_task *task)
     return (spn__queued_word *)(void *)&task->queued;
 }
 
+/*
+ * Tasks that executors give back.  Once a task is released anybody may submit it again,
+ * so the executor must have parted from it before (spn__task_given_back).  Those of the
+ * library do it themselves, and say so: remove with this instead of 1, shutdown_now by
+ * calling the caller's own unrun, which unwrap finds.  For others it is done afterwards.
+ */
+enum { SPN__GIVEN_BACK = 2 };
+void spn__unrun_unwrap(spn_unrun_fn *unrun, void **ctx);
+
 #endif /* SPN__EXECUTOR_H */

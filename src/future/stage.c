@@ -466,6 +466,12 @@ static void drop_task(spn_task *task, int reason)
     run_here(s);
 }
 
+struct spn__stage *spn__stage_of_task(spn_task *task)
+{
+    /* The function says what the task is part of. */
+    return task->fn == run_task ? spn__list_entry(task, struct spn__stage, task) : NULL;
+}
+
 /* The stage is not ours after this, unless it was refused. */
 static int hand_over(struct spn__stage *s, struct spn__work *work)
 {

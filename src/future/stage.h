@@ -63,6 +63,9 @@ struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
                                      spn_executor *executor, union spn__stage_fn fn,
                                      void *arg);
 
+/* The stage that a task is part of; NULL if it is none's. */
+struct spn__stage *spn__stage_of_task(spn_task *task);
+
 /* Adds the edge `index` from a source, with a reference to the stage. */
 void spn__stage_connect(struct spn__stage *s, size_t index, struct spn_future *source,
                         struct spn__work *work);

@@ -87,7 +87,6 @@ static struct spn__task_future *task_of(struct spn_future *f)
     return (struct spn__task_future *)(void *)f;
 }
 
-static int run_task(spn_task *task);
 static void drop_task(spn_task *task, int reason);
 
 void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg,
@@ -102,11 +101,12 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     spn__init(&t->context, NULL);
     spn__init(&t->executor, 0);
     spn__init(&t->unpins, 0);
+    t->bare = opts->done == NULL && opts->release_arg == NULL && keeper == NULL;
     t->told = NULL;
     spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
     t->keeper = keeper;
-    t->task = (spn_task)SPN_TASK_INIT(run_task, drop_task);
+    t->task = (spn_task)SPN_TASK_INIT(spn__task_future_fn, drop_task);
 }
 
 int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
@@ -206,6 +206,7 @@ void spn__task_tell(struct spn_future *f,
                     void (*told)(struct spn_future *f, void *owner), void *owner)
 {
     task_of(f)->told = told;
+    task_of(f)->bare = false;
     spn__store(&task_of(f)->told_owner, owner, relaxed); /* published by submit */
 }
 
@@ -293,6 +294,8 @@ void spn__task_finished(struct spn_future *f)
     struct spn__task_future *t = task_of(f);
     void *owner;
 
+    if (t->keeper != NULL && t->keeper->finished != NULL)
+        t->keeper->finished(t);
     if (t->told != NULL) {
         /* relaxed: decides who has it; what the owner is came with the future. */
         owner = spn__exchange(&t->told_owner, NULL, relaxed);
@@ -370,7 +373,7 @@ static void help(struct spn__task_future *t, struct spn_thread *self)
 }
 
 int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
-                         spn_executor **entered)
+                         bool timed, spn_executor **entered)
 {
     struct spn__task_future *t = task_of(f);
     const uintptr_t word = spn__load(&t->executor, acquire); /* [executor] */
@@ -384,6 +387,7 @@ int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may
             help(t, self);
         return SPN_OK;
     }
+    self->waits_timed = timed;
     if (spn__executor_has(executor, wait_begin))
         rc = executor->ops->wait_begin(executor, &t->task);
     if (rc >= 0 && spn__executor_has(executor, wait_end))
@@ -406,6 +410,8 @@ struct running {
     bool by_executor; /* with the context it was submitted with, and no other */
     bool reset;       /* success leaves the future as it is */
     bool kept;        /* it did */
+    bool won;         /* the outcome is this call's */
+    bool parted;      /* and the executor's reference went with it */
 };
 
 /* Completes the future with what the function returned, if nobody was faster. */
@@ -416,11 +422,20 @@ static void keep_outcome(struct running *r, struct spn__work *work)
     if (r->call.code == 0 && r->reset) {
         r->kept = true;
         spn__future_drop_late(f, r->call.result);
-    } else if (!spn__future_claim(f)) {
+        return;
+    }
+    if (!spn__future_claim(f)) {
         spn__future_drop_late(f, r->call.result);
-    } else if (r->call.code == 0) {
+        return;
+    }
+    r->won = true;
+    if (r->call.code == 0) {
         f->value = r->call.result;
-        spn__future_finish(f, SPN__NORMAL, work);
+        /* [runner] It stays this thread's: nobody looks at it any more. */
+        r->parted = r->by_executor && r->t->bare &&
+                    spn__future_finish_and_unref(f, SPN__NORMAL);
+        if (!r->parted)
+            spn__future_finish(f, SPN__NORMAL, work);
     } else {
         spn__future_write_error(f, r->call.code, spn__call_message(&r->call), false);
         spn__future_finish(f, SPN__EXCEPTIONAL, work);
@@ -444,6 +459,16 @@ static bool leave(struct spn__task_future *t, struct spn_thread *self)
     return false;
 }
 
+/* The same for one whose outcome it is: no interrupt is under way, and arg was left to
+ * it.  The state needs no look, and its line belongs to who waits. */
+static void leave_done(struct spn__task_future *t)
+{
+    /* [runner] release: who pins it now sees that it is done.
+     * mutant: to the explorer the step to that was a fence */
+    spn__store(&t->runner, FREE, release);
+    give_arg_back(t);
+}
+
 /* Follows the function, also when it ended its thread. */
 static void after_call(void *p)
 {
@@ -454,7 +479,12 @@ static void after_call(void *p)
     if (r->by_executor)
         spn__context_leave(&r->frame, r->call.self);
     keep_outcome(r, &work);
-    r->kept = leave(r->t, r->call.self) && r->kept;
+    if (r->parted)
+        return; /* the future may be gone */
+    if (r->won)
+        leave_done(r->t);
+    else
+        r->kept = leave(r->t, r->call.self) && r->kept;
     spn__work_drain(&work);
 }
 
@@ -483,16 +513,22 @@ static bool claim(struct spn__task_future *t, uintptr_t me)
     return true;
 }
 
-static int run(struct spn_future *f, bool reset, bool by_executor,
-               struct spn_context *context)
-{
-    struct running r = { .by_executor = by_executor, .reset = reset };
-    struct spn_thread *self;
-    bool called = false;
+enum ran { NOT_RUN, RAN, RAN_AND_PARTED };
 
+/* Takes the context over if it calls the function, which *ran says. */
+static int run(struct spn_future *f, bool reset, bool by_executor,
+               struct spn_context *context, enum ran *ran)
+{
+    struct spn_thread *self;
+    struct running r; /* not all of it: it has room for a message */
+
+    *ran = NOT_RUN;
     if (f == NULL || f->kind != SPN__TASK)
         return SPN_EINVAL;
     r.t = task_of(f);
+    r.by_executor = by_executor;
+    r.reset = reset;
+    r.kept = r.won = r.parted = false;
     if (spn__phase(spn__load(&f->state, relaxed)) != SPN__NEW) /* a hint */
         return 0;
     self = spn__thread_self();
@@ -500,7 +536,6 @@ static int run(struct spn_future *f, bool reset, bool by_executor,
         return 0;
     /* [runner] mutant: half of a pair */
     if (spn__phase(spn__load(&f->state, seq_cst)) == SPN__NEW) {
-        called = true;
         spn__call_enter(&r.call);
         if (by_executor)
             spn__context_enter(&r.frame, r.call.self, context);
@@ -508,54 +543,108 @@ static int run(struct spn_future *f, bool reset, bool by_executor,
         spn__guarded(call_fn, &r);
         r.call.returned = true;
         SPN__CLEANUP_POP();
+        *ran = r.parted ? RAN_AND_PARTED : RAN;
     } else {
         (void)leave(r.t, self);
     }
-    return reset ? r.kept : called;
+    return reset ? r.kept : *ran != NOT_RUN;
 }
 
 int spn_future_run(spn_future *f)
 {
-    return run(f, false, false, NULL);
+    enum ran ran;
+
+    return run(f, false, false, NULL, &ran);
 }
 
 int spn_future_run_and_reset(spn_future *f)
 {
-    return run(f, true, false, NULL);
+    enum ran ran;
+
+    return run(f, true, false, NULL, &ran);
 }
 
 /* ---- by an executor --------------------------------------------------------- */
 
 /* The executor is through with it. */
-static void leave_executor(void *p)
+static void leave_executor(struct spn__task_future *t)
 {
-    struct spn__task_future *t = p;
-
     if (t->keeper != NULL)
         t->keeper->end(t);
     else
         spn_future_unref(&t->future);
 }
 
-bool spn__task_future_run(struct spn__task_future *t)
+static enum ran run_submitted(struct spn__task_future *t)
 {
     struct spn_context *context = take_context(t); /* [context] */
+    enum ran ran;
 
-    if (run(&t->future, false, true, context) == 1)
-        return true;
-    spn_context_unref(context);
-    return false;
+    (void)run(&t->future, false, true, context, &ran);
+    if (ran == NOT_RUN)
+        spn_context_unref(context);
+    return ran;
 }
 
-static int run_task(spn_task *task)
+bool spn__task_future_run(struct spn__task_future *t)
+{
+    return run_submitted(t) != NOT_RUN;
+}
+
+bool spn__task_future_run_again(struct spn__task_future *t)
+{
+    struct spn_context *context = take_context(t); /* [context] */
+    enum ran ran;
+    bool again;
+
+    if (context != NULL) { /* this run's reference, and one for the next */
+        (void)spn_context_ref(context);
+        /* [context] Back, then look: who completed it meanwhile found none.
+         * mutant: as in take_context */
+        spn__store(&t->context, context, seq_cst);
+        if (spn__phase_done(
+                spn__load(&t->future.state, seq_cst))) /* mutant: as above */
+            spn__task_future_forget(t);
+    }
+    again = run(&t->future, true, true, context, &ran) == 1;
+    if (ran == NOT_RUN)
+        spn_context_unref(context);
+    return again;
+}
+
+static enum ran run_kept(struct spn__task_future *t)
+{
+    if (t->bare || t->keeper == NULL || t->keeper->run == NULL)
+        return run_submitted(t);
+    return t->keeper->run(t) ? RAN : NOT_RUN;
+}
+
+static void cut_short(void *p)
+{
+    struct spn__task_future **t = p;
+
+    if (*t != NULL)
+        leave_executor(*t);
+}
+
+int spn__task_future_fn(spn_task *task)
 {
     struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
+    struct spn__task_future *there = t; /* NULL: the reference is gone */
 
-    if (t->keeper != NULL)
+    if (!t->bare && t->keeper != NULL)
         t->keeper->begin(t, true);
-    SPN__CLEANUP_PUSH(leave_executor, t);
-    if (!spn__task_future_run(t))
+    SPN__CLEANUP_PUSH(cut_short, &there);
+    switch (run_kept(t)) {
+    case RAN_AND_PARTED:
+        there = NULL;
+        break;
+    case NOT_RUN:
         part(t);
+        break;
+    default:
+        break;
+    }
     SPN__CLEANUP_POP();
     return 0; /* the future keeps a failure */
 }
@@ -578,7 +667,7 @@ static void drop_task(spn_task *task, int reason)
 struct spn_future *spn__task_future(spn_task *task)
 {
     /* The function says what the task is part of. */
-    return task != NULL && task->fn == run_task
+    return task != NULL && task->fn == spn__task_future_fn
                ? &spn__list_entry(task, struct spn__task_future, task)->future
                : NULL;
 }
@@ -610,6 +699,8 @@ void spn__task_given_back(spn_task *task)
     if (f == NULL)
         return;
     part(task_of(f));
+    if (task_of(f)->keeper != NULL && task_of(f)->keeper->given_back != NULL)
+        task_of(f)->keeper->given_back(task_of(f));
     if ((task->flags & SPN_TASK_AWAITED) != 0)
         (void)spn_future_cancel(f, 0);
 }
@@ -617,6 +708,12 @@ void spn__task_given_back(spn_task *task)
 static uintptr_t word_of(const spn_executor *executor)
 {
     return (uintptr_t)executor | (spn__executor_has(executor, help) ? HELPS : 0);
+}
+
+void spn__task_future_belongs(struct spn__task_future *t, spn_executor *executor)
+{
+    /* relaxed: published with the task. */
+    spn__store(&t->executor, word_of(executor), relaxed);
 }
 
 int spn_future_submit(spn_future *f, spn_executor *executor)
@@ -658,7 +755,7 @@ int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **
     } else {
         /* relaxed, all: nobody else knows it, and they are published with it. */
         spn__store(&t->executor, word_of(executor), relaxed);
-        spn__store(&f->refs, spn__load(&f->refs, relaxed) + 1, relaxed);
+        spn__store(&f->state, spn__load(&f->state, relaxed) + SPN__REF, relaxed);
         context = spn__task_future_capture(t);
         rc = spn_executor_execute(executor, &t->task);
         if (rc != SPN_OK) {

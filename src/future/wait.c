@@ -98,7 +98,7 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     if (timeout_ns <= 0 || (interruptible && spn__interrupt_pending(self)))
         return sleep_on(f, self, deadline_ns, interruptible);
     if (f->kind == SPN__TASK) {
-        rc = spn__task_wait_begin(f, self, true, &entered);
+        rc = spn__task_wait_begin(f, self, true, timeout_ns != SPN_FOREVER, &entered);
         if (rc != SPN_OK)
             return spn__future_done(f) ? SPN_OK : rc;
     }

@@ -48,7 +48,8 @@ struct spn__block {
     struct spn__block *next; /* while it is free */
 };
 
-enum { CLASS_MASK = 15, HEADER = sizeof(struct spn__block) };
+enum { CLASS_MASK = 15, HEADER = SPN__BLOCK_HEADER };
+_Static_assert(sizeof(struct spn__block) == HEADER, "the header says so");
 _Static_assert(SPN__BLOCK_CLASSES <= CLASS_MASK + 1, "a class fits its bits");
 _Static_assert(HEADER % (2 * sizeof(void *)) == 0, "what follows is as well aligned");
 
@@ -150,7 +151,7 @@ void *spn__block_get(size_t bytes)
     if (bytes > SIZE_MAX - HEADER - SPN__BLOCK_GRAIN)
         return NULL;
     total = bytes + HEADER;
-    class = (total - 1) / SPN__BLOCK_GRAIN;
+    class = total <= SPN__BLOCK_SMALL ? 0 : (total - 1) / SPN__BLOCK_GRAIN;
     home = home_for(class);
     if (home != NULL) {
         block = pop_kept(&home->blocks, class);
@@ -160,9 +161,11 @@ void *spn__block_get(size_t bytes)
         }
         if (block != NULL)
             return memory_of(block);
-        total = (class + 1) * SPN__BLOCK_GRAIN;
+        total = class == 0 ? SPN__BLOCK_SMALL : (class + 1) * SPN__BLOCK_GRAIN;
     }
-    block = spn__alloc(total);
+    /* Those that are of several lines start with one. */
+    block = total > SPN__BLOCK_SMALL ? spn__alloc_aligned(total, SPN__CACHE_LINE)
+                                     : spn__alloc(total);
     if (block == NULL)
         return NULL;
     block->home = home != NULL ? (uintptr_t)home | class : 0;

@@ -346,6 +346,23 @@ void spn__os_yield(void)
     sched_yield();
 }
 
+uintptr_t spn__os_stack_low(void)
+{
+    uintptr_t low = 0;
+#if defined(__linux__)
+    pthread_attr_t attr;
+    size_t size;
+    void *start;
+
+    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+        if (pthread_attr_getstack(&attr, &start, &size) == 0)
+            low = (uintptr_t)start;
+        pthread_attr_destroy(&attr);
+    }
+#endif
+    return low;
+}
+
 int32_t spn__os_only_cpu(void)
 {
 #ifdef __linux__

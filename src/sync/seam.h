@@ -229,6 +229,8 @@ void spn__os_yield(void);
 int32_t spn__os_only_cpu(void);
 /* The CPU the calling thread runs on at this moment; -1: nobody knows. */
 int32_t spn__os_cpu(void);
+/* The lowest address of the calling thread's stack, or 0: nobody knows. */
+uintptr_t spn__os_stack_low(void);
 /* Lets the calling thread's sleeps end as close to their deadlines as the system
  * can, where that is not the default. */
 void spn__os_sleep_precisely(void);
@@ -236,6 +238,9 @@ void spn__os_sleep_precisely(void);
 /* Runs cleanup(arg) when the scope is left by POP or by pthread_exit. */
 #define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
 #define SPN__CLEANUP_POP()              pthread_cleanup_pop(1)
+/* The same around body(arg), for a cleanup that calls what may end the thread once
+ * more.  After that it may be called again with the same argument. */
+void spn__outlive(void (*body)(void *arg), void (*cleanup)(void *arg), void *arg);
 
 /* Calls body(ctx), which calls a function of the program's.  An exception that would
  * pass ends the process, with a message; the end of the thread passes. */

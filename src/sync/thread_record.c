@@ -106,6 +106,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->call = NULL;
     record->hand_over = NULL;
     record->executing = NULL;
+    record->waits_timed = false;
     record->ambient = (struct spn__ambient){ .depth = 0 };
     record->groups = NULL;
     record->limiter = NULL;

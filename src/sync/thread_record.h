@@ -76,6 +76,7 @@ struct spn_thread {
     struct spn__call *call;
     struct spn__hand_over *hand_over;
     struct spn_executor_frame *executing; /* see spn_executor_enter; NULL: nobody's */
+    bool waits_timed; /* the wait that its executor is being told of has a deadline */
     struct spn__ambient ambient;
     struct spn__group_frame *groups; /* for exec/group.c: whose tasks it is running */
     struct spn__limiter_frame *limiter; /* for exec/limiter.c: what it hands over */

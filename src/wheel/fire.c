@@ -34,8 +34,10 @@
  *   `firing` until nothing is left.  While there is something, there is a runner that
  *   was handed over and has not begun, or that has just begun and will look whether to
  *   hand over another (`spread`): so a callback that hangs keeps one runner and delays
- *   nobody, as long as there are runners.  One that is run by the very call that hands
- *   it over, as the direct executor does, leaves the work to its caller.
+ *   nobody, as long as there are runners.  When all of them are out, whoever finds
+ *   something due says so (`wanted`), and the next that would end goes around once more.
+ *   One that is run by the very call that hands it over, as the direct executor does,
+ *   leaves the work to its caller.
  */
 #include "wheel/timer.h"
 
@@ -152,8 +154,8 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     spn__shard_count(s, -1);
     s->fired++;
     run->timeout = t;
-    run->fn = t->fn;
-    run->periodic = t->period_ns > 0;
+    run->fn = (t->policy & SPN__POLICY_HANDLE) != 0 ? spn__handle_expired : t->fn;
+    run->periodic = spn__timeout_is_periodic(t);
     run->gone = false;
     run->status = 0;
     if (!run->periodic)
@@ -289,14 +291,46 @@ static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
 
 /* ---- executors ---------------------------------------------------------------- */
 
-static void put_runner(struct spn_timer *timer, struct spn__runner *r, bool refused)
+/* exec_lock is held. */
+static void free_runner(struct spn_timer *timer, struct spn__runner *r)
 {
-    spn__lock(&timer->exec_lock);
     r->next_free = timer->free_runners;
     timer->free_runners = r;
     timer->runners_out--;
+}
+
+/* Unlocks exec_lock.  The timer may be gone then: the last runner of one that was
+ * destroyed meanwhile frees it. */
+static void end_runner(struct spn_timer *timer)
+{
+    const bool last = timer->doomed && timer->runners_out == 0;
+
+    spn__unlock(&timer->exec_lock);
+    if (last)
+        spn__timer_free(timer);
+}
+
+static void put_runner(struct spn_timer *timer, struct spn__runner *r, bool refused)
+{
+    spn__lock(&timer->exec_lock);
+    free_runner(timer, r);
     timer->refused += refused;
-    spn__unlock(&timer->exec_lock); /* the timer may be gone now */
+    end_runner(timer);
+}
+
+/* Ends a runner that has looked at all shards, unless it is wanted again: in one step
+ * with hand_over, so that either that finds a runner or this finds the wish. */
+static bool retire(struct spn_timer *timer, struct spn__runner *r)
+{
+    bool wanted;
+
+    spn__lock(&timer->exec_lock);
+    wanted = timer->wanted;
+    timer->wanted = false;
+    if (!wanted)
+        free_runner(timer, r);
+    end_runner(timer);
+    return !wanted;
 }
 
 static void begin_runner(struct spn_timer *timer)
@@ -315,8 +349,10 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
     int rc;
 
     spn__lock(&timer->exec_lock);
-    if (timer->runners_queued == 0)
+    if (timer->runners_queued == 0) {
         r = timer->free_runners;
+        timer->wanted = r == NULL;
+    }
     if (r != NULL) {
         timer->free_runners = r->next_free;
         timer->runners_queued++;
@@ -339,11 +375,19 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
     return false;
 }
 
+static bool is_stopped(const struct spn_timer *timer)
+{
+    /* relaxed: stop unparks the thread after it has written it. */
+    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
+}
+
 /* What is due still is: have the timer look again in a while. */
 static void ask_again(struct spn_timer *timer)
 {
     const int64_t after = timer->tick_ns > RETRY_NS ? timer->tick_ns : RETRY_NS;
 
+    if (is_stopped(timer)) /* and perhaps destroyed: there is nobody to tell */
+        return;
     spn__timer_notify(timer, spn__time_add(spn__timer_now(timer), after));
 }
 
@@ -355,13 +399,16 @@ int spn__runner_run(spn_task *task)
     bool spread = true;
 
     begin_runner(timer);
-    if (self == NULL) {
-        ask_again(timer);
-    } else if (!r->from_runner || r->submitter != self) {
+    if (self == NULL || (r->from_runner && r->submitter == self)) {
+        if (self == NULL)
+            ask_again(timer);
+        put_runner(timer, r, self == NULL);
+        return 0;
+    }
+    do {
         for (uint32_t i = 0; i <= timer->shard_mask; i++)
             (void)serve(&timer->shards[i], self, &spread);
-    }
-    put_runner(timer, r, self == NULL);
+    } while (!retire(timer, r));
     return 0;
 }
 
@@ -433,12 +480,6 @@ static int64_t settle(struct spn_timer *timer, int64_t next_ns)
            !spn__cas_weak(&timer->wake_ns, &found, next_ns, relaxed, relaxed)) {
     }
     return next_ns < found ? next_ns : found;
-}
-
-static bool is_stopped(const struct spn_timer *timer)
-{
-    /* relaxed: stop unparks the thread after it has written it. */
-    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
 }
 
 int spn__timer_main(void *arg)

@@ -89,16 +89,16 @@ struct arming {
     int64_t reckon_ns;      /* more than 0: due so long from the time of the shard */
     int64_t period_ns;
     uint32_t policy;
+    bool keep; /* a handle: fn, period and policy are in the timeout */
 };
 
 /* The shard of this timer that the timeout belongs to, or NULL. */
 static struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeout *t)
 {
-    const uintptr_t offset = (uintptr_t)t->home - (uintptr_t)timer->shards;
+    struct spn__shard *home = spn__home_get(t);
+    const uintptr_t offset = (uintptr_t)home - (uintptr_t)timer->shards;
 
-    if (offset > timer->shard_mask * sizeof *timer->shards)
-        return NULL;
-    return t->home;
+    return offset <= timer->shard_mask * sizeof *timer->shards ? home : NULL;
 }
 
 /* The shard the calling thread adds to. */
@@ -155,11 +155,15 @@ static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
      * tick.  What becomes due is left to the thread. */
     if (a->due_ns <= a->now_ns || spn__wheel_is_stale(s->wheel, a->now_ns))
         (void)spn__wheel_step(s->wheel, a->now_ns, FOLLOW_NODES);
-    t->fn = a->fn;
-    if (t->home != s) /* a second time it stays: a canceller may be reading it */
-        t->home = s;
-    t->period_ns = a->period_ns;
-    t->policy = a->policy;
+    spn__home_set(t, s);
+    if (!a->keep) {
+        t->fn = a->fn;
+        t->period_ns = a->period_ns;
+        t->policy = a->policy;
+    }
+    if ((a->policy & SPN__POLICY_OWNED) != 0)
+        /* relaxed: the entry is not known to anybody else yet [guests]. */
+        (void)spn__fetch_add(&s->guests, 1, relaxed);
     t->node.due_ns = a->due_ns;
     spn__state_set(t, SPN__TIMEOUT_PENDING);
     s->armed++;
@@ -210,6 +214,19 @@ static int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
     return rc;
 }
 
+/* delay_ns from now. */
+static int schedule_in(struct spn_timer *timer, spn_timeout *t, struct arming *a,
+                       int64_t delay_ns)
+{
+    if (timer->fast_clock && delay_ns > 0) {
+        a->reckon_ns = delay_ns;
+        return schedule(timer, t, a);
+    }
+    a->now_ns = spn__timer_now(timer);
+    a->due_ns = spn__deadline(a->now_ns, delay_ns);
+    return schedule(timer, t, a);
+}
+
 int spn_timer_schedule(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
                        int64_t delay_ns)
 {
@@ -217,13 +234,28 @@ int spn_timer_schedule(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
 
     if (timer == NULL || t == NULL || fn == NULL)
         return SPN_EINVAL;
-    if (timer->fast_clock && delay_ns > 0) {
-        a.reckon_ns = delay_ns;
-        return schedule(timer, t, &a);
-    }
-    a.now_ns = spn__timer_now(timer);
-    a.due_ns = spn__deadline(a.now_ns, delay_ns);
-    return schedule(timer, t, &a);
+    return schedule_in(timer, t, &a, delay_ns);
+}
+
+int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
+                              spn_timeout_fn fn, int64_t delay_ns)
+{
+    struct arming a = { .fn = fn, .policy = SPN__POLICY_OWNED };
+
+    return schedule_in(timer, &owned->timeout, &a, delay_ns);
+}
+
+int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
+                               int64_t delay_ns)
+{
+    struct arming a = { .keep = true };
+
+    return schedule_in(timer, t, &a, delay_ns);
+}
+
+uint32_t spn__timer_own_shard(const struct spn_timer *timer)
+{
+    return (uint32_t)(own_shard((struct spn_timer *)(uintptr_t)timer) - timer->shards);
 }
 
 int spn_timer_schedule_at(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
@@ -427,7 +459,7 @@ static int cancel_locked(struct spn__shard *s, spn_timeout *t)
     }
     if (!running)
         return SPN_TIMEOUT_GONE;
-    if (t->period_ns > 0)
+    if (spn__timeout_is_periodic(t))
         spn__state_set(t, SPN__TIMEOUT_CANCELLED);
     return SPN_TIMEOUT_RUNNING;
 }
@@ -542,7 +574,7 @@ int spn_timeout_is_cancelled(const spn_timeout *t)
 
 spn_timer *spn_timeout_timer(const spn_timeout *t)
 {
-    const struct spn__shard *home = t != NULL ? t->home : NULL;
+    const struct spn__shard *home = t != NULL ? spn__home_get(t) : NULL;
 
     return home != NULL ? home->timer : NULL;
 }

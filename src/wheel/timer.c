@@ -17,6 +17,8 @@
  *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
  *   left collected: so a periodic timeout whose callback was running is among it, and
  *   what is cancelled until then is not.
+ *   [guests] then stop waits for those who take out entries of delayed.c on their own: see
+ *   there.
  *
  * LOCKS  life_lock comes before all others; shard locks in the order of their index
  *   where several are held (batches only); alarm_lock, exec_lock and the census's are
@@ -36,10 +38,12 @@
 #include "base/options.h"
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
+#include "wheel/slab.h"
 
 _Static_assert(sizeof(void *) != 8 || sizeof(spn_timeout) == 64, "one cache line");
 _Static_assert(offsetof(spn_timeout, node) == 0, "spn__timeout_of");
 _Static_assert(sizeof(spn__timeout_state) == sizeof(uint32_t), "the same word");
+_Static_assert(sizeof(spn__timeout_home) == sizeof(void *), "the same word");
 _Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 48 + 6 * sizeof(void *),
                "append only, no holes");
 _Static_assert(sizeof(spn_period) == sizeof(size_t) + 24, "append only, no holes");
@@ -110,6 +114,7 @@ static void dismantle(struct spn_timer *timer)
     if (timer->shards != NULL)
         for (uint32_t i = 0; i <= timer->shard_mask; i++)
             spn__free(timer->shards[i].wheel);
+    spn__slabs_leave(timer->slabs);
     spn__free(timer->shards);
     spn__free(timer->runners);
     spn__free(timer->cpus);
@@ -187,6 +192,7 @@ static int make_shards(struct spn_timer *timer, const spn_timer_opts *o)
         spn__quick_lock_init(&s->lock);
         spn__lock_init(&s->idle_lock);
         spn__init(&s->pending, 0);
+        spn__init(&s->guests, 0);
         s->firing.next = s->firing.prev = &s->firing;
         s->known = UINT64_MAX;
         spn__list_init(&s->running);
@@ -265,6 +271,11 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     rc = copy_thread_opts(timer, o.thread);
     if (rc == SPN_OK)
         rc = make_shards(timer, &o);
+    if (rc == SPN_OK) {
+        timer->slabs = spn__slabs_create(timer, o.shards);
+        if (timer->slabs == NULL)
+            rc = SPN_ENOMEM;
+    }
     if (rc == SPN_OK && o.executor != NULL)
         rc = make_runners(timer, o.parallel);
     if (rc == SPN_OK && o.drive == SPN_TIMER_FD)
@@ -288,9 +299,6 @@ static bool is_busy(struct spn_timer *timer)
     /* relaxed: changes under the lock. */
     busy = spn__load(&timer->state, relaxed) == SPN__TIMER_STARTED || timer->stopping;
     spn__unlock(&timer->life_lock);
-    spn__lock(&timer->exec_lock);
-    busy = busy || timer->runners_out != 0;
-    spn__unlock(&timer->exec_lock);
     for (uint32_t i = 0; i <= timer->shard_mask && !busy; i++) {
         struct spn__shard *s = &timer->shards[i];
 
@@ -301,16 +309,28 @@ static bool is_busy(struct spn_timer *timer)
     return busy;
 }
 
+void spn__timer_free(struct spn_timer *timer)
+{
+    spn_thread_unref(timer->thread);
+    dismantle(timer);
+}
+
 int spn_timer_destroy(spn_timer *timer)
 {
+    bool last;
+
     if (timer == NULL)
         return SPN_OK;
     if (is_busy(timer))
         return SPN_EBUSY;
     spn__clock_unlisten(timer->clock, &timer->listener);
     census_leave(timer);
-    spn_thread_unref(timer->thread);
-    dismantle(timer);
+    spn__lock(&timer->exec_lock);
+    timer->doomed = timer->runners_out != 0;
+    last = !timer->doomed;
+    spn__unlock(&timer->exec_lock);
+    if (last)
+        spn__timer_free(timer);
     return SPN_OK;
 }
 
@@ -383,7 +403,7 @@ static void await_idle(struct spn__shard *s, struct spn_thread *self)
     spn__quick_unlock(&s->lock);
 }
 
-/* Timeouts as a list: of the callers, and of the library (handles). */
+/* Timeouts as a list: of the callers, and of the library. */
 struct collected {
     struct spn__shard *shard;
     spn_timeout *first[2], **end[2];
@@ -393,14 +413,15 @@ static void collect_one(spn_wheel_node *node, void *ctx)
 {
     struct collected *c = ctx;
     spn_timeout *t = spn__timeout_of(node);
-    const int owned = spn__timeout_is_handle(t);
+    const int owned = (t->policy & (SPN__POLICY_OWNED | SPN__POLICY_HANDLE)) != 0;
 
     spn__wheel_unlink(c->shard->wheel, node);
     spn__state_set(t, SPN__TIMEOUT_CANCELLED);
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);
     c->shard->returned++;
-    t->home = NULL; /* which may be gone soon */
+    if ((t->policy & SPN__POLICY_OWNED) == 0)
+        spn__home_set(t, NULL); /* which may be gone soon; not before a guest */
     t->node.link.next = NULL;
     if (c->end[owned] != NULL)
         *c->end[owned] = t;
@@ -409,7 +430,17 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     c->end[owned] = (spn_timeout **)(void *)&t->node.link.next; /* so itself */
 }
 
-/* Takes out all there is: tells those who have handles, returns the rest as a list. */
+static void tell_owner(spn_timeout *t)
+{
+    struct spn__owned *owned = (struct spn__owned *)(void *)t;
+
+    if ((t->policy & SPN__POLICY_HANDLE) != 0)
+        spn__handle_returned(t);
+    else
+        owned->returned(owned);
+}
+
+/* Takes out all there is: tells the owners of our own, returns the rest as a list. */
 static spn_timeout *collect(struct spn_timer *timer)
 {
     struct collected c = { NULL, { NULL, NULL }, { NULL, NULL } };
@@ -426,8 +457,23 @@ static spn_timeout *collect(struct spn_timer *timer)
         spn__quick_unlock(&s->lock);
     }
     while ((t = spn_timeout_pop(&c.first[1])) != NULL)
-        spn__handle_returned(t);
+        tell_owner(t);
     return c.first[0];
+}
+
+/* Waits until nobody who ends an entry of delayed.c is inside, whatever comes. */
+static void await_guests(struct spn__shard *s)
+{
+    uint32_t found = spn__load(&s->guests, acquire); /* [guests] */
+
+    while ((found & ~SPN__GUESTS_AWAITED) != 0) {
+        /* relaxed: has whoever makes it none wake us; the number is read again. */
+        found = spn__fetch_or(&s->guests, SPN__GUESTS_AWAITED, relaxed) |
+                SPN__GUESTS_AWAITED;
+        if (found != SPN__GUESTS_AWAITED)
+            (void)spn__futex_wait(&s->guests, found, SPN_FOREVER);
+        found = spn__load(&s->guests, acquire); /* [guests] */
+    }
 }
 
 /* Closes the shards; true for the first who does. */
@@ -484,6 +530,8 @@ int spn_timer_stop(spn_timer *timer, spn_timeout **left)
         await_idle(&timer->shards[i], self);
     if (first)
         list = collect(timer);
+    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+        await_guests(&timer->shards[i]);
     if (interrupted)
         spn__interrupt_set(self);
     spn__lock(&timer->life_lock);

@@ -19,6 +19,7 @@
 #include "wheel/wheel.h"
 
 struct spn_thread;
+struct spn__slabs;
 
 /* What has become of a timeout: node.spare, written under its shard's lock. */
 enum {
@@ -56,6 +57,33 @@ static inline spn_timeout *spn__timeout_of(spn_wheel_node *node)
 #define SPN__POLICY_MISSED      UINT32_C(3)
 #define SPN__POLICY_STOP        UINT32_C(4)
 #define SPN__POLICY_BURST_SHIFT 8
+
+/* Of the library's own timeouts, which stop does not give out: OWNED is part of a struct
+ * spn__owned; HANDLE is a handle (handle.c), with its number in the slab, and keeps
+ * something else where others have their function and period. */
+#define SPN__POLICY_OWNED       UINT32_C(8)
+#define SPN__POLICY_HANDLE      UINT32_C(16)
+#define SPN__POLICY_INDEX_SHIFT 8
+
+static inline bool spn__timeout_is_periodic(const spn_timeout *t)
+{
+    return t->period_ns > 0 && (t->policy & SPN__POLICY_HANDLE) == 0;
+}
+
+/* The shard that is its home, or NULL; written under that shard's lock, but read without
+ * by whoever is to find it.  relaxed, both: a name, and never another shard's while
+ * somebody may ask; what is in the timeout is ordered by the lock. */
+typedef SPN__ATOMIC(void *) spn__timeout_home;
+
+static inline struct spn__shard *spn__home_get(const spn_timeout *t)
+{
+    return spn__load((spn__timeout_home *)(uintptr_t)&t->home, relaxed);
+}
+
+static inline void spn__home_set(spn_timeout *t, struct spn__shard *s)
+{
+    spn__store((spn__timeout_home *)(uintptr_t)&t->home, s, relaxed); /* as above */
+}
 
 /*
  * A callback that runs, on the stack of the thread that runs it: after its function
@@ -99,6 +127,7 @@ struct spn__shard {
     struct spn__waitq idle;     /* those who wait for a run to end */
     int32_t waiting;            /* how many they are, on their way out included */
     struct spn_timer *timer;    /* fixed */
+    spn__futex_word guests;     /* entries of delayed.c, and GUESTS_AWAITED [guests] */
     struct spn__reckoning reckoning;
     int64_t late_max_ns;
     uint64_t late[SPN__LATE_BUCKETS];
@@ -133,6 +162,7 @@ struct spn_timer {
     uint32_t *cpus;
     struct spn__runner *runners;
     struct spn__clock_listener listener;
+    struct spn__slabs *slabs; /* of handles */
 
     SPN__ATOMIC(uint32_t) state; /* see timer.c [started] */
     struct spn__lock life_lock;  /* guards changes of state, and the next line */
@@ -151,6 +181,8 @@ struct spn_timer {
     struct spn__runner *free_runners;
     uint32_t runners_queued; /* handed over and not begun */
     uint32_t runners_out;    /* handed over and not ended */
+    bool wanted;             /* all were out when something was due */
+    bool doomed;             /* destroyed, but for the last runner to come back */
     uint64_t refused;
 
     struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
@@ -188,6 +220,16 @@ static inline void spn__shard_enlist(struct spn__shard *s, struct spn__waiter *w
     s->waiting++;
 }
 
+#define SPN__GUESTS_AWAITED (UINT32_C(1) << 31)
+
+/* Whoever ended an entry is through with the timer, which may be gone after this. */
+static inline void spn__shard_guest_leaves(struct spn__shard *s)
+{
+    if (spn__fetch_sub(&s->guests, 1, release) ==
+        (SPN__GUESTS_AWAITED | 1)) /* [guests] */
+        spn__futex_wake(&s->guests, INT32_MAX);
+}
+
 /* Gives back a place of max_pending. */
 static inline void spn__timer_release(struct spn_timer *timer)
 {
@@ -210,7 +252,25 @@ static inline bool spn__shard_link(struct spn__shard *s, spn_timeout *t,
     return true;
 }
 
-/* timer.c: SPN_OK once the timer is started, or why it is not. */
+/* A timeout in a struct of the library's. */
+struct spn__owned {
+    spn_timeout timeout; /* first: the callback is given this */
+    /* The timer has stopped, and its time will not come.  No lock is held. */
+    void (*returned)(struct spn__owned *owned);
+};
+
+/* timeout.c: as spn_timer_schedule, for a timeout that was never scheduled. */
+int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
+                              spn_timeout_fn fn, int64_t delay_ns);
+/* For a handle, whose fields are written already. */
+int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
+                               int64_t delay_ns);
+/* The number of the shard the calling thread adds to. */
+uint32_t spn__timer_own_shard(const struct spn_timer *timer);
+
+/* timer.c: frees a timer that was stopped, and that nobody can touch any more. */
+void spn__timer_free(struct spn_timer *timer);
+/* SPN_OK once the timer is started, or why it is not. */
 int spn__timer_start(struct spn_timer *timer);
 
 static inline int spn__timer_ensure_started(struct spn_timer *timer)
@@ -221,9 +281,8 @@ static inline int spn__timer_ensure_started(struct spn_timer *timer)
     return spn__timer_start(timer);
 }
 
-/* handle.c: whether a timeout is part of a handle; and what becomes of it when the timer
- * stops.  No lock is held. */
-bool spn__timeout_is_handle(const spn_timeout *t);
+/* handle.c: its time has come; the timer has stopped.  No lock is held. */
+int spn__handle_expired(spn_timeout *t);
 void spn__handle_returned(spn_timeout *t);
 
 /* fire.c */

@@ -21,9 +21,11 @@
 #include <spindle/clock.h>
 #include <spindle/completion.h>
 #include <spindle/cpu.h>
+#include <spindle/delayed.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/context.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
 #include <spindle/group.h>
 #include <spindle/limiter.h>
@@ -35,8 +37,10 @@
 #include <spindle/pool.h>
 #include <spindle/queue.h>
 #include <spindle/report.h>
+#include <spindle/scheduled.h>
 #include <spindle/semaphore.h>
 #include <spindle/serial.h>
+#include <spindle/serial_timer.h>
 #include <spindle/threadless.h>
 #include <spindle/task_local.h>
 #include <spindle/thread.h>
@@ -48,6 +52,8 @@
 #include "counting.h"
 #include "peer.h"
 #include "test.h"
+
+#include "bad_config.h"
 
 struct fixture {
     spn_latch *latch;         /* count 2 */
@@ -106,14 +112,24 @@ struct fixture {
     spn_timeout_handle *spent;   /* one that was cancelled */
     spn_timeout timeout, unused; /* that one, and one never scheduled */
     spn_timer_entry entries[3];  /* unused; the pending one; one without a function */
+    spn_url *url;                /* dubbo://u:w@h:1/p?a=x&n=5 */
     spn_object_pool *objects;    /* room for 2: one is out, nothing idle */
     spn_object_pool *ended_objects; /* one that was shut down */
+    void *lent;                     /* the one that is out */
+    spn_scheduled *scheduled;       /* paused, without threads; one task, for later */
+    spn_scheduled *ended_scheduled, *fixed_scheduled;
+    spn_future *waiting;                   /* that one's */
+    spn_serial_timer *ended_serial;        /* cancelled, and at its end */
+    spn_serial_task *fresh, *spent_serial; /* one never scheduled, a cancelled one */
+    struct config_fixture config;
     spn_counter *counter;
     spn_histogram *histogram;
     spn_task_times *times, *installed; /* one that is not installed, and one that is */
     spn_metrics *metrics;              /* has nothing */
     spn_watch *watch;
-    void *lent; /* the one that is out */
+    spn_fj_pool *fj, *ended_fj;                /* without threads; terminated */
+    spn_fj_task object, finished, *objects[2]; /* new; done with NULL; a hole */
+    spn_fj_completer completer;                /* new */
     struct peer waiter;
 };
 
@@ -149,15 +165,29 @@ struct results {
     spn_context_scope scope;
     spn_group *group;
     spn_group_stats group_stats;
+    spn_delayed_executor *delayed;
     spn_limiter *limiter;
     spn_limiter_stats limiter_stats;
+    spn_fj_pool *fj;
+    spn_fj_stats fj_stats;
     spn_wheel *wheel;
     spn_timer *timer;
     spn_timeout *left;
     spn_timeout_handle *handle;
     spn_timer_stats timer_stats;
+    spn_url *url;
+    spn_url_parameter parameter;
+    spn_extensions *extensions;
+    spn_url_pool *url_pool;
+    spn_repository *repository;
+    const void *instance;
+    spn_problem problem;
+    int32_t number;
     spn_object_pool *objects;
     spn_object_pool_stats object_stats;
+    spn_scheduled *scheduled;
+    spn_serial_timer *serial_timer;
+    spn_serial_task *serial_task;
     spn_counter *counter;
     spn_histogram *histogram;
     spn_histogram_snapshot snapshot;
@@ -192,6 +222,7 @@ struct state {
     const void *context;
     int64_t in_wheel, timeouts, timer_stopped;
     int64_t objects_out, objects_idle;
+    int64_t scheduled, policies;
 };
 
 static inline int return_seven(void *arg)
@@ -347,6 +378,52 @@ static inline void close_services(void)
     CHECK_OK(spn_serial_destroy(fixture.serial));
 }
 
+static inline int good_body(spn_fj fj, void *arg)
+{
+    (void)fj;
+    (void)arg;
+    return 0;
+}
+
+static inline int good_object(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    return 0;
+}
+
+static inline void end_fj(spn_fj_pool *pool)
+{
+    CHECK_OK(spn_fj_pool_close(pool));
+    CHECK_OK(spn_fj_pool_destroy(pool));
+}
+
+static inline void make_objects(void)
+{
+    spn_fj_task_init(&fixture.object, good_object);
+    spn_fj_task_init(&fixture.finished, NULL);
+    CHECK_EQ(spn_fj_task_complete(&fixture.finished, NULL), 1);
+    fixture.objects[0] = &fixture.object;
+    spn_fj_completer_init(&fixture.completer, NULL, NULL, 1);
+}
+
+static inline void open_forkjoin(void)
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+
+    opts.parallelism = 2;
+    REQUIRE_OK(spn_fj_pool_create(&fixture.fj, &opts));
+    REQUIRE_OK(spn_fj_pool_create(&fixture.ended_fj, NULL));
+    CHECK_OK(spn_fj_pool_close(fixture.ended_fj));
+    make_objects();
+}
+
+static inline void close_forkjoin(void)
+{
+    end_fj(fixture.fj);
+    CHECK_OK(spn_fj_pool_destroy(fixture.ended_fj));
+}
+
 static inline void keep_unrun(void *ctx, spn_task *task)
 {
     (void)ctx;
@@ -403,6 +480,36 @@ static inline void start_limited(void)
 {
     REQUIRE_OK(
         spn_executor_execute(spn_limiter_executor(fixture.limiter), &fixture.node));
+}
+
+/* A timer that has no memory for handles yet. */
+static inline void open_driven(spn_timer **out)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    opts.drive = SPN_TIMER_DRIVEN;
+    REQUIRE_OK(spn_timer_create(out, &opts));
+    REQUIRE_OK(spn_timer_start(*out));
+}
+
+static inline void close_driven(spn_timer *timer)
+{
+    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_destroy(timer));
+}
+
+static spn_future *delayed_task;
+
+static inline void start_delayed(spn_delayed_executor *delayed)
+{
+    REQUIRE_OK(spn_executor_submit_run(spn_delayed_executor_executor(delayed), good_run,
+                                       NULL, NULL, &delayed_task));
+}
+
+static inline void stop_delayed(void)
+{
+    CHECK_EQ(spn_future_cancel(delayed_task, 0), 1);
+    spn_future_unref(delayed_task);
 }
 
 static inline int64_t limiter_now(void)
@@ -594,6 +701,11 @@ static inline struct state state_now(void)
         .timer_stopped = spn_timer_is_stopped(fixture.timer),
         .objects_out = objects_now().out,
         .objects_idle = objects_now().idle,
+        .scheduled = spn_pool_queued(spn_scheduled_pool(fixture.scheduled)) * 8 +
+                     spn_pool_is_shutdown(spn_scheduled_pool(fixture.scheduled)),
+        .policies = spn_scheduled_get_policy(fixture.scheduled, 0) +
+                    spn_scheduled_get_policy(fixture.scheduled, 1) * 2 +
+                    spn_scheduled_get_policy(fixture.scheduled, 2) * 4,
     };
 }
 
@@ -751,13 +863,97 @@ static inline void close_timers(void)
     spn_timeout_handle_unref(fixture.spent);
 }
 
+#define GOOD_SCHEDULE                                                    \
+    {                                                                    \
+        sizeof(spn_schedule), NULL, good_run, NULL, SPN_SEC(1), 0, 1000, \
+            SPN_REPEAT_RATE, 0, 0, 0, NULL                               \
+    }
+static const spn_schedule good_schedule = GOOD_SCHEDULE;
+
+/* Ends a scheduled executor that never had a thread. */
+static inline void end_scheduled(spn_scheduled *scheduled)
+{
+    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(scheduled)));
+    CHECK_OK(spn_scheduled_destroy(scheduled));
+}
+
+static inline int tries_scheduled(const spn_scheduled_opts *opts)
+{
+    spn_scheduled *scheduled;
+    const int rc = spn_scheduled_create(&scheduled, opts);
+
+    if (rc == SPN_OK)
+        end_scheduled(scheduled);
+    return rc;
+}
+
+/* Takes back what is due now or later, and is no future's. */
+static inline void take_calls(void)
+{
+    spn_task *tasks[4];
+    const int64_t count =
+        spn_pool_snapshot(spn_scheduled_pool(fixture.scheduled), tasks, 4);
+
+    for (int64_t i = 0; i < count; i++)
+        if (spn_future_of_task(tasks[i]) == NULL) {
+            CHECK_EQ(spn_executor_remove(spn_scheduled_executor(fixture.scheduled),
+                                         tasks[i]),
+                     1);
+            CHECK_OK(spn_task_drop(tasks[i], SPN_ECANCELED));
+        }
+}
+
+static inline void end_serial_timer(spn_serial_timer *timer)
+{
+    CHECK_OK(spn_serial_timer_cancel(timer));
+    CHECK_OK(spn_serial_timer_destroy(timer));
+}
+
+static inline void open_scheduled(void)
+{
+    spn_scheduled_opts opts = spn_scheduled_opts_pool(1);
+    spn_future *warm;
+
+    REQUIRE_OK(spn_scheduled_create(&fixture.scheduled, &opts));
+    REQUIRE_OK(spn_pool_pause(spn_scheduled_pool(fixture.scheduled)));
+    REQUIRE_OK(spn_scheduled_schedule(fixture.scheduled, good_call, NULL, SPN_SEC(3600),
+                                      &fixture.waiting));
+    /* A block to spare. */
+    REQUIRE_OK(spn_scheduled_schedule(fixture.scheduled, good_call, NULL, 0, &warm));
+    CHECK_EQ(spn_future_cancel(warm, 0), 1);
+    spn_future_unref(warm);
+    REQUIRE_OK(spn_scheduled_create(&fixture.ended_scheduled, &opts));
+    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(fixture.ended_scheduled)));
+    opts.fixed = 1;
+    REQUIRE_OK(spn_scheduled_create(&fixture.fixed_scheduled, &opts));
+    REQUIRE_OK(spn_serial_timer_create(&fixture.ended_serial, NULL));
+    CHECK_OK(spn_serial_timer_cancel(fixture.ended_serial));
+    REQUIRE_OK(spn_serial_task_create(&fixture.fresh, good_run, NULL));
+    REQUIRE_OK(spn_serial_task_create(&fixture.spent_serial, good_run, NULL));
+    CHECK_EQ(spn_serial_task_cancel(fixture.spent_serial), 0);
+}
+
+static inline void close_scheduled(void)
+{
+    CHECK_EQ(spn_future_cancel(fixture.waiting, 0), 1);
+    spn_future_unref(fixture.waiting);
+    end_scheduled(fixture.scheduled);
+    CHECK_OK(spn_scheduled_destroy(fixture.ended_scheduled));
+    end_scheduled(fixture.fixed_scheduled);
+    CHECK_OK(spn_serial_timer_destroy(fixture.ended_serial));
+    spn_serial_task_unref(fixture.fresh);
+    spn_serial_task_unref(fixture.spent_serial);
+}
+
 static inline void open_fixture(void)
 {
     spn_semaphore_opts opts = SPN_SEMAPHORE_OPTS_INIT;
 
     memset(&fixture, 0, sizeof fixture);
     opts.permits = 3;
+    open_config(&fixture.config);
     REQUIRE_OK(spn_latch_create(&fixture.latch, 2));
+    open_forkjoin();
     REQUIRE_OK(spn_latch_create(&fixture.open, 0));
     REQUIRE_OK(spn_semaphore_create(&fixture.semaphore, &opts));
     REQUIRE_OK(spn_clock_create_manual(&fixture.clock, 100));
@@ -783,6 +979,7 @@ static inline void open_fixture(void)
     open_groups();
     open_timers();
     open_objects();
+    open_scheduled();
     open_metrics();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
@@ -791,13 +988,21 @@ static inline void open_fixture(void)
     }
 }
 
+static inline void reopen_repository(void)
+{
+    CHECK_OK(spn_repository_destroy(fixture.config.repository));
+    open_repository_of(&fixture.config);
+}
+
 static inline void close_fixture(void)
 {
+    close_forkjoin();
     atomic_store(&fixture.gate, 1);
     spn_unpark(fixture.target);
     CHECK_OK(spn_thread_join(fixture.target, SPN_FOREVER, NULL));
     spn_thread_unref(fixture.target);
     spn_thread_unref(fixture.ended);
+    close_config(&fixture.config);
     CHECK_OK(spn_latch_destroy(fixture.latch));
     CHECK_OK(spn_latch_destroy(fixture.open));
     CHECK_OK(spn_semaphore_destroy(fixture.semaphore));
@@ -806,6 +1011,7 @@ static inline void close_fixture(void)
     close_groups();
     close_timers();
     close_objects();
+    close_scheduled();
     close_metrics();
     spn_future_unref(fixture.future);
     spn_future_unref(fixture.done);
@@ -836,6 +1042,8 @@ static inline void close_fixture(void)
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
 GROWN(spn_context_opts, SPN_CONTEXT_OPTS_INIT)
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
+GROWN(spn_fj_pool_opts, SPN_FJ_POOL_OPTS_INIT)
+GROWN(spn_fj_stats, SPN_FJ_STATS_INIT)
 GROWN(spn_group_opts, SPN_GROUP_OPTS_INIT)
 GROWN(spn_group_stats, SPN_GROUP_STATS_INIT)
 GROWN(spn_histogram_snapshot, SPN_HISTOGRAM_SNAPSHOT_INIT)
@@ -849,7 +1057,20 @@ GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
 GROWN(spn_reject_report_opts, SPN_REJECT_REPORT_OPTS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
+GROWN(spn_schedule, GOOD_SCHEDULE)
+GROWN(spn_scheduled_opts, SPN_SCHEDULED_OPTS_INIT)
 GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
+GROWN(spn_url_parts, SPN_URL_PARTS_INIT)
+GROWN(spn_serial_timer_opts, SPN_SERIAL_TIMER_OPTS_INIT)
+GROWN(spn_url_pool_opts, SPN_URL_POOL_OPTS_INIT)
+GROWN(spn_repository_opts, SPN_REPOSITORY_OPTS_INIT)
+GROWN(spn_extensions_opts, SPN_EXTENSIONS_OPTS_INIT)
+#define TAKEN_KIND_INIT                                  \
+    {                                                    \
+        sizeof(spn_extension_kind), "reject", NULL, NULL \
+    }
+GROWN(spn_extension_kind, TAKEN_KIND_INIT)
+
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_task_times_opts, SPN_TASK_TIMES_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)

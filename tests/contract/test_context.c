@@ -352,7 +352,7 @@ TEST(context__direct_executor__submitters_only, "G-19")
 }
 
 /* The one worker of a pool runs both: the second does not see the first's. */
-TEST(context__pool_worker__isolated_from_the_next_task, "G-19", "S-9")
+TEST(context__pool_worker__isolated_from_the_next_task, "G-19", "S-9", "P40")
 {
     spn_pool *pool = pool_of(1, -1);
 
@@ -400,7 +400,7 @@ static int wait_for_gate(void *gate)
     return 0;
 }
 
-TEST(context__caller_runs__same_and_put_back, "TPE-76", "G-19")
+TEST(context__caller_runs__same_and_put_back, "TPE-76", "G-19", "P40")
 {
     spn_pool_opts opts = spn_pool_opts_fixed(1, 1);
     struct seen fills = { .runs = 0 };
@@ -433,7 +433,7 @@ TEST(context__caller_runs__same_and_put_back, "TPE-76", "G-19")
 }
 
 /* A thread that helps while it waits runs the task with the task's context. */
-TEST(context__helping_wait__tasks_own_and_put_back, "G-19")
+TEST(context__helping_wait__tasks_own_and_put_back, "G-19", "P40")
 {
     spn_pool_opts opts = spn_pool_opts_fixed(1, -1);
     struct seen seen = { .runs = 0 };

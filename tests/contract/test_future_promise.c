@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_future_promise.c - promises and stages: the contract's section CF.  What is
- * to happen at a later time (CF-33 to CF-37) needs timers and is not here. */
+ * to happen at a later time (CF-33 to CF-37) is in test_delayed.c. */
 #include "counting.h"
 #include "peer.h"
 #include "test.h"
@@ -480,7 +480,7 @@ static int complete_call(void *f)
 }
 
 /* A stage runs on the completing thread, on the attaching one, or the executor's. */
-TEST(stage__function__runs_on_the_thread_it_should, "CF-10")
+TEST(stage__function__runs_on_the_thread_it_should, "CF-10", "P41")
 {
     for (int op = 0; op < OPS; op++) {
         spn_manual_executor *m;

@@ -73,6 +73,104 @@ TEST(corner__awaited_task_runs_on_a_helper__no_deadlock, "P6")
     CHECK_OK(spn_latch_destroy(let_go));
 }
 
+/* ---- all wait, and the thread that was on its way does not come -------------------- */
+
+/* Gives two threads, and has whoever asks for more wait and go without. */
+struct broken {
+    spn_thread_factory factory;
+    atomic_int asked;
+    spn_latch *gate;
+};
+
+static int make_two(const spn_thread_factory *factory, spn_thread **out,
+                    spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    struct broken *b = (struct broken *)(uintptr_t)factory;
+
+    if (atomic_fetch_add(&b->asked, 1) < 2)
+        return spn_thread_create(out, opts, fn, arg);
+    *out = NULL;
+    REQUIRE_OK(spn_latch_await(b->gate, SPN_FOREVER));
+    return SPN_EAGAIN;
+}
+
+static struct {
+    atomic_int tid, rc;
+} nested[2];
+static spn_latch *may_submit;
+
+static int return_arg(void *arg, void **result)
+{
+    *result = arg;
+    return 0;
+}
+
+/* Waits for a task behind it, until told so. */
+static int wait_behind(void *arg, void **result)
+{
+    const int i = (int)(intptr_t)arg;
+    spn_future *inner;
+    int rc;
+
+    (void)result;
+    atomic_store(&nested[i].tid, peer_gettid());
+    REQUIRE_OK(spn_latch_await(may_submit, SPN_FOREVER));
+    REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), return_arg, arg, &inner));
+    rc = spn_future_get(inner, NULL, SPN_FOREVER);
+    atomic_store(&nested[i].rc, rc == SPN_OK ? 1 : rc);
+    spn_future_unref(inner);
+    return 0;
+}
+
+static int execute_third(void *piece)
+{
+    return execute(pool, piece);
+}
+
+static bool asleep(int i)
+{
+    return atomic_load(&nested[i].tid) != 0 &&
+           peer_state(atomic_load(&nested[i].tid)) == 'S';
+}
+
+/* Both workers wait for what only the third would run, and that one's thread cannot be
+ * made: one of them is told, and then there is somebody to run the rest. */
+TEST(corner__all_wait_for_a_worker_that_never_comes__one_is_refused, "P6", "TPE-21")
+{
+    struct broken broken = { .factory = { sizeof broken.factory, make_two } };
+    spn_pool_opts opts = opts_of(3, 3, 8);
+    spn_future *outer[2];
+    struct piece third;
+    struct peer peer;
+
+    memset(nested, 0, sizeof nested);
+    broken.gate = gate_new();
+    may_submit = gate_new();
+    opts.factory = &broken.factory;
+    pool = pool_with(&opts);
+    for (intptr_t i = 0; i < 2; i++)
+        REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), wait_behind, (void *)i,
+                                       &outer[i]));
+    piece_init(&third, NULL);
+    peer_start(&peer, execute_third, &third);
+    T_AWAIT(atomic_load(&broken.asked) == 3); /* it is being made */
+    gate_open(may_submit);
+    T_AWAIT(spn_pool_queued(pool) == 2 && asleep(0) && asleep(1));
+    gate_open(broken.gate);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(spn_future_get(outer[i], NULL, SPN_FOREVER));
+        spn_future_unref(outer[i]);
+    }
+    /* One was refused and the other not; or both, if the second came to its turn
+     * before the first had gone on. */
+    CHECK(atomic_load(&nested[0].rc) == SPN_EDEADLK ||
+          atomic_load(&nested[1].rc) == SPN_EDEADLK);
+    (void)peer_finish(&peer);
+    pool_close(pool);
+    gate_free(broken.gate);
+    gate_free(may_submit);
+}
+
 /* ---- urgent jobs ------------------------------------------------------------------- */
 
 /* The one worker sleeps in the user's queue: an urgent job wakes it. */

@@ -390,7 +390,7 @@ static int take_mutex(void *arg)
     return 0;
 }
 
-TEST(helping__waiter_holds_a_lock__runs_nothing_else)
+TEST(helping__waiter_holds_a_lock__runs_nothing_else, "P7")
 {
     spn_pool *pool = helping_pool(1);
     spn_latch *gate = gate_new();
@@ -443,7 +443,7 @@ static int dig(void *arg, void **result)
     return 0;
 }
 
-TEST(helping__very_deep__bounded)
+TEST(helping__very_deep__bounded, "P8")
 {
     spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
     spn_pool_opts opts = opts_of(1, 1, SPN_UNBOUNDED);
@@ -541,7 +541,7 @@ static void keep_trace(struct piece *p)
 
 /* Each task runs with the context of its submitter and nobody else's: on a worker, in
  * the submitter, in who helps. */
-TEST_EACH(context__on_a_pool__that_of_the_submitter)
+TEST_EACH(context__on_a_pool__that_of_the_submitter, "P40")
 {
     struct bed b = bed_open(k, 1, 1);
     spn_context *c = context_of("trace-1");
@@ -582,7 +582,7 @@ static void release_value(void *value)
 
 /* A context is let go on every way out: run, removed, dropped, cancelled, returned,
  * refused. */
-TEST_EACH(context__every_way_out__let_go)
+TEST_EACH(context__every_way_out__let_go, "P40")
 {
     static const int key;
     struct bed b = bed_open(k, 1, 1);
@@ -632,7 +632,7 @@ TEST_EACH(context__every_way_out__let_go)
 }
 
 /* Refused, or run by the submitter. */
-TEST(context__refused_or_run_by_the_submitter__isolated_and_let_go)
+TEST(context__refused_or_run_by_the_submitter__isolated_and_let_go, "P40")
 {
     spn_pool_opts opts = opts_of(1, 1, SPN_HANDOFF);
     spn_context *inner = context_of("inner"), *outer = context_of("outer");

@@ -43,7 +43,7 @@ static void exit_from_a_worker(void *arg)
 }
 
 /* exit from a task ends the process, and waits for nobody. */
-TEST(process__exit_from_a_task__ends_with_its_status, "S-9")
+TEST(process__exit_from_a_task__ends_with_its_status, "S-9", "P13")
 {
     for (int i = 0; i < 2; i++) /* a sanitizer makes each take a second */
         CHECK_EQ(t_child(exit_from_a_worker, NULL, NULL, 0), 3 << 8);
@@ -65,7 +65,7 @@ static void exit_with_a_live_pool(void *arg)
 }
 
 /* A pool's threads never keep the process: it exits with tasks running and queued. */
-TEST(process__exits_with_a_live_pool__not_held_up, "S-9")
+TEST(process__exits_with_a_live_pool__not_held_up, "S-9", "P13")
 {
     for (int i = 0; i < 2; i++) /* a sanitizer makes each take a second */
         CHECK_EQ(t_child(exit_with_a_live_pool, NULL, NULL, 0), 5 << 8);
@@ -116,7 +116,7 @@ static bool use_a_pool_of_its_own(spn_pool *pool)
     return ok && CHECK(ran(&p));
 }
 
-TEST(process__forked_with_a_live_pool__child_not_stuck)
+TEST(process__forked_with_a_live_pool__child_not_stuck, "P13")
 {
     spn_pool *pool = pool_of(2, 2, 8);
     struct piece p[2];
@@ -157,7 +157,7 @@ static void child_of_worker(struct piece *p)
 
 /* Signals to the process reach the program's own threads, never a worker; and what a
  * worker starts has the mask the program had. */
-TEST(process__signals__never_on_a_worker)
+TEST(process__signals__never_on_a_worker, "P35")
 {
     struct sigaction action = { .sa_handler = on_signal }, before;
     spn_pool *pool = pool_of(4, 4, 8);
@@ -198,7 +198,7 @@ static int sleep_on_clock(void *arg)
 }
 
 /* An idle pool uses no CPU to speak of, whatever its shape. */
-TEST_EACH(process__idle_pool__burns_nothing)
+TEST_EACH(process__idle_pool__burns_nothing, "P16")
 {
     struct bed b = bed_with(k, opts_of(3, 4, 0), SPN_UNBOUNDED);
     const int64_t length = SPN_MS(60);
@@ -229,7 +229,7 @@ static int do_nothing(void *arg)
 }
 
 /* Tasks handed to a busy worker wake nobody: far fewer context switches than tasks. */
-TEST_EACH(process__tasks_for_a_busy_worker__no_wake_each)
+TEST_EACH(process__tasks_for_a_busy_worker__no_wake_each, "P39")
 {
     struct bed b = bed_open(k, 1, 1);
     spn_latch *gate = gate_new();

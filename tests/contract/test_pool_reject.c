@@ -8,6 +8,16 @@
 #include <spindle/future.h>
 #include <spindle/log.h>
 
+/* A full pool with a policy, and a task for it. */
+static void start_full(struct full_pool *f, const spn_reject_policy *policy, int queued,
+                       struct item *item)
+{
+    const spn_pool_opts opts = full_pool_opts(policy, queued);
+
+    full_pool_start(f, &opts);
+    item_init(item);
+}
+
 /* ---- abort, discard --------------------------------------------------------------- */
 
 /* Abort leaves the task its submitter's: not run, not dropped, not queued. */
@@ -32,12 +42,10 @@ TEST(pool_reject__abort__task_untouched, "TPE-76", "TPE-82")
 /* Discard says SPN_OK, and drops the task once, with the reason. */
 TEST(pool_reject__discard__dropped_and_ok, "TPE-76")
 {
-    const spn_pool_opts opts = full_pool_opts(spn_reject_discard(), 1);
     struct full_pool f;
     struct item item;
 
-    full_pool_start(&f, &opts);
-    item_init(&item);
+    start_full(&f, spn_reject_discard(), 1, &item);
     CHECK_OK(spn_executor_execute(f.executor, &item.task));
     CHECK_EQ(atomic_load(&item.drops), 1);
     CHECK_EQ(atomic_load(&item.reason), SPN_EREJECTED);
@@ -88,12 +96,10 @@ TEST(pool_reject__submitted_task_discarded__future_fails, "TPE-81")
 /* The submitter runs it before execute returns. */
 TEST(pool_reject__caller_runs__runs_here_and_now, "TPE-76")
 {
-    const spn_pool_opts opts = full_pool_opts(spn_reject_caller_runs(), 1);
     struct full_pool f;
     struct item item;
 
-    full_pool_start(&f, &opts);
-    item_init(&item);
+    start_full(&f, spn_reject_caller_runs(), 1, &item);
     CHECK_OK(spn_executor_execute(f.executor, &item.task));
     CHECK_EQ(atomic_load(&item.runs), 1);
     CHECK(pthread_equal(item.thread, pthread_self()));
@@ -213,12 +219,10 @@ TEST(pool_reject__discard_oldest_after_shutdown__new_one_dropped, "TPE-79")
 /* With nothing to drop the new one is refused, at once. */
 TEST(pool_reject__discard_oldest_without_queue__refused, "TPE-80")
 {
-    const spn_pool_opts opts = full_pool_opts(spn_reject_discard_oldest(), 0);
     struct full_pool f;
     struct item item;
 
-    full_pool_start(&f, &opts);
-    item_init(&item);
+    start_full(&f, spn_reject_discard_oldest(), 0, &item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     CHECK_EQ(atomic_load(&item.drops), 0);
     CHECK_EQ(pool_stats(f.pool).rejected, 1);
@@ -265,12 +269,10 @@ TEST(pool_reject__discard_oldest_drop_submits__bounded, "TPE-80")
 /* The task runs elsewhere than here and in the pool, though the pool is stuck. */
 TEST(pool_reject__new_thread__runs_on_its_own, "S-6")
 {
-    const spn_pool_opts opts = full_pool_opts(spn_reject_new_thread(), 1);
     struct full_pool f;
     struct item item;
 
-    full_pool_start(&f, &opts);
-    item_init(&item);
+    start_full(&f, spn_reject_new_thread(), 1, &item);
     CHECK_OK(spn_executor_execute(f.executor, &item.task));
     T_AWAIT(atomic_load(&item.runs) == 1);
     CHECK(!pthread_equal(item.thread, pthread_self()));
@@ -347,13 +349,11 @@ TEST(pool_reject__block_times_out__refused, "S-6", "P30")
 {
     const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_MS(20));
     const spn_reject_block none = SPN_REJECT_BLOCK_INIT(-1);
-    const spn_pool_opts opts = full_pool_opts(&block.policy, 1);
     struct full_pool f;
     struct item item;
     int64_t began_ns;
 
-    full_pool_start(&f, &opts);
-    item_init(&item);
+    start_full(&f, &block.policy, 1, &item);
     began_ns = spn_now();
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_ETIMEDOUT);
     CHECK(spn_now() - began_ns >= SPN_MS(20));
@@ -660,12 +660,10 @@ TEST(pool_reject__chain__first_ok_or_last_word, "S-6")
     const spn_reject_policy *list[] = { &a.policy, NULL, &b.policy,
                                         spn_reject_caller_runs() };
     spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(list, 4);
-    const spn_pool_opts opts = full_pool_opts(&chain.policy, 1);
     struct full_pool f;
     struct item item;
 
-    full_pool_start(&f, &opts);
-    item_init(&item);
+    start_full(&f, &chain.policy, 1, &item);
     CHECK_OK(spn_executor_execute(f.executor, &item.task));
     CHECK_EQ(a.calls, 1);
     CHECK_EQ(b.calls, 1);
@@ -690,12 +688,10 @@ TEST(pool_reject__chain_block_then_new_thread__runs, "S-6")
     const spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_MS(5));
     const spn_reject_policy *list[] = { &block.policy, spn_reject_new_thread() };
     const spn_reject_chain chain = SPN_REJECT_CHAIN_INIT(list, 2);
-    const spn_pool_opts opts = full_pool_opts(&chain.policy, 1);
     struct full_pool f;
     struct item item;
 
-    full_pool_start(&f, &opts);
-    item_init(&item);
+    start_full(&f, &chain.policy, 1, &item);
     CHECK_OK(spn_executor_execute(f.executor, &item.task));
     T_AWAIT(atomic_load(&item.runs) == 1);
     full_pool_stop(&f);

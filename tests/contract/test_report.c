@@ -152,6 +152,25 @@ static const char *read_file(const char *path)
     return file_text;
 }
 
+/* A full pool that reports what it refuses, and its end. */
+static spn_reject_report *
+start_reporting(struct full_pool *f, const spn_reject_report_opts *ropts, int queued)
+{
+    spn_reject_report *report;
+    spn_pool_opts opts;
+
+    REQUIRE_OK(spn_reject_report_create(&report, ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), queued);
+    full_pool_start(f, &opts);
+    return report;
+}
+
+static void stop_reporting(struct full_pool *f, spn_reject_report *report)
+{
+    full_pool_stop(f);
+    CHECK_OK(spn_reject_report_destroy(report));
+}
+
 /* ---- one report ------------------------------------------------------------------------- */
 
 /* Exported, and with a frame of its own: what the file must show. */
@@ -269,7 +288,6 @@ TEST(report__deep_stack__cut, "X-14")
     struct heard h;
     spn_reject_report_opts ropts = report_opts(&h);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
@@ -279,17 +297,14 @@ TEST(report__deep_stack__cut, "X-14")
     }
     make_folder();
     ropts.max_frames = 2;
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
     CHECK(strstr(read_file(h.file), "    #1 ") != NULL);
     CHECK(strstr(read_file(h.file), "    #2 ") == NULL);
     CHECK(strstr(read_file(h.file), "    ...\n") != NULL);
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK_EQ(remove_folder(), 1);
 }
 
@@ -301,23 +316,19 @@ TEST(report__without_stacks__no_file_no_signal, "X-14")
     spn_reject_report_opts ropts = report_opts(&h);
     struct sigaction action;
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
     make_folder();
     ropts.no_stacks = 1;
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
     CHECK_EQ(sigaction(number, NULL, &action), 0);
     CHECK(action.sa_handler == SIG_DFL);
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
     CHECK_STR(h.file, "");
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK_EQ(remove_folder(), 0);
 }
 
@@ -327,22 +338,18 @@ TEST(report__next_policy__gets_the_task, "X-14", "TPE-82")
     struct heard h;
     spn_reject_report_opts ropts = report_opts(&h);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
     make_folder();
     ropts.no_stacks = 1;
     ropts.next = spn_reject_caller_runs();
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_OK(spn_executor_execute(f.executor, &item.task));
     CHECK_EQ(atomic_load(&item.runs), 1);
     T_AWAIT(atomic_load(&h.calls) == 1);
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK_EQ(remove_folder(), 0);
 }
 
@@ -353,19 +360,15 @@ TEST(report__shut_down_pool__not_reported, "X-14")
     struct heard h;
     spn_reject_report_opts ropts = report_opts(&h);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
     make_folder();
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 0);
     CHECK_OK(spn_pool_shutdown(f.pool));
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK_EQ(atomic_load(&h.calls), 0);
     CHECK_EQ(remove_folder(), 0);
 }
@@ -376,18 +379,14 @@ TEST(report__destroyed_at_once__report_finished, "X-14")
     struct heard h;
     spn_reject_report_opts ropts = report_opts(&h);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
     make_folder();
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK_EQ(atomic_load(&h.calls), 1);
     CHECK_EQ(remove_folder(), 1);
 }
@@ -424,20 +423,16 @@ TEST(report__storm__one_report, "X-14", "P33")
     spn_reject_report_opts ropts = report_opts(&h);
     struct storm storm = { .rounds = t_rounds(50000) };
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
 
     make_folder();
     clear_log();
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 1);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 1);
     storm.f = &f;
     t_parallel(T_THREADS, refuse_many, &storm);
     T_AWAIT(atomic_load(&h.calls) == 1);
     CHECK_EQ(pool_stats(f.pool).rejected, atomic_load(&storm.refused));
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK_EQ(atomic_load(&h.calls), 1);
     CHECK_EQ(log_lines, 1);
     CHECK_EQ(remove_folder(), 1);
@@ -486,7 +481,6 @@ TEST(report__storm_over_intervals__each_reports_once, "X-14", "P33")
     void *both[] = { &t, &storm };
     const int64_t interval_ns = SPN_MS(100);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     pthread_t watcher;
     int64_t began_ns, reports;
@@ -495,17 +489,14 @@ TEST(report__storm_over_intervals__each_reports_once, "X-14", "P33")
     ropts.interval_ns = interval_ns;
     ropts.exhausted = time_reports;
     ropts.ctx = &t;
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 1);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 1);
     storm.f = &f;
     REQUIRE(pthread_create(&watcher, NULL, stop_after_three, both) == 0);
     began_ns = spn_now();
     t_parallel(T_THREADS, storm_until_three, &storm);
     REQUIRE(pthread_join(watcher, NULL) == 0);
     reports = (spn_now() - began_ns) / interval_ns + 1;
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK(atomic_load(&t.calls) >= 3);
     CHECK(atomic_load(&t.calls) <= reports);
     /* Reported or suppressed: every one but those after the last report. */
@@ -547,7 +538,6 @@ TEST(report__folder_missing__made, "X-14")
     struct heard h;
     spn_reject_report_opts ropts = report_opts(&h);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
@@ -555,15 +545,12 @@ TEST(report__folder_missing__made, "X-14")
     (void)snprintf(above, sizeof above, "%s/a", folder);
     (void)snprintf(deep, sizeof deep, "%s/b", above);
     ropts.dir = deep;
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    report = start_reporting(&f, &ropts, 0);
     deep[strlen(deep) - 1] = '?'; /* it was copied */
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     deep[strlen(deep) - 1] = 'b';
     CHECK(strncmp(h.file, deep, strlen(deep)) == 0);
     CHECK_EQ(empty_folder(deep), 1);
@@ -578,7 +565,6 @@ TEST(report__folder_impossible__home_instead, "X-14")
     struct heard h;
     spn_reject_report_opts ropts = report_opts(&h);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
@@ -586,16 +572,13 @@ TEST(report__folder_impossible__home_instead, "X-14")
     make_folder();
     REQUIRE(setenv("HOME", folder, 1) == 0);
     ropts.dir = "/proc/nowhere";
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
     CHECK(strncmp(h.file, folder, strlen(folder)) == 0);
     CHECK(log_says("warn: no stacks into /proc/nowhere: "));
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     CHECK_EQ(remove_folder(), 1);
 }
 
@@ -605,23 +588,19 @@ TEST(report__nowhere_to_write__said_and_refused_all_the_same, "X-14")
     struct heard h;
     spn_reject_report_opts ropts = report_opts(&h);
     spn_reject_report *report;
-    spn_pool_opts opts;
     struct full_pool f;
     struct item item;
 
     clear_log();
     REQUIRE(setenv("HOME", "/proc/nowhere", 1) == 0);
     ropts.dir = NULL;
-    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
-    opts = full_pool_opts(spn_reject_report_policy(report), 0);
-    full_pool_start(&f, &opts);
+    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
     CHECK_STR(h.file, "");
     CHECK(log_says("error: stacks of pool full could not be written: "));
-    full_pool_stop(&f);
-    CHECK_OK(spn_reject_report_destroy(report));
+    stop_reporting(&f, report);
     REQUIRE(unsetenv("HOME") == 0);
 }
 

@@ -206,7 +206,7 @@ TEST(threadless__nothing_comes__times_out, "X-16", "S-2", "G-6", "G-7")
 }
 
 /* An interrupt ends the wait; with work there, the work comes first and it stays. */
-TEST(threadless__interrupted__ends_the_wait, "X-16", "G-10", "G-11", "G-12")
+TEST(threadless__interrupted__ends_the_wait, "X-16", "G-10", "G-11", "G-12", "P12")
 {
     struct call c = open_call();
     struct item i = fresh();
@@ -233,7 +233,7 @@ TEST(threadless__interrupted__ends_the_wait, "X-16", "G-10", "G-11", "G-12")
 }
 
 /* notify_return fails the future and lets the waiter go, asleep or not yet there. */
-TEST(threadless__notify_return__fails_the_future_and_wakes, "S-2")
+TEST(threadless__notify_return__fails_the_future_and_wakes, "S-2", "P12")
 {
     for (int asleep = 0; asleep <= 1; asleep++) {
         struct call c = open_call();
@@ -259,7 +259,7 @@ TEST(threadless__notify_return__fails_the_future_and_wakes, "S-2")
 }
 
 /* The answer that comes another way ends the wait too; so does one that is there. */
-TEST(threadless__future_done_elsewhere__ends_the_wait, "S-2")
+TEST(threadless__future_done_elsewhere__ends_the_wait, "S-2", "P12")
 {
     struct call c = open_call();
     spn_future *done;
@@ -283,7 +283,7 @@ TEST(threadless__future_done_elsewhere__ends_the_wait, "S-2")
 }
 
 /* Shut down: the waiter returns, the future fails, and nothing is taken any more. */
-TEST(threadless__shut_down_while_waiting__returns, "X-16", "AES-7")
+TEST(threadless__shut_down_while_waiting__returns, "X-16", "AES-7", "P12")
 {
     for (int now = 0; now <= 1; now++) {
         struct call c = open_call();

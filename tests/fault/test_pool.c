@@ -173,7 +173,9 @@ static void use_pool(spn_pool *pool)
         job_init(&p[i], NULL);
         p[i].job.urgent = i == 4;
         p[i].job.priority = i;
-        p[i].dies = i == 3; /* whose thread must be replaced */
+        /* Whose thread must be replaced; where none is to be had, the later ones end a
+         * thread that goes on although it has been ended. */
+        p[i].dies = i == 3 || i >= 7;
     }
     rc = spn_pool_prestart(pool);
     CHECK(rc == 0 || rc == 1 || (rc == SPN_EAGAIN && atomic_load(&refused) > 0));

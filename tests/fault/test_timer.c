@@ -56,6 +56,12 @@ static int run(spn_timeout *t)
     return 0;
 }
 
+static void tell(void *arg, int reason)
+{
+    CHECK_STATUS(reason, SPN_ECANCELED);
+    ++*(int *)arg;
+}
+
 /* The whole life; every status that is not SPN_OK is ENOMEM, and leaves no trace. */
 static void live_once(spn_executor *executor, uint32_t drive)
 {
@@ -66,7 +72,8 @@ static void live_once(spn_executor *executor, uint32_t drive)
     const spn_timer_entry entries[] = { { &now, run, 0 }, { &far, run, SPN_SEC(99) } };
     spn_timer *timer = (spn_timer *)(void *)&opts;
     const long refusals = atomic_load(&refused);
-    int rc;
+    spn_timeout_handle *handle = NULL;
+    int rc, handle_rc, told = 0;
 
     atomic_store(&runs, 0);
     thread.name = "frail";
@@ -88,6 +95,9 @@ static void live_once(spn_executor *executor, uint32_t drive)
     CHECK(rc == SPN_OK || rc == SPN_ENOMEM);
     CHECK_EQ(spn_timer_pending(timer) != 0 || atomic_load(&runs) != 0, rc == SPN_OK);
     CHECK_EQ(spn_timeout_is_pending(&far), rc == SPN_OK);
+    handle_rc = spn_timer_new_timeout(timer, tell, &told, SPN_SEC(99), &handle);
+    CHECK(handle_rc == SPN_OK || handle_rc == SPN_ENOMEM);
+    CHECK_EQ(handle != NULL, handle_rc == SPN_OK);
     if (rc == SPN_OK && drive == SPN_TIMER_THREAD) {
         T_AWAIT(atomic_load(&runs) == 1);
     } else if (rc == SPN_OK) {
@@ -101,8 +111,10 @@ static void live_once(spn_executor *executor, uint32_t drive)
     }
     CHECK_OK(rc);
     CHECK_EQ(spn_timer_pending(timer), 0);
+    CHECK_EQ(told, handle_rc == SPN_OK);
     CHECK_OK(spn_timer_check(timer));
     CHECK_OK(spn_timer_destroy(timer));
+    spn_timeout_handle_unref(handle);
 }
 
 static void sweep(spn_executor *executor, uint32_t drive)

@@ -25,6 +25,7 @@ static struct {
     struct sim_config config; /* strategy, seed, path, faults, trace */
     bool one_strategy;
     uint64_t schedules;
+    bool schedules_given;
     double seconds;
     bool list, faults, mutants, no_dfs;
 } args;
@@ -121,7 +122,7 @@ static void parse_fail(const char *text)
 }
 
 /* Returns true when it took the value. */
-static bool parse_valued(const char *option, const char *value, bool *schedules_given)
+static bool parse_valued(const char *option, const char *value)
 {
     if (strcmp(option, "--scenario") == 0) {
         args.scenario = value;
@@ -129,7 +130,7 @@ static bool parse_valued(const char *option, const char *value, bool *schedules_
         parse_model(value);
     } else if (strcmp(option, "--schedules") == 0) {
         args.schedules = number(option, value);
-        *schedules_given = true;
+        args.schedules_given = true;
     } else if (strcmp(option, "--seconds") == 0) {
         args.seconds = strtod(value, NULL);
     } else if (strcmp(option, "--strategy") == 0) {
@@ -153,8 +154,6 @@ static bool parse_valued(const char *option, const char *value, bool *schedules_
 
 static void parse(int argc, char **argv)
 {
-    bool schedules_given = false;
-
     sim__program = argv[0];
     args.schedules = DEFAULT_SCHEDULES;
     for (int i = 1; i < argc; i++) {
@@ -173,8 +172,7 @@ static void parse(int argc, char **argv)
             args.config.trace = true;
         } else if (strcmp(option, "--mutants") == 0) {
             args.mutants = true;
-        } else if (i + 1 < argc &&
-                   parse_valued(option, argv[i + 1], &schedules_given)) {
+        } else if (i + 1 < argc && parse_valued(option, argv[i + 1])) {
             i++;
         } else {
             bad(option, "");
@@ -184,8 +182,10 @@ static void parse(int argc, char **argv)
         args.models = SIM_ALL_MODELS;
     args.models &= sim_models();
     /* A seed or a path names one schedule. */
-    if ((args.config.seed != 0 || args.config.path != NULL) && !schedules_given)
+    if ((args.config.seed != 0 || args.config.path != NULL) && !args.schedules_given) {
         args.schedules = 1;
+        args.schedules_given = true;
+    }
     if (args.config.seed != 0 && !args.one_strategy)
         parse_strategy("random");
 }
@@ -226,13 +226,16 @@ static double time_left(const struct tally *t)
     return left > 0.001 ? left : 0.001;
 }
 
-static struct sim_config base_config(enum sim_model model, const struct tally *t)
+static struct sim_config base_config(const struct sim_scenario *s, enum sim_model model,
+                                     const struct tally *t)
 {
     struct sim_config c = args.config;
 
     c.model = model;
     c.quiet = sim__mutant() != NULL && !c.trace;
     c.schedules = args.schedules;
+    if (!args.schedules_given && s->opts.schedules > 0)
+        c.schedules = (uint64_t)s->opts.schedules;
     if (args.seconds > 0)
         c.seconds = time_left(t);
     return c;
@@ -251,7 +254,7 @@ static void run_seeded(const struct sim_scenario *s, enum sim_model model,
     uint64_t spare = 0;
 
     for (size_t i = 0; i < 3 && !t->failed; i++) {
-        struct sim_config c = base_config(model, t);
+        struct sim_config c = base_config(s, model, t);
         struct sim_result r;
 
         c.strategy = turns[i].strategy;
@@ -270,7 +273,7 @@ static void run_seeded(const struct sim_scenario *s, enum sim_model model,
 
 static void run_dfs(const struct sim_scenario *s, enum sim_model model, struct tally *t)
 {
-    struct sim_config c = base_config(model, t);
+    struct sim_config c = base_config(s, model, t);
 
     c.strategy = SIM_DFS;
     c.bound = s->opts.dfs;
@@ -327,7 +330,7 @@ static struct tally run_scenario(const struct sim_scenario *s, enum sim_model mo
     if (args.faults) {
         run_faults(s, model, &t);
     } else if (args.one_strategy || args.config.path != NULL) {
-        const struct sim_config c = base_config(model, &t);
+        const struct sim_config c = base_config(s, model, &t);
         const struct sim_result r = sim_explore(s, &c);
         if (c.strategy == SIM_DFS) {
             t.dfs = r;

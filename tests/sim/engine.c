@@ -372,6 +372,11 @@ void sim_set_cpus(uint32_t count)
     engine.cpus = count;
 }
 
+uintptr_t spn__os_stack_low(void)
+{
+    return (uintptr_t)__builtin_frame_address(0) - 32 * 1024;
+}
+
 int32_t spn__os_only_cpu(void)
 {
     return engine.cpus == 1 ? 0 : -1;

@@ -222,6 +222,17 @@ SCENARIO(pool__shutdown_races_shutdown_now__ends_once, "TPE-47 TPE-55 TPE-56 P44
     close_pool();
 }
 
+/* Until the first so many that were accepted have ended, without the help of a shutdown. */
+static void await_ends(int count)
+{
+    for (int i = 0; i < count; i++)
+        if (fates[i].accepted)
+            while (spn__load(&fates[i].ran, acquire) +
+                       spn__load(&fates[i].dropped, acquire) ==
+                   0)
+                sim_sleep(SPN_US(100));
+}
+
 /* ---- submit against a worker that leaves ----------------------------------------- */
 
 /* The last worker's keep-alive ends as a task comes: it runs all the same. */
@@ -237,12 +248,7 @@ SCENARIO(pool__execute_races_keep_alive__runs, "TPE-30 TPE-35 P1")
     (void)submit(2);
     sim_join_all();
     /* Nobody has to come for it: it runs without the shutdown. */
-    for (int i = 0; i < 3; i++)
-        if (fates[i].accepted)
-            while (spn__load(&fates[i].ran, acquire) +
-                       spn__load(&fates[i].dropped, acquire) ==
-                   0)
-                sim_sleep(SPN_US(100));
+    await_ends(3);
     close_pool();
 }
 SCENARIO_OPTS(pool__execute_races_keep_alive__runs, .early = 8, .faults = true)
@@ -361,12 +367,7 @@ SCENARIO(pool__execute_races_pause__runs_after_resume, "P15 P44")
     (void)submit(0);
     (void)submit(1);
     sim_join_all();
-    for (int i = 0; i < 2; i++)
-        if (fates[i].accepted)
-            while (spn__load(&fates[i].ran, acquire) +
-                       spn__load(&fates[i].dropped, acquire) ==
-                   0)
-                sim_sleep(SPN_US(100));
+    await_ends(2);
     close_pool();
 }
 SCENARIO_OPTS(pool__execute_races_pause__runs_after_resume, .early = 8, .faults = true)
@@ -724,12 +725,7 @@ SCENARIO(pool__own_queue_execute_races_keep_alive__runs, "TPE-12 TPE-35 P1")
     sim_sleep(sim_choose(2) ? SPN_MS(1) : 1);
     (void)submit(1);
     sim_join_all();
-    for (int i = 0; i < 2; i++)
-        if (fates[i].accepted)
-            while (spn__load(&fates[i].ran, acquire) +
-                       spn__load(&fates[i].dropped, acquire) ==
-                   0)
-                sim_sleep(SPN_US(100));
+    await_ends(2);
     close_own();
 }
 SCENARIO_OPTS(pool__own_queue_execute_races_keep_alive__runs, .early = 8)

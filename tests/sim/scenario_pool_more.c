@@ -241,6 +241,141 @@ SCENARIO(pool_more__help_races_remove__one_gets_it, "TPE-43 TPE-44 P28")
     spn_future_unref(future);
 }
 
+/* ---- waits of workers ---------------------------------------------------------------- */
+
+static int rcs[2];
+
+static int wait_for_inner(void *arg, void **result)
+{
+    const int i = (int)(intptr_t)arg;
+    spn_future *inner;
+
+    (void)result;
+    sim_assert(spn_executor_submit(ex, count_call, NULL, &inner) == SPN_OK);
+    rcs[i] = spn_future_get(inner, NULL, i == 0 ? SPN_MS(1) : SPN_FOREVER);
+    spn_future_unref(inner);
+    return 0;
+}
+
+/* Both workers wait, one of them until a deadline: the other is not refused, for the
+ * first goes on and runs what it waits for. */
+SCENARIO(pool_more__one_waits_until_a_deadline__other_is_not_refused, "P6")
+{
+    spn_pool_opts o = small(2, 2, 4);
+    spn_future *outer[2];
+
+    open_pool(&o);
+    spn__init(&calls, 0);
+    for (intptr_t i = 0; i < 2; i++)
+        sim_assert(spn_executor_submit(ex, wait_for_inner, (void *)i, &outer[i]) ==
+                   SPN_OK);
+    for (int i = 0; i < 2; i++) {
+        sim_assert(spn_future_get(outer[i], NULL, SPN_FOREVER) == SPN_OK);
+        spn_future_unref(outer[i]);
+    }
+    sim_assert(rcs[1] == SPN_OK);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn__load(&calls, relaxed) == 2);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+}
+
+static spn_task *waiting;
+static SPN__ATOMIC(int) nested_rc;
+
+static void remove_by_executor(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_executor_remove(ex, waiting) == 1);
+    spn_future_unref(future); /* the executor's, which came with the task */
+}
+
+static void submit_again(void *arg)
+{
+    (void)arg;
+    while (spn_future_submit(future, ex) == SPN_EBUSY)
+        spn__cpu_relax();
+}
+
+static int get_inside(spn_task *task)
+{
+    spn__store(&nested_rc, spn_future_get(future, NULL, SPN_FOREVER), relaxed);
+    return run(task);
+}
+
+/* A future is taken back and, as soon as that is possible, submitted again: the pool
+ * still knows it, and refuses a wait that would last for ever. */
+SCENARIO(pool_more__taken_back_and_submitted_again__still_the_pools, "TPE-43 P6")
+{
+    spn_pool_opts o = small(1, 1, 4);
+    spn_task *seen[2];
+
+    open_pool(&o);
+    spn__init(&calls, 0);
+    spn__init(&nested_rc, 1);
+    fates[0].job.task.fn = get_inside;
+    sim_assert(spn_pool_prestart(pool) == 1);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_settle(); /* nobody has taken anything yet, or will */
+    sim_assert(spn_future_create_task(&future, count_call, NULL, NULL) == SPN_OK);
+    sim_assert(submit(0) == SPN_OK);
+    sim_assert(spn_future_submit(future, ex) == SPN_OK);
+    sim_assert(spn_pool_snapshot(pool, seen, 2) == 2);
+    waiting = seen[1];
+    sim_thread(remove_by_executor, NULL);
+    sim_thread(submit_again, NULL);
+    sim_join_all();
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn__load(&nested_rc, relaxed) == SPN_EDEADLK);
+    sim_assert(spn__load(&calls, relaxed) == 1);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    spn_future_unref(future);
+}
+
+static void remove_first(void *arg)
+{
+    (void)arg;
+    if (spn_pool_remove(pool, &fates[1].job.task) == 1)
+        (void)spn__fetch_add(&fates[1].returned, 1, relaxed);
+}
+
+static void purge_owned(void *arg)
+{
+    (void)spn_pool_cancel_owner(pool, arg);
+}
+
+/* Whoever has seen the end of the pool sees all its tasks counted, also one that was
+ * taken back at the last moment. */
+static void taken_back_at_the_end(void (*taker)(void *))
+{
+    spn_pool_opts o = small(1, 1, 4);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    open_pool(&o);
+    fates[1].job.owner = &pool;
+    (void)submit(0);
+    (void)submit(1);
+    sim_thread(taker, &pool);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.pending == 0 && s.completed + s.returned + s.cancelled == s.accepted);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO(pool_more__remove_races_the_end__counted_before_it, "TPE-58 TPE-43")
+{
+    taken_back_at_the_end(remove_first);
+}
+
+SCENARIO(pool_more__cancel_owner_races_the_end__counted_before_it, "TPE-58")
+{
+    taken_back_at_the_end(purge_owned);
+}
+
 /* ---- policies against workers --------------------------------------------------------- */
 
 /* Discard oldest on a queue of one, with a worker that takes and a second submitter:
@@ -488,6 +623,27 @@ SCENARIO(pool_more__own_queue_execute_races_shutdown__run_or_refused, "TPE-61 P3
     sim_join_all();
     close_pool();
 }
+
+/* A worker leaves behind something that its submitter then takes back, and ends the
+ * pool: whoever is still to see to it must have kept the pool. */
+SCENARIO(pool_more__own_queue_worker_leaves_what_is_taken_back__pool_is_kept,
+         "TPE-61 TPE-49 P3")
+{
+    spn_pool_opts o = small(1, 1, 0);
+
+    own_queue(&o);
+    o.hooks.terminated = NULL;
+    open_pool(&o);
+    spn__init(&terminations, 1);
+    (void)submit(0);
+    sim_thread(submit_one, (void *)1);
+    (void)spn_pool_shutdown(pool);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO_OPTS(pool_more__own_queue_worker_leaves_what_is_taken_back__pool_is_kept,
+              .schedules = 5000)
 
 SCENARIO(pool_more__own_queue_execute_races_shutdown_now__one_end, "TPE-62 P3")
 {

@@ -225,3 +225,43 @@ SCENARIO(serial__freed_at_its_end__nobody_touches_it)
 }
 SCENARIO_OPTS(serial__freed_at_its_end__nobody_touches_it, .dfs = 2,
               .dfs_models = SIM_SC)
+
+/* ---- [ctl] --------------------------------------------------------------------------- */
+
+static void close_it(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_executor_shutdown(spn_serial_executor(serial)) == SPN_OK);
+}
+
+/* Closed when the last task is just through: whoever waits for the end sees what that
+ * one did. */
+SCENARIO(serial__closed_by_another__the_end_comes_after_the_tasks, "X-15")
+{
+    sim_assert(begin(0));
+    execute(0, 1);
+    sim_thread(serve, NULL);
+    sim_thread(close_it, NULL);
+    sim_assert(spn_executor_await(spn_serial_executor(serial), SPN_FOREVER) == SPN_OK);
+    sim_assert(spn__load(&ran, relaxed) == 1); /* nothing else orders it */
+    sim_join_all();
+    sim_assert(spn_serial_destroy(serial) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+
+/* Freed as soon as that is not refused: what the tasks did to it is over. */
+SCENARIO(serial__freed_when_nothing_is_inside__after_all_tasks, "X-15")
+{
+    int rc = SPN_EBUSY;
+
+    sim_assert(begin(0));
+    execute(0, 1);
+    sim_thread(serve, NULL);
+    for (int i = 0; i < 4 && rc == SPN_EBUSY; i++)
+        rc = spn_serial_destroy(serial);
+    sim_join_all();
+    if (rc == SPN_EBUSY)
+        rc = spn_serial_destroy(serial);
+    sim_assert(rc == SPN_OK && spn__load(&ran, relaxed) == 1);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}

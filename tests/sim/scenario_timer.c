@@ -40,6 +40,8 @@ static void prepare(struct job *j)
     j->again = 0;
 }
 
+static uint32_t parallel = 2; /* changed by scenarios that are about it */
+
 static bool create(uint32_t shards, spn_executor *executor, uint32_t drive)
 {
     spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
@@ -49,7 +51,7 @@ static bool create(uint32_t shards, spn_executor *executor, uint32_t drive)
     opts.shards = shards;
     opts.executor = executor;
     opts.drive = drive;
-    opts.parallel = 2;
+    opts.parallel = parallel;
     prepare(&job);
     prepare(&other);
     done = NULL;
@@ -467,6 +469,36 @@ SCENARIO(timer__handle_cancelled_any_time__told_once, "HWT-30", "HWT-33", "HWT-3
 }
 SCENARIO_OPTS(timer__handle_cancelled_any_time__told_once, .faults = true)
 
+static void drop_handle(void *handle)
+{
+    spn_timeout_handle_unref(handle);
+}
+
+/* Two handles of one block are dropped while the timer is stopped and destroyed: the block
+ * goes with the last of the three, and each is told once. */
+SCENARIO(timer__handles_dropped_around_destroy__freed_once, "HWT-33", "HWT-35")
+{
+    spn_timeout_handle *first = NULL, *second = NULL;
+    int made = 0;
+
+    spn__init(&told_ok, 0);
+    spn__init(&told_cancelled, 0);
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    made += spn_timer_new_timeout(timer, tell, NULL, TICK, &first) == SPN_OK;
+    made += spn_timer_new_timeout(timer, tell, NULL, FAR, &second) == SPN_OK;
+    if (first != NULL)
+        sim_thread(drop_handle, first);
+    if (second != NULL)
+        sim_thread(drop_handle, second);
+    sim_assert(stop() == 0);
+    destroy();
+    sim_join_all();
+    sim_assert(spn__load(&told_ok, relaxed) + spn__load(&told_cancelled, relaxed) ==
+               made);
+}
+SCENARIO_OPTS(timer__handles_dropped_around_destroy__freed_once, .faults = true)
+
 /* ---- executors ------------------------------------------------------------------ */
 
 static spn_manual_executor *manual;
@@ -494,11 +526,44 @@ SCENARIO(timer__executor__each_runs_once, "HWT-26", "HWT-28")
     sim_assert(spn__load(&job.runs, relaxed) == 1);
     sim_assert(spn__load(&other.runs, relaxed) == 1);
     sim_assert(stop() == 0);
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK); /* late runners */
     destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK); /* late runners */
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__executor__each_runs_once, .max_steps = 200000)
+
+/* The only runner ends, or is in the last shard, while something becomes due: nobody is
+ * handed over for it, so it is the runner that sees to it. */
+static void run_with_one_runner(uint32_t shards)
+{
+    parallel = 1;
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    sim_assert(create(shards, spn_manual_executor_executor(manual), SPN_TIMER_THREAD));
+    parallel = 2;
+    sim_assert(schedule(&job, NEAR_) == SPN_OK);
+    sim_thread(schedule_other, NULL);
+    work(NULL);
+    sim_join_all();
+    sim_assert(spn__load(&job.runs, relaxed) == 1);
+    sim_assert(spn__load(&other.runs, relaxed) == 1);
+    sim_assert(stop() == 0);
+    destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+
+SCENARIO(timer__due_while_the_only_runner_ends__runs, "HWT-26")
+{
+    run_with_one_runner(1);
+}
+SCENARIO_OPTS(timer__due_while_the_only_runner_ends__runs, .max_steps = 200000)
+
+SCENARIO(timer__due_in_a_shard_the_runner_has_left__runs, "HWT-26")
+{
+    run_with_one_runner(2);
+}
+SCENARIO_OPTS(timer__due_in_a_shard_the_runner_has_left__runs, .max_steps = 200000)
 
 static int hang(spn_timeout *t)
 {
@@ -532,8 +597,8 @@ SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27")
     spn__store(&other.payload, 2, relaxed);
     sim_join_all();
     sim_assert(stop() == 0);
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
     destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__callback_hangs_in_executor__others_run, .max_steps = 200000)

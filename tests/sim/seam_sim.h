@@ -333,6 +333,7 @@ void spn__os_get_name(char name[16]);
 void spn__os_get_sigmask(spn__sigmask *mask);
 void spn__os_set_sigmask(const spn__sigmask *mask);
 bool spn__os_on_fork_child(void (*restore)(void)); /* may be made to fail */
+uintptr_t spn__os_stack_low(void);                 /* half a fiber's stack ahead */
 int32_t spn__os_only_cpu(void);                    /* see sim_set_cpus */
 int32_t spn__os_cpu(void);
 
@@ -353,6 +354,14 @@ struct sim__cleanup {
     }
 void sim__cleanup_push(struct sim__cleanup *cleanup);
 void sim__cleanup_pop(void);
+
+static inline void spn__outlive(void (*body)(void *arg), void (*cleanup)(void *arg),
+                                void *arg)
+{
+    SPN__CLEANUP_PUSH(cleanup, arg)
+    body(arg);
+    SPN__CLEANUP_POP()
+}
 
 #define spn__guarded(body, ctx) ((body)(ctx))
 

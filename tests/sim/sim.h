@@ -49,6 +49,7 @@ struct sim_opts {
     int spurious;        /* 1/n of the futex waits return for nothing; 0: 64     */
     int early;           /* at 1/n of the points a timer expires early; 0: 32    */
     int weak;            /* 1/n of the weak CAS that could succeed fail; 0: 8    */
+    int schedules;       /* by default, per strategy: a known bug was rarer; 0: 2000 */
     uint64_t max_steps;  /* a schedule longer than this is a livelock; 0: 20,000 */
     enum sim_fences fences;
     bool faults; /* also fail every allocation and thread creation       */

@@ -14,6 +14,8 @@
  * continued from outside.
  */
 #include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,7 +24,7 @@
 
 #include "pools.h"
 
-enum { NODES = 512, PRODUCERS = 3 };
+enum { NODES = 512, PRODUCERS = 3, LONG_PARTS = 10 };
 
 struct node {
     spn_job job; /* first */
@@ -555,21 +557,25 @@ static int shuffle_affinity(void *arg)
     return 0;
 }
 
-/* A process that stops this one for a moment, again and again. */
-static pid_t start_stopper(uint64_t seed)
-{
-    const pid_t victim = getpid(), pid = fork();
+/* A process that stops this one for a moment, again and again, until the pipe is
+ * closed.  It goes by itself, and is not killed: in the moment between a stop and its
+ * end nobody would be left to continue us. */
+struct stopper {
+    pid_t pid;
+    int leash; /* the end of the pipe that is written to */
+};
 
-    REQUIRE(pid >= 0);
-    if (pid > 0)
-        return pid;
+__attribute__((noreturn)) static void stop_and_go(pid_t victim, int leash,
+                                                  uint64_t seed)
+{
+    struct pollfd closed = { .fd = leash };
+
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (getppid() == victim) {
-        const struct timespec run = { 0, (long)(t_random(&seed) % 20000000) };
         const struct timespec stop = { 0, (long)(t_random(&seed) % 3000000) };
+        const struct timespec run = { 0, (long)(t_random(&seed) % 20000000) };
 
-        nanosleep(&run, NULL);
-        if (kill(victim, SIGSTOP) != 0)
+        if (ppoll(&closed, 1, &run, NULL) != 0 || kill(victim, SIGSTOP) != 0)
             break;
         nanosleep(&stop, NULL);
         (void)kill(victim, SIGCONT);
@@ -577,31 +583,60 @@ static pid_t start_stopper(uint64_t seed)
     _exit(0);
 }
 
-static void end_stopper(pid_t pid)
+static struct stopper start_stopper(uint64_t seed)
+{
+    const pid_t victim = getpid();
+    struct stopper s;
+    int ends[2];
+
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    s.pid = fork();
+    REQUIRE(s.pid >= 0);
+    if (s.pid == 0) {
+        (void)close(ends[1]);
+        stop_and_go(victim, ends[0], seed);
+    }
+    (void)close(ends[0]);
+    s.leash = ends[1];
+    return s;
+}
+
+static void end_stopper(struct stopper s)
 {
     int status;
 
-    REQUIRE(kill(pid, SIGKILL) == 0);
-    REQUIRE(waitpid(pid, &status, 0) == pid);
-    REQUIRE(kill(getpid(), SIGCONT) == 0);
+    (void)close(s.leash);
+    REQUIRE(waitpid(s.pid, &status, 0) == s.pid);
+}
+
+static void say_progress(const struct pool_kind *k, int part, long tasks, int64_t from)
+{
+    fprintf(stderr, "  %s: part %d of %d, %ld tasks, %.1f s\n", k->name, part + 1,
+            LONG_PARTS, tasks, (double)(spn_now() - from) / 1e9);
 }
 
 static void run_long(const struct pool_kind *k, long tasks)
 {
-    const pid_t stopper = start_stopper(t_seed());
+    const struct stopper stopper = start_stopper(t_seed());
+    const bool aloud = tasks >= 1000000; /* it takes minutes */
     atomic_int stop = 0;
     struct peer shuffler;
 
     peer_start(&shuffler, shuffle_affinity, &stop);
-    for (int part = 0; part < 10; part++)
+    for (int part = 0; part < LONG_PARTS; part++) {
+        const int64_t from = spn_now();
+
         run_load((struct shape){ .kind = k,
                                  .core = 1 + part % 3,
                                  .max = part == 9 ? 65 : 3 + part % 3,
                                  .capacity = 200,
                                  .keep_alive_ns = part % 2 != 0 ? 0 : SPN_US(50),
-                                 .tasks = tasks / 10,
+                                 .tasks = tasks / LONG_PARTS,
                                  .knobs = part % 4 == 3,
                                  .stutter = true });
+        if (aloud)
+            say_progress(k, part, tasks / LONG_PARTS, from);
+    }
     atomic_store(&stop, 1);
     CHECK_OK(peer_finish(&shuffler));
     end_stopper(stopper);

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pool.h - the fork/join pool from inside; see pool.c for the whole, and
+ *
+ *   deque.c      records: what nests as calls do
+ *   pool.c       the pool: places, stealing, quiescence
+ *   queue.c      objects that wait in workers' queues
+ *   task.c       objects: states, waiting, helping
+ *   completer.c  objects with a pending count
+ */
+#ifndef SPN__FORKJOIN_POOL_H
+#define SPN__FORKJOIN_POOL_H
+
+#include "forkjoin/deque.h"
+
+#include "exec/pool.h"
+#include "sync/lock.h"
+#include "sync/thread_record.h"
+#include "sync/waitq.h"
+
+/* spn_fj_task.sequence, as what it is: see task.c. */
+typedef SPN__ATOMIC(uint64_t) spn__fj_sequence;
+
+/* Objects and tasks that a worker forked; see queue.c. */
+struct spn__fj_queue {
+    struct spn__lock lock; /* guards the list and writes of the rest; a leaf */
+    struct spn__list tasks;
+    uint64_t sequence; /* of the next object */
+    /* Ever; relaxed: each is a count [count], or looked at after a fence [wake]. */
+    SPN__ATOMIC(int64_t) pushed, popped;
+};
+
+/*
+ * Where a worker has its records and objects.  It outlives the worker and is given to the
+ * next: thieves look at it at any time.
+ */
+struct spn__fj_place {
+    struct spn__deque deque;  /* first: they are the same address */
+    struct spn_fj_pool *pool; /* fixed; NULL: not of a pool */
+    int32_t index;            /* fixed */
+    /* 1 while its worker runs what may fork records; relaxed: whoever begins looks
+     * whether somebody is hungry, see arm. */
+    SPN__ATOMIC(uint32_t) active;
+    struct spn__fj_queue queue;
+    struct spn__worker *worker; /* its own thread's; NULL: nobody has it */
+    uint32_t depth;             /* of objects in objects; its own thread's */
+    uint32_t held;              /* of those, how many the pool counts; likewise */
+    bool taken;                 /* a worker has it; guarded by the pool's lock */
+    SPN__ATOMIC(struct spn__fj_place *) next; /* [places] */
+};
+
+struct spn_fj_pool {
+    struct spn__source source; /* first: they are the same address */
+    struct spn_pool *pool;     /* threads, submissions, the end */
+    bool async;
+    uint32_t records;
+    size_t stack_reserve;
+
+    SPN__ATOMIC(struct spn__fj_place *) places; /* [places] */
+    struct spn__lock lock;                      /* guards the list's end, and `taken` */
+    struct spn__fj_place *last;
+    int32_t place_count;
+
+    /* 1: no thread was to be had; until the next root.  relaxed: a hint. */
+    SPN__ATOMIC(uint32_t) staff_failed;
+    /* How many objects stand still because their worker helps the pool to quiesce. */
+    SPN__ATOMIC(int64_t) quiescing;
+
+    struct spn__lock quiet_lock; /* guards the waiters; taken after none */
+    struct spn__waitq quiet;
+    SPN__ATOMIC(int32_t) quiet_waiters; /* [quiet] */
+};
+
+/* The place of the calling thread, if it is a worker inside a task; NULL: it is none. */
+struct spn__fj_place *spn__fj_place_current(void);
+
+/* pool.c: there is something to be taken: wakes or makes who may take it. */
+void spn__fj_signal(struct spn_fj_pool *fj);
+/* Something has left the pool: whoever waits for quiescence may want to know. */
+void spn__fj_settled(struct spn_fj_pool *fj);
+/* A place that is of no pool, for a call outside of all; NULL: no memory. */
+struct spn__fj_place *spn__fj_place_alone(void);
+void spn__fj_place_free(struct spn__fj_place *place);
+
+/* queue.c */
+void spn__fj_queue_init(struct spn__fj_queue *q);
+int64_t spn__fj_queue_size(struct spn__fj_queue *q);
+/* Takes in a task that is claimed. */
+void spn__fj_queue_push(struct spn__fj_place *place, spn_task *task);
+/* The one at the end or the beginning, taken out or only looked at; NULL: empty. */
+spn_task *spn__fj_queue_take(struct spn__fj_place *place, bool newest);
+spn_task *spn__fj_queue_peek(struct spn__fj_place *place, bool newest);
+/* Takes a task out that waits there; false if it does not.  With last_only, only if
+ * it is the newest. */
+bool spn__fj_queue_remove(struct spn__fj_place *place, spn_task *task, bool last_only);
+/* The oldest or the newest of which wanted says so, which is called with the lock
+ * held. */
+spn_task *spn__fj_queue_take_if(struct spn__fj_place *place,
+                                bool (*wanted)(spn_task *, void *), void *ctx);
+int64_t spn__fj_queue_collect(struct spn__fj_place *place,
+                              bool (*wanted)(spn_task *, const void *), const void *ctx,
+                              struct spn__list *out);
+int64_t spn__fj_queue_snapshot(struct spn__fj_place *place, spn_task **tasks,
+                               size_t capacity);
+
+/* task.c: an object behind a task, or NULL: it is another's. */
+spn_fj_task *spn__fj_task_of(spn_task *task);
+/* Runs an object on the worker that has the place, unless it is done or started. */
+void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *task);
+/* Runs a task that was taken out of a queue out of its turn. */
+void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task);
+/* Makes a job fail, unless it has. */
+void spn__fj_job_fail(spn_fj_task *job, int status);
+int spn__fj_job_status(spn_fj_task *job);
+/* Ends an object; false: it was done already. */
+bool spn__fj_task_end_normal(spn_fj_task *task);
+bool spn__fj_task_end_failed(spn_fj_task *task, int error);
+bool spn__fj_task_done(spn_fj_task *task);
+
+/* completer.c */
+#define SPN__FJ_COMPLETER 1u /* spn_fj_task.flags */
+#define SPN__FJ_RUNNING   2u /* guarded by the task's lock */
+bool spn__fj_descends(spn_fj_task *task, const spn_fj_task *root);
+
+#endif /* SPN__FORKJOIN_POOL_H */

@@ -1,0 +1,812 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * task.c - objects: tasks that are waited for, cancelled and completed by whoever knows
+ * them.
+ *
+ * STATE  one word.  CLAIMED is set by the one that ends the task, who then writes result
+ *   and error and at last sets the outcome.  STARTED is set by the one that runs it.
+ *   WAITERS says that somebody waits, or did.
+ *
+ *   Whoever sees an outcome may free the task.  The one that ends it does not touch it
+ *   after setting the outcome, unless there are waiters; then it holds the lock, and
+ *   whoever sees an outcome beside WAITERS takes the lock once before it goes on
+ *   [leave].
+ *
+ * HELPING
+ *   A worker that waits for an object runs it itself if it has not started.  If another
+ *   worker runs it, it takes what was forked there since: the objects in that one's
+ *   queue with a sequence from where that stood when the object began, as long as the
+ *   object is not done.  For a worker runs nothing between but what descends from it.
+ *   For completers it takes what has the awaited one above it.  Nothing else is ever
+ *   run: it might want a lock that the waiter holds.  When there is nothing to help
+ *   with it blocks, and the pool has another thread stand in for it.
+ *
+ * FAILURE  `error` is the first failure of a tree; a body's own comes last.
+ *
+ * ORDERING
+ *   [outcome] Its release comes after result and error; who reads it, with acquire, sees
+ *             them and all that was done before.
+ *   [claim]   relaxed: it decides only who writes.
+ *   [start]   acquire-release: who runs it sees what was done before it was handed over
+ *             (the queues order that as well).
+ *   [leave]   the lock's.
+ *
+ * LOCKS  a task's lock guards its waiters and RUNNING; a leaf.
+ */
+#include "forkjoin/pool.h"
+
+#include "base/time.h"
+#include "future/ambient.h"
+#include "future/executor.h"
+#include "sync/interrupt.h"
+
+enum {
+    NORMAL = 1,
+    FAILED = 2,
+    CANCELLED = 3,
+    OUTCOME = 3,
+    WAITERS = 4,
+    STARTED = 8,
+    CLAIMED = 16
+};
+
+/* The words of the public struct, as what they are. */
+typedef SPN__ATOMIC(uint32_t) state_word;
+typedef SPN__ATOMIC(int32_t) error_word;
+typedef SPN__ATOMIC(void *) runner_word;
+
+_Static_assert(sizeof(struct spn__lock) == sizeof(uint32_t), "a task has room for it");
+_Static_assert(sizeof(struct spn__waitq) == 2 * sizeof(void *), "and for its waiters");
+_Static_assert(offsetof(spn_fj_task, task) == 0, "they are the same address");
+_Static_assert(sizeof(spn_fj_task) <= 128, "two cache lines");
+
+static state_word *state_of(spn_fj_task *t)
+{
+    return (state_word *)(void *)&t->state;
+}
+static error_word *error_of(spn_fj_task *t)
+{
+    return (error_word *)(void *)&t->error;
+}
+static runner_word *runner_of(spn_fj_task *t)
+{
+    return (runner_word *)(void *)&t->runner;
+}
+static spn__fj_sequence *sequence_of(spn_fj_task *t)
+{
+    return (spn__fj_sequence *)(void *)&t->sequence;
+}
+static struct spn__lock *lock_of(spn_fj_task *t)
+{
+    return (struct spn__lock *)(void *)&t->lock;
+}
+static struct spn__waitq *waiters_of(spn_fj_task *t)
+{
+    return (struct spn__waitq *)(void *)t->waiters;
+}
+
+/* ---- new --------------------------------------------------------------------------- */
+
+static int run_by_executor(spn_task *task);
+static void dropped(spn_task *task, int reason);
+
+static void be_new(spn_fj_task *t)
+{
+    t->result = NULL;
+    spn__init(runner_of(t), NULL);
+    spn__init(sequence_of(t), 0);
+    spn__init(state_of(t), 0);
+    spn__init(error_of(t), 0);
+    spn__lock_init(lock_of(t));
+    spn__waitq_init(waiters_of(t));
+    t->interrupt = 0;
+}
+
+void spn_fj_task_init(spn_fj_task *t, spn_fj_task_fn fn)
+{
+    if (t == NULL)
+        return;
+    *t = (spn_fj_task){ .task = SPN_TASK_INIT(run_by_executor, dropped), .fn = fn };
+    be_new(t);
+}
+
+spn_fj_task *spn__fj_task_of(spn_task *task)
+{
+    return task->fn == run_by_executor ? (spn_fj_task *)(void *)task : NULL;
+}
+
+int spn_fj_task_reinit(spn_fj_task *t)
+{
+    if (t == NULL)
+        return SPN_EINVAL;
+    if (spn__load(spn__task_queued(&t->task), relaxed) != 0) /* as good as any moment */
+        return SPN_EBUSY;
+    be_new(t);
+    return SPN_OK;
+}
+
+/* ---- the end ------------------------------------------------------------------------- */
+
+/* 0, or the outcome; the task may be freed then [leave]. */
+static uint32_t outcome_of(spn_fj_task *t)
+{
+    const uint32_t state = spn__load(state_of(t), acquire); /* [outcome] */
+
+    if ((state & OUTCOME) != 0 && (state & WAITERS) != 0) {
+        spn__lock(lock_of(t)); /* [leave] */
+        spn__unlock(lock_of(t));
+    }
+    return state & OUTCOME;
+}
+
+bool spn__fj_task_done(spn_fj_task *t)
+{
+    return (spn__load(state_of(t), acquire) & OUTCOME) != 0; /* [outcome] */
+}
+
+/* True for the one that is to end the task. */
+static bool claim(spn_fj_task *t)
+{
+    return (spn__fetch_or(state_of(t), CLAIMED, relaxed) & CLAIMED) == 0; /* [claim] */
+}
+
+/* Sets the outcome; the task may be gone afterwards. */
+static void publish(spn_fj_task *t, uint32_t outcome)
+{
+    struct spn__chosen chosen = { NULL, NULL };
+    uint32_t state = spn__load(state_of(t), relaxed); /* the swap tells */
+
+    while ((state & WAITERS) == 0)
+        if (spn__cas_weak(state_of(t), &state, state | outcome, release,
+                          relaxed)) /* [outcome] */
+            return;
+    spn__lock(lock_of(t));                              /* [leave] */
+    (void)spn__fetch_or(state_of(t), outcome, release); /* [outcome] */
+    spn__waitq_choose_all(waiters_of(t), &chosen);
+    spn__unlock(lock_of(t));
+    spn__chosen_grant(&chosen);
+}
+
+bool spn__fj_task_end_normal(spn_fj_task *t)
+{
+    if (!claim(t))
+        return false;
+    publish(t, NORMAL);
+    return true;
+}
+
+bool spn__fj_task_end_failed(spn_fj_task *t, int error)
+{
+    if (!claim(t))
+        return false;
+    t->result = NULL;
+    spn__store(error_of(t), error != 0 ? error : SPN_EFAILED, relaxed); /* [outcome] */
+    publish(t, FAILED);
+    return true;
+}
+
+int spn_fj_task_complete(spn_fj_task *t, void *result)
+{
+    if (t == NULL)
+        return SPN_EINVAL;
+    if (!claim(t))
+        return 0;
+    t->result = result;
+    publish(t, NORMAL);
+    return 1;
+}
+
+int spn_fj_task_complete_error(spn_fj_task *t, int error)
+{
+    return t == NULL ? SPN_EINVAL : spn__fj_task_end_failed(t, error);
+}
+
+int spn_fj_task_quietly_complete(spn_fj_task *t)
+{
+    return t == NULL ? SPN_EINVAL : spn__fj_task_end_normal(t);
+}
+
+/* Interrupts whoever runs it, while it does. */
+static void interrupt_runner(spn_fj_task *t)
+{
+    const struct spn__fj_place *place;
+
+    spn__lock(lock_of(t));
+    if ((t->flags & SPN__FJ_RUNNING) != 0) {
+        place = spn__load(runner_of(t), relaxed); /* written under the lock */
+        if (place->pool != NULL)
+            spn__interrupt_set(spn__load(&place->worker->self, relaxed)); /* its end
+                                                  waits for the lock */
+        t->interrupt = 1;
+    }
+    spn__unlock(lock_of(t));
+}
+
+int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
+{
+    if (t == NULL)
+        return SPN_EINVAL;
+    if (!claim(t))
+        return outcome_of(t) == CANCELLED;
+    t->result = NULL;
+    spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
+    if (interrupt != 0)
+        interrupt_runner(t);
+    publish(t, CANCELLED);
+    return 1;
+}
+
+static void dropped(spn_task *task, int reason)
+{
+    (void)reason;
+    (void)spn_fj_task_cancel((spn_fj_task *)(void *)task, 0);
+}
+
+/* ---- looking --------------------------------------------------------------------------- */
+
+int spn_fj_task_is_done(spn_fj_task *t)
+{
+    return t == NULL ? SPN_EINVAL : outcome_of(t) != 0;
+}
+
+int spn_fj_task_is_normal(spn_fj_task *t)
+{
+    return t == NULL ? SPN_EINVAL : outcome_of(t) == NORMAL;
+}
+
+int spn_fj_task_is_abnormal(spn_fj_task *t)
+{
+    return t == NULL ? SPN_EINVAL : outcome_of(t) > NORMAL;
+}
+
+int spn_fj_task_is_cancelled(spn_fj_task *t)
+{
+    return t == NULL ? SPN_EINVAL : outcome_of(t) == CANCELLED;
+}
+
+int spn_fj_task_error(spn_fj_task *t)
+{
+    if (t == NULL)
+        return SPN_EINVAL;
+    /* relaxed: [outcome] comes before it. */
+    return outcome_of(t) > NORMAL ? spn__load(error_of(t), relaxed) : SPN_OK;
+}
+
+void *spn_fj_task_result(spn_fj_task *t)
+{
+    return t == NULL ? NULL : t->result;
+}
+
+void spn_fj_task_set_result(spn_fj_task *t, void *result)
+{
+    if (t != NULL)
+        t->result = result;
+}
+
+/* ---- failing --------------------------------------------------------------------------- */
+
+void spn__fj_job_fail(spn_fj_task *job, int status)
+{
+    int32_t none = 0;
+
+    /* relaxed: only which comes first; the tree's joins order it before its end. */
+    if (job != NULL && status != 0)
+        (void)spn__cas(error_of(job), &none, status, relaxed, relaxed);
+}
+
+int spn__fj_job_status(spn_fj_task *job)
+{
+    if (job == NULL)
+        return SPN_OK;
+    if ((spn__load(state_of(job), relaxed) & OUTCOME) == CANCELLED) /* a hint */
+        return SPN_ECANCELED;
+    return spn__load(error_of(job), relaxed); /* a hint */
+}
+
+void spn_fj_fail(spn_fj fj, int status)
+{
+    if (fj != NULL)
+        spn__fj_job_fail(spn__deque_of(fj)->frame->job, status);
+}
+
+void spn_fj_too_deep(spn_fj fj)
+{
+    if (fj != NULL)
+        spn__fj_job_fail(spn__deque_of(fj)->frame->job, SPN_ENOMEM);
+}
+
+int spn_fj_status(spn_fj fj)
+{
+    const struct spn__fj_place *place;
+    int status;
+
+    if (fj == NULL)
+        return SPN_EINVAL;
+    place = (const struct spn__fj_place *)(void *)spn__deque_of(fj);
+    status = spn__fj_job_status(place->deque.frame->job);
+    /* relaxed: a hint. */
+    if (status == SPN_OK && place->pool != NULL &&
+        spn__ctl_state(spn__load(&place->pool->pool->ctl, relaxed)) >=
+            SPN_EXECUTOR_STOP)
+        status = SPN_ESHUTDOWN;
+    return status;
+}
+
+void spn_fj_plain_run(spn_fj fj, spn_fj_record *self)
+{
+    struct spn__fj_plain *plain;
+
+    if (fj == NULL || self == NULL)
+        return;
+    plain = (struct spn__fj_plain *)(void *)self->args.bytes;
+    plain->status = spn_fj_call(fj, plain->fn, plain->arg);
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+struct run {
+    struct spn__fj_place *place;
+    spn_fj_task *task;
+    struct spn__nested nested;
+    bool entered, returned;
+};
+
+/* It no longer runs: no interrupt is meant for it from here on. */
+static void stop_running(struct run *r)
+{
+    spn_fj_task *t = r->task;
+    bool interrupted;
+
+    spn__lock(lock_of(t));
+    t->flags &= ~SPN__FJ_RUNNING;
+    interrupted = t->interrupt != 0;
+    t->interrupt = 0;
+    spn__unlock(lock_of(t));
+    if (interrupted && r->place->pool != NULL &&
+        spn__ctl_state(spn__load(&r->place->pool->pool->ctl, relaxed)) <
+            SPN_EXECUTOR_STOP) /* a later one means all */
+        (void)spn__interrupt_take(spn__self_get());
+}
+
+static void leave(struct run *r)
+{
+    struct spn__fj_place *place = r->place;
+
+    if (--place->depth == 0)
+        spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
+    stop_running(r);
+}
+
+/* Follows the body also when it ended its thread. */
+static void run_ended(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->returned)
+        return;
+    if (r->entered)
+        spn__deque_abandon(&r->place->deque, &r->nested);
+    leave(r);
+    (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
+}
+
+/* What the body said, and what became of its tree. */
+static void conclude(spn_fj_task *t, int status)
+{
+    int error = status == SPN_FJ_PENDING ? 0 : status;
+
+    if (error == 0)
+        error = spn__load(error_of(t), relaxed); /* its tree has ended */
+    if ((t->flags & SPN__FJ_COMPLETER) != 0) {
+        if (error != 0)
+            spn_fj_completer_complete_error((spn_fj_completer *)(void *)t, error);
+    } else if (error != 0) {
+        (void)spn__fj_task_end_failed(t, error);
+    } else if (status != SPN_FJ_PENDING) {
+        (void)spn__fj_task_end_normal(t);
+    }
+}
+
+/* Whether the caller is to run it. */
+static bool start(spn_fj_task *t)
+{
+    uint32_t state = spn__load(state_of(t), relaxed); /* the swap tells */
+
+    do {
+        if ((state & (CLAIMED | STARTED)) != 0)
+            return false;
+    } while (!spn__cas_weak(state_of(t), &state, state | STARTED, acq_rel, /* [start] */
+                            relaxed));
+    return true;
+}
+
+void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
+{
+    struct run r = { .place = place, .task = t };
+    int status = SPN_ENOMEM;
+    spn_fj fj;
+
+    if (t->fn == NULL || !start(t))
+        return;
+    spn__lock(lock_of(t));
+    spn__store(runner_of(t), place, relaxed); /* under the lock, or read as a hint */
+    t->flags |= SPN__FJ_RUNNING;
+    spn__unlock(lock_of(t));
+    /* relaxed: read by who sees STARTED and the runner, and checked again. */
+    spn__lock(&place->queue.lock);
+    spn__store(sequence_of(t), place->queue.sequence, relaxed);
+    spn__unlock(&place->queue.lock);
+    if (place->depth++ == 0) {
+        spn__store(&place->active, 1, relaxed); /* its own; see ask_all */
+        if (place->pool != NULL)
+            spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
+    }
+    fj = spn__deque_enter(&place->deque, &r.nested, t);
+    if (fj != NULL) {
+        r.entered = true;
+        SPN__CLEANUP_PUSH(run_ended, &r);
+        status = t->fn(fj, t);
+        r.returned = true;
+        SPN__CLEANUP_POP();
+        spn__deque_leave(&place->deque, &r.nested);
+    }
+    leave(&r);
+    conclude(t, status);
+}
+
+static int run_by_executor(spn_task *task)
+{
+    spn_fj_task *t = (spn_fj_task *)(void *)task;
+    struct spn__fj_place *place = spn__fj_place_current();
+
+    if (place != NULL) {
+        place->held++;
+        spn__fj_task_run(place, t);
+        place->held--;
+    } else {
+        (void)spn_fj_task_invoke(t); /* somebody got it back and runs it by hand */
+    }
+    return 0;
+}
+
+void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
+{
+    const bool object = spn__fj_task_of(task) != NULL;
+
+    place->held += !object;
+    spn_task_release(task);
+    (void)spn__task_run_here(task); /* the node may be gone now */
+    place->held -= !object;
+    spn__worker_count(place->worker);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* Blocks until it is done: SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_ENOMEM. */
+static int sleep_for(spn_fj_task *t, int64_t deadline_ns, bool interruptible)
+{
+    struct spn_thread *self = spn__thread_self();
+    bool interrupted = false;
+    int rc = SPN_OK;
+
+    if (self == NULL && interruptible)
+        return SPN_ENOMEM;
+    if (self == NULL) { /* whoever joins must not come back early: it looks */
+        while ((spn__load(state_of(t), acquire) & OUTCOME) == 0) { /* [outcome] */
+            if (deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns)
+                return SPN_ETIMEDOUT;
+            spn__os_yield();
+        }
+        return SPN_OK;
+    }
+    for (;;) {
+        struct spn__waiter w;
+
+        spn__lock(lock_of(t));
+        /* relaxed: with the lock held; [outcome] is read again below. */
+        if ((spn__fetch_or(state_of(t), WAITERS, relaxed) & OUTCOME) != 0) {
+            spn__unlock(lock_of(t));
+            rc = SPN_OK;
+            break;
+        }
+        spn__waitq_add(waiters_of(t), &w, self);
+        spn__unlock(lock_of(t));
+        rc = spn__waitq_wait(&w, lock_of(t), deadline_ns);
+        if (rc == SPN_OK)
+            break;
+        spn__unlock(lock_of(t));
+        if (rc != SPN_EINTR || interruptible)
+            break;
+        interrupted = true;
+    }
+    if (interrupted)
+        spn__interrupt_set(self);
+    return rc;
+}
+
+struct descent {
+    spn_fj_task *root;
+    uint64_t from;
+};
+
+static bool was_forked_since(spn_task *task, void *ctx)
+{
+    const struct descent *d = ctx;
+    spn_fj_task *t = spn__fj_task_of(task);
+
+    return t != NULL && !spn__fj_task_done(d->root) &&
+           spn__load(sequence_of(t), relaxed) >= d->from; /* under the lock */
+}
+
+static bool has_above(spn_task *task, void *ctx)
+{
+    spn_fj_task *t = spn__fj_task_of(task);
+
+    return t != NULL && spn__fj_descends(t, ctx);
+}
+
+/* Runs the task itself, or one that descends from it; false: there is none. */
+static bool help(struct spn__fj_place *place, spn_fj_task *t)
+{
+    struct spn_fj_pool *fj = place->pool;
+    struct spn__fj_place *runner;
+    struct descent d = { t, 0 };
+    spn_task *task = NULL;
+
+    if (spn__work_has(fj->pool, &t->task)) {
+        if (spn__work_remove(fj->pool, &t->task))
+            task = &t->task;
+    } else if ((t->flags & SPN__FJ_COMPLETER) != 0) {
+        task = spn__fj_queue_take_if(place, has_above, t);
+        /* [places] acquire */
+        for (struct spn__fj_place *p = spn__load(&fj->places, acquire);
+             p != NULL && task == NULL; p = spn__load(&p->next, acquire))
+            task = spn__fj_queue_take_if(p, has_above, t);
+    } else if ((spn__load(state_of(t), acquire) & STARTED) != 0) { /* [start] */
+        runner = spn__load(runner_of(t), relaxed);                 /* hints, for: */
+        d.from = spn__load(sequence_of(t), relaxed);
+        if (runner != NULL && runner != place && runner->pool == fj)
+            task = spn__fj_queue_take_if(runner, was_forked_since, &d);
+    }
+    if (task == NULL)
+        return false;
+    spn__fj_run_queued(place, task);
+    return true;
+}
+
+#ifdef SPN_SIM
+enum { LOOKS = 1 };
+#else
+enum { LOOKS = SPN__SPIN_LIMIT };
+#endif
+
+static int await(spn_fj_task *t, int64_t timeout_ns, bool interruptible)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    int64_t deadline_ns = SPN_FOREVER;
+    int rc;
+
+    if (outcome_of(t) != 0)
+        return SPN_OK;
+    if (timeout_ns <= 0)
+        return SPN_ETIMEDOUT;
+    if (timeout_ns != SPN_FOREVER)
+        deadline_ns = spn__deadline(spn__now(), timeout_ns);
+    if (place == NULL || place->pool == NULL) {
+        spn_pool_block_begin(); /* a worker of another pool, perhaps */
+        rc = sleep_for(t, deadline_ns, interruptible);
+        spn_pool_block_end();
+    } else {
+        for (int looks = 0; looks < LOOKS && outcome_of(t) == 0;) {
+            if (deadline_ns == SPN_FOREVER && help(place, t)) {
+                looks = 0;
+                continue;
+            }
+            looks++;
+            spn__cpu_relax();
+        }
+        rc = SPN_OK;
+        if (outcome_of(t) == 0) {
+            place->deque.ops->block(&place->deque);
+            rc = sleep_for(t, deadline_ns, interruptible);
+            place->deque.ops->unblock(&place->deque);
+        }
+    }
+    if (rc == SPN_OK)
+        (void)outcome_of(t); /* [outcome] [leave] */
+    return rc;
+}
+
+int spn_fj_task_wait(spn_fj_task *t, int64_t timeout_ns)
+{
+    return t == NULL ? SPN_EINVAL : await(t, timeout_ns, true);
+}
+
+int spn_fj_task_wait_uninterruptible(spn_fj_task *t, int64_t timeout_ns)
+{
+    return t == NULL ? SPN_EINVAL : await(t, timeout_ns, false);
+}
+
+int spn_fj_task_join(spn_fj_task *t)
+{
+    int rc;
+
+    if (t == NULL)
+        return SPN_EINVAL;
+    rc = await(t, SPN_FOREVER, false);
+    return rc != SPN_OK ? rc : spn_fj_task_error(t);
+}
+
+int spn_fj_task_get(spn_fj_task *t, void **result, int64_t timeout_ns)
+{
+    int rc;
+
+    if (t == NULL)
+        return SPN_EINVAL;
+    rc = await(t, timeout_ns, true);
+    if (rc != SPN_OK)
+        return rc;
+    switch (outcome_of(t)) {
+    case NORMAL:
+        if (result != NULL)
+            *result = t->result;
+        return SPN_OK;
+    case CANCELLED:
+        return SPN_ECANCELED;
+    default:
+        return SPN_EFAILED;
+    }
+}
+
+/* ---- handing over ----------------------------------------------------------------------------- */
+
+static int submit(struct spn_fj_pool *fj, spn_fj_task *t)
+{
+    return spn__pool_execute(fj->pool, &t->task);
+}
+
+int spn_fj_pool_submit_external(spn_fj_pool *fj, spn_fj_task *t)
+{
+    return fj == NULL || t == NULL ? SPN_EINVAL : submit(fj, t);
+}
+
+int spn_fj_pool_submit(spn_fj_pool *fj, spn_fj_task *t)
+{
+    if (fj == NULL || t == NULL)
+        return SPN_EINVAL;
+    return spn_executor_execute(&fj->pool->executor, &t->task);
+}
+
+int spn_fj_pool_submit_lazily(spn_fj_pool *fj, spn_fj_task *t)
+{
+    int rc;
+
+    if (fj == NULL || t == NULL)
+        return SPN_EINVAL;
+    rc = spn_task_claim(&t->task);
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn__work_push(fj->pool, &t->task);
+    if (rc == SPN_OK)
+        return SPN_OK;
+    spn_task_release(&t->task);
+    /* Without a worker nobody would come by: as any other. */
+    return rc == SPN_EAGAIN ? submit(fj, t) : SPN_EREJECTED;
+}
+
+int spn_fj_task_fork(spn_fj_task *t)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    int rc;
+
+    if (t == NULL)
+        return SPN_EINVAL;
+    if (place == NULL)
+        return SPN_ESTATE;
+    rc = spn_task_claim(&t->task);
+    if (rc != SPN_OK)
+        return rc;
+    spn__fj_queue_push(place, &t->task);
+    spn__fj_signal(place->pool);
+    return SPN_OK;
+}
+
+/* Runs a task that is in no queue, here. */
+static void run_here(spn_fj_task *t)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    struct spn__fj_place *alone = NULL;
+
+    if (place == NULL) {
+        place = alone = spn__fj_place_alone();
+        if (alone == NULL) {
+            if (start(t))
+                conclude(t, SPN_ENOMEM);
+            return;
+        }
+    }
+    spn__fj_task_run(place, t);
+    if (alone != NULL)
+        spn__fj_place_free(alone);
+}
+
+int spn_fj_task_invoke(spn_fj_task *t)
+{
+    if (t == NULL)
+        return SPN_EINVAL;
+    if (outcome_of(t) == 0 && spn__load(spn__task_queued(&t->task), relaxed) == 0)
+        run_here(t); /* relaxed: where it is queued is found out by join */
+    return spn_fj_task_join(t);
+}
+
+int spn_fj_pool_invoke(spn_fj_pool *fj, spn_fj_task *t)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    int rc;
+
+    if (fj == NULL || t == NULL)
+        return SPN_EINVAL;
+    if (place != NULL && place->pool == fj)
+        return spn_fj_task_invoke(t);
+    rc = submit(fj, t);
+    return rc != SPN_OK ? rc : spn_fj_task_join(t);
+}
+
+int spn_fj_invoke_all(spn_fj_task *const *tasks, size_t count)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    int rc = SPN_OK;
+
+    if (tasks == NULL && count > 0)
+        return SPN_EINVAL;
+    for (size_t i = 0; i < count; i++)
+        if (tasks[i] == NULL)
+            return SPN_EINVAL;
+    for (size_t i = count; place != NULL && i-- > 1;) {
+        const int forked = spn_fj_task_fork(tasks[i]);
+
+        if (forked != SPN_OK && rc == SPN_OK)
+            rc = forked;
+    }
+    for (size_t i = 0; i < count; i++) {
+        int outcome;
+
+        if (rc != SPN_OK)
+            (void)spn_fj_task_cancel(tasks[i], 0);
+        outcome = spn_fj_task_invoke(tasks[i]);
+        if (rc == SPN_OK)
+            rc = outcome;
+    }
+    return rc;
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
+
+struct root {
+    spn_fj_task task; /* first */
+    spn_fj_call_fn fn;
+    void *arg;
+    int status;
+};
+
+static int run_root(spn_fj fj, spn_fj_task *t)
+{
+    struct root *r = (struct root *)(void *)t;
+
+    r->status = r->fn(fj, r->arg);
+    return 0;
+}
+
+int spn_fj_run(spn_fj_pool *fj, spn_fj_call_fn fn, void *arg)
+{
+    struct root r = { .fn = fn, .arg = arg };
+    int rc;
+
+    if (fj == NULL || fn == NULL)
+        return SPN_EINVAL;
+    spn_fj_task_init(&r.task, run_root);
+    rc = spn_fj_pool_invoke(fj, &r.task);
+    if (rc != SPN_OK)
+        (void)spn_fj_task_cancel(&r.task, 0); /* if it was refused: nobody has it */
+    return rc != SPN_OK ? rc : r.status;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* delays.h - tasks that wait until they are due: a heap that a pool takes its tasks
+ * from; see delays.c. */
+#ifndef SPN__DELAYS_H
+#define SPN__DELAYS_H
+
+#include <spindle/clock.h>
+
+#include "base/list.h"
+#include "exec/work.h"
+#include "sync/clock.h"
+#include "sync/lock.h"
+#include "sync/seam.h"
+
+/* spn_task.flags, of tasks that the scheduled executor has made: it wants to know when
+ * they come and go; and they come back after they have run. */
+#define SPN__TASK_TIED     0x80000000u
+#define SPN__TASK_PERIODIC 0x40000000u
+
+struct spn__delay {
+    int64_t due_ns;
+    uint64_t sequence; /* of equals the lower one comes first */
+    spn_task *task;    /* its link[0] is its place */
+};
+
+struct spn__delays {
+    struct spn__work_source source; /* first: they are the same object */
+    spn_clock *clock;               /* fixed; borrowed */
+    bool monotonic;                 /* fixed: that is what it is */
+    struct spn__clock_listener listener;
+
+    /* Fixed: whether a policy lets a task run after shutdown; the lock is held. */
+    bool (*allowed)(struct spn__delays *d, const struct spn__delay *e);
+
+    /* Guards the rest; the door of the pool (work.c).  A leaf. */
+    _Alignas(SPN__CACHE_LINE) struct spn__lock lock;
+    bool closed;
+    struct spn__delay *heap; /* four children each, from 4 * i + 1 on */
+    size_t used, room;
+    size_t away; /* periodic tasks that were taken and may come back: room is theirs */
+    uint64_t sequence;
+    /* When the first is due, SPN_FOREVER: there is none.  Written under the lock; read
+     * by anybody [next]. */
+    SPN__ATOMIC(int64_t) next;
+};
+
+void spn__delays_init(struct spn__delays *d, spn_clock *clock,
+                      bool (*allowed)(struct spn__delays *, const struct spn__delay *));
+/* From when there is a pool, until before it is gone: the clock tells when it moves. */
+void spn__delays_listen(struct spn__delays *d);
+void spn__delays_unlisten(struct spn__delays *d);
+/* Nothing waits, and the pool is gone. */
+void spn__delays_fini(struct spn__delays *d);
+
+static inline int64_t spn__delays_now(const struct spn__delays *d)
+{
+    return d->monotonic ? spn__now() : spn_clock_now(d->clock);
+}
+
+/*
+ * A periodic task comes back, to be due at due_ns.  False: it may not, the pool stops or
+ * its future is done; then, as after spn__delays_stay_away, it is away no longer.  After
+ * true the task may be gone.
+ */
+bool spn__delays_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns);
+void spn__delays_stay_away(struct spn__delays *d);
+
+/* Takes a task out that is known to be alive: true if it waited here.  With `hold`, the
+ * pool is then kept from its end until spn__pool_cancel_end. */
+bool spn__delays_cut(struct spn__delays *d, spn_task *task, bool hold);
+/* Up to `capacity` that are due, in order. */
+size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capacity);
+
+/* Provided by future.c, for tied tasks.  entered: it is in the queue, whose lock is
+ * held.  left: somebody has taken it out, and not for the sake of its future's outcome;
+ * `away`: to run it and bring it back.  No lock of the queue is held.  is_over: the future has an outcome; called after
+ * entered, the lock is held: true, and the caller takes it out again. */
+void spn__scheduled_entered(spn_task *task, int64_t due_ns);
+void spn__scheduled_left(spn_task *task, bool away);
+bool spn__scheduled_is_over(spn_task *task);
+/* As the executor's new_task. */
+int spn__scheduled_new_task(struct spn__work_source *source, struct spn_future **out,
+                            int (*fn)(void *arg, void **result), void *arg,
+                            const struct spn_future_opts *opts);
+
+#endif /* SPN__DELAYS_H */

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/* test_repository.c - one pool for each side and port, replaced, changed and ended. */
+#include "counting.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <spindle.h>
+
+static spn_problem problem;
+static spn_repository *r;
+static atomic_int warnings;
+
+static void count_warnings(void *ctx, spn_log_level level, const char *text)
+{
+    (void)ctx;
+    if (level == SPN_LOG_WARN && strstr(text, "repository") != NULL)
+        atomic_fetch_add(&warnings, 1);
+}
+
+static void open_repository(uint32_t isolation)
+{
+    spn_repository_opts opts = SPN_REPOSITORY_OPTS_INIT;
+
+    opts.isolation = isolation;
+    REQUIRE_OK(spn_repository_create(&r, &opts));
+}
+
+static void close_repository(void)
+{
+    CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
+    CHECK_OK(spn_repository_destroy(r));
+}
+
+static spn_url *read_url(const char *text)
+{
+    spn_url *url;
+
+    REQUIRE_OK(spn_url_parse(&url, text, NULL));
+    return url;
+}
+
+/* Takes the pool; with `back` gives it back at once. */
+static spn_pool *take(const char *text, bool back)
+{
+    spn_url *url = read_url(text);
+    spn_pool *pool;
+
+    CHECK_OK(spn_repository_get_or_create(r, url, &pool, &problem));
+    spn_url_unref(url);
+    if (back)
+        CHECK_OK(spn_repository_release(r, pool));
+    return pool;
+}
+
+static int get(const char *text, spn_pool **pool)
+{
+    spn_url *url = read_url(text);
+    const int rc = spn_repository_get(r, url, pool, &problem);
+
+    spn_url_unref(url);
+    return rc;
+}
+
+#define REST "threads=2&queues=-1&reject=abort"
+
+/* Side and port are the key; the rest of the URL only shapes the first. */
+TEST(repository__same_side_and_port__same_pool, "REP-8", "S-11")
+{
+    spn_pool *a, *b, *c, *d;
+
+    open_repository(0);
+    a = take("dubbo://h:20880/x?" REST, true);
+    CHECK(take("tri://other:20880/y?threads=7", true) == a);
+    CHECK_EQ(spn_pool_max_threads(a), 2);
+    CHECK(take("dubbo://h:20880?side=provider", true) == a);
+    b = take("dubbo://h:20881?" REST, true);
+    c = take("dubbo://h:20880?side=consumer&reject=abort", true);
+    d = take("dubbo://h:20880?side=CONSUMER", true);
+    CHECK(b != a && c != a && c == d);
+    CHECK_EQ(spn_pool_core_threads(c), 0); /* cached */
+    CHECK_EQ(spn_pool_max_threads(c), SPN_POOL_THREADS_MAX);
+    CHECK_STR(spn_pool_name(a), "dubbo-protocol-20880");
+    close_repository();
+}
+
+/* A pool that was shut down is replaced, by either call; the old one lives while taken. */
+TEST(repository__shut_down__is_replaced, "REP-9", "REP-16", "X-18", "S-11")
+{
+    long live;
+    spn_pool *a, *b, *c;
+
+    open_repository(0);
+    a = take("h:1?" REST, false);
+    CHECK_OK(spn_pool_shutdown(a));
+    b = take("h:1?" REST, true);
+    CHECK(b != a);
+    CHECK_EQ(spn_pool_is_shutdown(b), 0);
+    CHECK_EQ(spn_pool_is_terminated(a), 1); /* still there */
+    CHECK_OK(spn_repository_release(r, a));
+    CHECK_STATUS(spn_repository_release(r, b), SPN_EINVAL); /* not taken */
+    CHECK_OK(spn_pool_shutdown(b));
+    CHECK_OK(get("h:1?" REST, &c));
+    CHECK_EQ(spn_pool_is_shutdown(c), 0);
+    CHECK_OK(spn_repository_release(r, c));
+    live = atomic_load(&counting_live);
+    for (int i = 0; i < 20; i++) {
+        CHECK_OK(spn_pool_shutdown(take("h:1?" REST, true)));
+        (void)take("h:1?" REST, true);
+    }
+    CHECK_EQ(atomic_load(&counting_live), live); /* replaced ones have gone */
+    close_repository();
+}
+
+/* Nothing of that side: a warning; of that port: none.  Either way nothing. */
+TEST(repository__nothing_there__is_said, "REP-10", "S-11")
+{
+    spn_pool *pool = (void *)&problem;
+
+    REQUIRE_OK(spn_log_set_hook(count_warnings, NULL));
+    open_repository(0);
+    CHECK_STATUS(get("h:1", &pool), SPN_EEMPTY);
+    CHECK(pool == NULL);
+    CHECK_EQ(atomic_load(&warnings), 1);
+    (void)take("h:1?" REST, true);
+    CHECK_STATUS(get("h:2", &pool), SPN_EEMPTY);
+    CHECK_EQ(atomic_load(&warnings), 1);
+    CHECK_OK(get("h:1", &pool));
+    CHECK_OK(spn_repository_release(r, pool));
+    close_repository();
+}
+
+/* What the URL gets wrong is told, and nothing stays. */
+TEST(repository__wrong_url__leaves_nothing, "REP-6")
+{
+    spn_url *url = read_url("h:1?threadpool=none");
+    spn_pool *pool;
+
+    open_repository(0);
+    CHECK_STATUS(spn_repository_get_or_create(r, url, &pool, &problem), SPN_EEMPTY);
+    CHECK(pool == NULL && strstr(problem.text, "fixed") != NULL);
+    CHECK_STATUS(get("h:1", &pool), SPN_EEMPTY);
+    spn_url_unref(url);
+    CHECK_OK(spn_repository_destroy(r)); /* never had one */
+}
+
+static spn_pool *found[T_THREADS];
+
+static void take_one(int index, void *arg)
+{
+    found[index] = take(arg, false);
+}
+
+/* Many threads at once get one pool. */
+TEST(repository__asked_for_by_many__one_pool, "REP-8")
+{
+    open_repository(0);
+    for (int round = 0; round < t_rounds(50); round++) {
+        char text[64];
+
+        (void)snprintf(text, sizeof text, "h:%d?" REST, round + 1);
+        t_parallel(T_THREADS, take_one, text);
+        for (int i = 0; i < T_THREADS; i++) {
+            CHECK(found[i] == found[0]);
+            CHECK_OK(spn_repository_release(r, found[i]));
+        }
+    }
+    close_repository();
+}
+
+/* Changes go to the pool of the key. */
+TEST(repository__changes__reach_the_pool, "REP-11", "REP-12", "X-18")
+{
+    spn_url *two = read_url("h:1?threads=5"), *none = read_url("h:2?threads=5");
+    spn_pool *pool;
+
+    open_repository(0);
+    pool = take("h:1?" REST, false);
+    CHECK_OK(spn_repository_update(r, two, &problem));
+    CHECK_EQ(spn_pool_core_threads(pool), 5);
+    CHECK_EQ(spn_pool_max_threads(pool), 5);
+    CHECK_OK(spn_repository_reconfigure(r, two, &problem));
+    CHECK_STATUS(spn_repository_update(r, none, &problem), SPN_EEMPTY);
+    CHECK_STATUS(spn_repository_reconfigure(r, none, &problem), SPN_EEMPTY);
+    CHECK_OK(spn_repository_release(r, pool));
+    spn_url_unref(two);
+    spn_url_unref(none);
+    close_repository();
+}
+
+static atomic_int fired;
+
+static int fire(spn_timeout *timeout)
+{
+    (void)timeout;
+    atomic_fetch_add(&fired, spn_pool_current() != NULL ? 1 : 100);
+    return 0;
+}
+
+static int count_one(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return 0;
+}
+
+static void note(void *ctx, const char *key, spn_pool *pool)
+{
+    CHECK(pool != NULL);
+    strcat(strcat(ctx, key), " ");
+}
+
+/* The shared executor and timer are made once; the timer's callbacks run on the former. */
+TEST(repository__shared__made_once, "REP-14")
+{
+    spn_executor *executor, *again;
+    spn_timer *timer, *same;
+    spn_timeout soon = SPN_TIMEOUT_INIT, never = SPN_TIMEOUT_INIT;
+    atomic_int ran = 0;
+    char keys[128] = "";
+
+    open_repository(0);
+    CHECK_OK(spn_repository_shared(r, &executor));
+    CHECK_OK(spn_repository_shared(r, &again));
+    CHECK(executor == again);
+    CHECK_EQ(spn_pool_max_threads(spn_executor_pool(executor)), SPN_POOL_THREADS_MAX);
+    CHECK_STR(spn_pool_name(spn_executor_pool(executor)),
+              "Dubbo-framework-shared-handler");
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(spn_executor_call(executor, count_one, &ran));
+    T_AWAIT(atomic_load(&ran) == 3);
+    CHECK_STATUS(spn_repository_release(r, spn_executor_pool(executor)), SPN_EINVAL);
+    CHECK_OK(spn_repository_shared_timer(r, &timer));
+    CHECK_OK(spn_repository_shared_timer(r, &same));
+    CHECK(timer == same);
+    CHECK_OK(spn_timer_schedule(timer, &soon, fire, 0));
+    CHECK_OK(spn_timer_schedule(timer, &never, fire, SPN_FOREVER));
+    T_AWAIT(atomic_load(&fired) != 0);
+    CHECK_EQ(atomic_load(&fired), 1);
+    (void)take("h:1?side=consumer&reject=abort", true);
+    CHECK_OK(spn_repository_each(r, note, keys));
+    CHECK_STR(keys, "shared consumer/1 ");
+    close_repository();
+    CHECK_EQ(spn_timeout_is_pending(&never), 0);
+}
+
+static int wait_gate(void *arg)
+{
+    T_AWAIT(atomic_load((atomic_int *)arg) != 0);
+    return 0;
+}
+
+static int wait_interrupt(void *arg)
+{
+    spn_latch *latch = arg;
+    const int rc = spn_latch_await(latch, SPN_FOREVER);
+
+    return rc == SPN_EINTR ? 0 : rc;
+}
+
+/* The end: waits for what runs, then stops it, and says what it could not end. */
+TEST(repository__destroy_all__within_its_deadline, "REP-15")
+{
+    atomic_int gate = 0, ran = 0;
+    spn_executor *executor;
+    spn_pool *pool, *other;
+    spn_latch *latch;
+    spn_url *url = read_url("h:1?" REST);
+
+    REQUIRE_OK(spn_latch_create(&latch, 1));
+    open_repository(0);
+    pool = take("h:1?" REST, false);
+    other = take("h:2?threads=1&queues=-1&reject=abort", true);
+    CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY);
+    CHECK_OK(spn_executor_call(spn_pool_executor(pool), wait_gate, &gate));
+    CHECK_OK(spn_executor_call(spn_pool_executor(other), wait_interrupt, latch));
+    CHECK_OK(spn_executor_call(spn_pool_executor(other), count_one, &ran));
+    T_AWAIT(spn_pool_active(other) == 1);
+    CHECK_STATUS(spn_repository_destroy_all(r, 0), SPN_ETIMEDOUT); /* the gate's */
+    CHECK_OK(spn_pool_await(other, T_LONG_NS));                    /* interrupted */
+    CHECK_EQ(atomic_load(&ran), 0);                                /* dropped */
+    CHECK_STATUS(spn_repository_get_or_create(r, url, &other, &problem), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_repository_get(r, url, &other, &problem), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_repository_shared(r, &executor), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY);
+    atomic_store(&gate, 1);
+    CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
+    CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY); /* taken */
+    CHECK_OK(spn_repository_release(r, pool));
+    CHECK_OK(spn_repository_destroy(r));
+    CHECK_OK(spn_latch_destroy(latch));
+    spn_url_unref(url);
+}
+
+static int end_from_inside(void *arg)
+{
+    *(int *)arg = spn_repository_destroy_all(r, SPN_FOREVER);
+    return 0;
+}
+
+/* From a task of one of its pools it would wait for itself. */
+TEST(repository__destroyed_from_inside__is_refused, "REP-15")
+{
+    spn_pool *pool;
+    int rc = 0;
+
+    open_repository(0);
+    pool = take("h:1?" REST, true);
+    CHECK_OK(spn_executor_call(spn_pool_executor(pool), end_from_inside, &rc));
+    T_AWAIT(spn_pool_completed_count(pool) == 1);
+    CHECK_STATUS(rc, SPN_EDEADLK);
+    CHECK(take("h:1", true) == pool);
+    close_repository();
+}
+
+/* By service key, for providers with an interface. */
+TEST(repository__isolation__by_service_key, "REP-17")
+{
+    spn_pool *a, *b, *c;
+    char keys[256] = "";
+
+    open_repository(1);
+    a = take("dubbo://h:1/x?interface=demo.A&version=1.0&group=g&" REST, true);
+    b = take("dubbo://h:1/x?interface=demo.B&" REST, true);
+    c = take("dubbo://h:1/x?" REST, true);
+    CHECK(a != b && b != c);
+    CHECK(take("dubbo://h:9/x?interface=demo.A&version=1.0&group=g", true) == a);
+    CHECK(take("dubbo://h:9/x?interface=demo.A&side=consumer&reject=abort", true) != a);
+    CHECK_STR(spn_pool_name(a), "isolation-g/demo.A:1.0");
+    CHECK_STR(spn_pool_name(c), "dubbo-protocol-1");
+    CHECK_OK(spn_repository_each(r, note, keys));
+    CHECK_STR(keys, "service/g/demo.A:1.0 service/demo.B provider/1 consumer/9 ");
+    close_repository();
+}
+
+/* ---- changing under load --------------------------------------------------------------- */
+
+static atomic_long ran_under_load, accepted;
+static const char *const settings[] = {
+    "h:1?threads=1",
+    "h:1?threads=2",
+    "h:1?threads=3",
+    "h:1?threads=6",
+    "h:1?corethreads=1&threads=4",
+    "h:1?corethreads=0&threads=1&alive=1",
+    "h:1?corethreads=3&threads=3&queues=50",
+    "h:1?queues=100000&alive=100",
+};
+
+static int run_under_load(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&ran_under_load, 1);
+    return 0;
+}
+
+static void load(int index, void *arg)
+{
+    enum { CHANGERS = 2 };
+    spn_pool *pool = arg;
+    uint64_t seed = t_seed() + (uint64_t)index;
+
+    for (int i = 0; i < t_rounds(4000); i++) {
+        if (index < CHANGERS) {
+            spn_url *url = read_url(
+                settings[t_random(&seed) % (sizeof settings / sizeof *settings)]);
+            const int rc = (t_random(&seed) & 1) != 0
+                               ? spn_repository_update(r, url, NULL)
+                               : spn_repository_reconfigure(r, url, NULL);
+            spn_pool_stats stats = SPN_POOL_STATS_INIT;
+
+            CHECK(rc == SPN_OK || rc == SPN_EINVAL);
+            CHECK_OK(spn_pool_stats_get(pool, &stats));
+            spn_url_unref(url);
+        } else if (spn_executor_call(spn_pool_executor(pool), run_under_load, NULL) ==
+                   SPN_OK) {
+            atomic_fetch_add(&accepted, 1);
+        }
+    }
+}
+
+/* Random changes while tasks run: none is lost, and the last change is what there is. */
+TEST(repository__changed_under_load__nothing_lost, "REP-13", "X-18")
+{
+    spn_pool_stats stats = SPN_POOL_STATS_INIT;
+    spn_url *last = read_url("h:1?corethreads=2&threads=4&queues=77&alive=5000");
+    spn_pool *pool;
+
+    open_repository(0);
+    pool = take("h:1?threadpool=cached&corethreads=1&threads=2&queues=100000&"
+                "reject=abort",
+                false);
+    t_parallel(T_THREADS, load, pool);
+    CHECK_OK(spn_repository_reconfigure(r, last, &problem));
+    T_AWAIT(atomic_load(&ran_under_load) == atomic_load(&accepted));
+    T_AWAIT(spn_pool_threads(pool) <= 4);
+    CHECK_OK(spn_pool_stats_get(pool, &stats));
+    CHECK_EQ(stats.core_threads, 2);
+    CHECK_EQ(stats.max_threads, 4);
+    CHECK_EQ(stats.capacity, 77);
+    CHECK_EQ(stats.keep_alive_ns, SPN_SEC(5));
+    CHECK_OK(spn_repository_release(r, pool));
+    spn_url_unref(last);
+    close_repository();
+    CHECK_EQ(atomic_load(&ran_under_load), atomic_load(&accepted));
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_forkjoin.c - the fork/join pool: who sleeps and who wakes, quiescence, helping,
+ * the end.  The pool's threads are fibers like all others.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#include "forkjoin/pool.h"
+
+static spn_fj_pool *pool;
+static SPN__ATOMIC(int) ran[4], data[4], stolen;
+
+static bool set_up(int32_t parallelism)
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+
+    for (int i = 0; i < 4; i++) {
+        spn__init(&ran[i], 0);
+        spn__init(&data[i], 0);
+    }
+    spn__init(&stolen, 0);
+    opts.parallelism = parallelism;
+    opts.records = 4;
+    return spn_fj_pool_create(&pool, &opts) == SPN_OK;
+}
+
+static void tear_down(void)
+{
+    sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
+    while (spn_fj_pool_await(pool, SPN_FOREVER) != SPN_OK)
+        spn__cpu_relax(); /* no memory for this thread's record */
+    sim_assert(spn_fj_pool_destroy(pool) == SPN_OK);
+}
+
+SPN_FJ_TASK(int, leaf, int, i)
+{
+    sim_assert(spn__load(&data[i], relaxed) == i + 1);
+    (void)spn__fetch_add(&ran[i], 1, relaxed);
+    return i;
+}
+
+static void give(spn_fj *fj, int i)
+{
+    spn__store(&data[i], i + 1, relaxed);
+    leaf_fork(fj, i);
+}
+
+/* ---- records ----------------------------------------------------------------------- */
+
+SPN_FJ_TASK(int, three, int, unused)
+{
+    int sum = unused;
+
+    give(&fj, 1);
+    give(&fj, 2);
+    spn__store(&data[3], 4, relaxed);
+    sum += leaf(fj, 3);
+    sum += leaf_join(&fj);
+    return sum + leaf_join(&fj);
+}
+
+/* A tree from outside: each record is run once, whoever runs it, and the pool ends. */
+SCENARIO(forkjoin__tree_from_outside__whole, "FJT-28", "FJP-5", "FJP-13")
+{
+    int sum = 0, rc;
+
+    if (!set_up(2))
+        return;
+    rc = three_invoke(pool, &sum, 0);
+    sim_assert(rc == SPN_OK || rc == SPN_EAGAIN || rc == SPN_ENOMEM ||
+               rc == SPN_EREJECTED);
+    if (rc == SPN_OK) {
+        sim_assert(sum == 6);
+        for (int i = 1; i < 4; i++)
+            sim_assert(spn__load(&ran[i], relaxed) == 1);
+    }
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__tree_from_outside__whole, .faults = true)
+
+SPN_FJ_TASK(int, other, int, i)
+{
+    spn__store(&stolen, 1, relaxed);
+    return i;
+}
+
+/* Forks and joins small ones until somebody has taken the large one. */
+SPN_FJ_TASK(int, until_stolen, int, i)
+{
+    other_fork(&fj, 1);
+    while (spn__load(&stolen, relaxed) == 0) {
+        spn__store(&data[0], 1, relaxed);
+        leaf_fork(&fj, 0);
+        (void)leaf_join(&fj);
+        spn__cpu_relax();
+    }
+    return other_join(&fj) + i;
+}
+
+/* What a worker forks in private is had by another that sleeps, however the fork and the
+ * falling asleep fall together: the question is never lost. */
+SCENARIO(forkjoin__private_work_while_others_go_to_sleep__is_shared, "FJP-25")
+{
+    int got = 0;
+
+    if (!set_up(2))
+        return;
+    spn__store(&data[0], 1, relaxed);
+    sim_assert(leaf_invoke(pool, NULL, 0) == SPN_OK); /* a worker that goes to sleep */
+    sim_assert(until_stolen_invoke(pool, &got, 2) == SPN_OK);
+    sim_assert(got == 3);
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__private_work_while_others_go_to_sleep__is_shared,
+              .max_steps = 60000)
+
+/* ---- objects ------------------------------------------------------------------------- */
+
+static spn_fj_task object[3];
+
+static int run_leaf(spn_fj fj, spn_fj_task *task)
+{
+    const int i = (int)(task - object);
+
+    (void)fj;
+    sim_assert(spn__load(&data[i], relaxed) == i + 1);
+    sim_assert(spn__fetch_add(&ran[i], 1, relaxed) == 0);
+    spn_fj_task_set_result(task, &ran[i]);
+    return 0;
+}
+
+static int run_parent(spn_fj fj, spn_fj_task *task)
+{
+    int outcomes = 0;
+
+    (void)fj;
+    (void)task;
+    for (int i = 1; i < 3; i++) {
+        spn_fj_task_init(&object[i], run_leaf);
+        spn__store(&data[i], i + 1, relaxed);
+        sim_assert(spn_fj_task_fork(&object[i]) == SPN_OK);
+    }
+    for (int i = 1; i < 3; i++) {
+        const int rc = spn_fj_task_join(&object[i]);
+
+        sim_assert(rc == SPN_OK || rc == SPN_ENOMEM); /* for its records */
+        sim_assert(spn__load(&ran[i], relaxed) == (rc == SPN_OK));
+        outcomes += rc;
+    }
+    sim_outcome(outcomes != 0);
+    (void)spn__fetch_add(&ran[0], 1, relaxed);
+    return 0;
+}
+
+/* Objects are joined in any order, with one worker or two. */
+static void joined(int32_t parallelism)
+{
+    int rc;
+
+    if (!set_up(parallelism))
+        return;
+    spn_fj_task_init(&object[0], run_parent);
+    rc = spn_fj_pool_invoke(pool, &object[0]);
+    sim_assert(rc == SPN_OK || rc == SPN_EAGAIN || rc == SPN_ENOMEM);
+    sim_assert(rc != SPN_OK || spn__load(&ran[0], relaxed) == 1);
+    tear_down();
+}
+
+SCENARIO(forkjoin__objects_joined_in_any_order__one_worker, "FJT-27", "FJT-4")
+{
+    joined(1);
+}
+SCENARIO_OPTS(forkjoin__objects_joined_in_any_order__one_worker, .faults = true)
+
+SCENARIO(forkjoin__objects_joined_in_any_order__two_workers, "FJT-27", "FJT-4")
+{
+    joined(2);
+}
+
+/* A parent that does not wait for its child. */
+static int run_careless(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    spn_fj_task_init(&object[1], run_leaf);
+    spn__store(&data[1], 2, relaxed);
+    sim_assert(spn_fj_task_fork(&object[1]) == SPN_OK);
+    return 0;
+}
+
+/* Quiescence is not seen while a task is between being taken and being run, nor while
+ * what it forked is: neither by asking nor by waiting. */
+SCENARIO(forkjoin__quiescence__never_lies, "FJP-10", "FJP-34", "FJP-9", "FJP-8")
+{
+    if (!set_up(2))
+        return;
+    spn_fj_task_init(&object[0], run_careless);
+    sim_assert(spn_fj_pool_submit(pool, &object[0]) == SPN_OK);
+    if (sim_choose(2) == 0) {
+        sim_assert(spn_fj_pool_await_quiescence(pool, SPN_FOREVER) == SPN_OK);
+        sim_assert(spn_fj_task_is_done(&object[1]) == 1);
+    } else {
+        while (spn_fj_pool_is_quiescent(pool) == 0)
+            spn__cpu_relax();
+        sim_assert(spn_fj_task_is_done(&object[1]) == 1);
+    }
+    sim_assert(spn__load(&ran[1], relaxed) == 1);
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__quiescence__never_lies, .max_steps = 60000)
+
+static void completes(void *arg)
+{
+    (void)arg;
+    spn__store(&data[1], 9, relaxed);
+    sim_outcome((unsigned)spn_fj_task_complete(&object[0], &data[1]));
+}
+
+static void cancels(void *arg)
+{
+    (void)arg;
+    (void)spn_fj_task_cancel(&object[0], 0);
+}
+
+/* Two that race to end a task: one wins, and whoever waits, with a timeout or without,
+ * is released and sees what came before; then the task is gone. */
+SCENARIO(forkjoin__ended_by_two__one_wins_and_all_are_released, "FJT-29")
+{
+    void *result = NULL;
+    int rc;
+
+    spn__init(&data[1], 0);
+    spn_fj_task_init(&object[0], NULL);
+    sim_thread(completes, NULL);
+    sim_thread(cancels, NULL);
+    rc = sim_choose(2) == 0 ? spn_fj_task_get(&object[0], &result, SPN_FOREVER)
+                            : spn_fj_task_get(&object[0], &result, SPN_MS(1));
+    if (rc == SPN_OK)
+        sim_assert(result == &data[1] && spn__load(&data[1], relaxed) == 9);
+    else
+        sim_assert(rc == SPN_ECANCELED || rc == SPN_ETIMEDOUT);
+    sim_join_all();
+    sim_assert(spn_fj_task_is_done(&object[0]) == 1);
+}
+SCENARIO_OPTS(forkjoin__ended_by_two__one_wins_and_all_are_released, .dfs = 1,
+              .dfs_models = SIM_SC)
+
+/* What is submitted while the pool is stopped ends: run, cancelled or refused. */
+static void stops(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_fj_pool_shutdown_now(pool) == SPN_OK);
+}
+
+SCENARIO(forkjoin__stopped_while_submitted_to__every_object_ends, "FJP-15", "FJP-14")
+{
+    int rc;
+
+    if (!set_up(1))
+        return;
+    spn__store(&data[0], 1, relaxed);
+    spn_fj_task_init(&object[0], run_leaf);
+    sim_thread(stops, NULL);
+    rc = spn_fj_pool_submit(pool, &object[0]);
+    sim_assert(rc == SPN_OK || rc == SPN_EREJECTED);
+    if (rc == SPN_OK) {
+        rc = spn_fj_task_join(&object[0]);
+        sim_assert(rc == SPN_OK || rc == SPN_ECANCELED);
+        sim_assert((rc == SPN_OK) == (spn__load(&ran[0], relaxed) == 1));
+    }
+    sim_join_all();
+    tear_down();
+}
+
+/* ---- completers ---------------------------------------------------------------------- */
+
+static spn_fj_completer root, child[2];
+
+static void root_completes(spn_fj_completer *self, spn_fj_completer *caller)
+{
+    (void)caller;
+    sim_assert(self == &root);
+    sim_assert(spn__load(&ran[1], relaxed) == 1 && spn__load(&ran[2], relaxed) == 1);
+    sim_assert(spn__fetch_add(&ran[0], 1, relaxed) == 0);
+}
+
+static int run_child(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    spn__store(&ran[1 + ((spn_fj_completer *)(void *)task - child)], 1, relaxed);
+    spn_fj_completer_try_complete((spn_fj_completer *)(void *)task);
+    return 0;
+}
+
+static int run_root(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    for (int i = 0; i < 2; i++) {
+        spn_fj_completer_init(&child[i], run_child, &root, 0);
+        sim_assert(spn_fj_task_fork(&child[i].task) == SPN_OK);
+    }
+    spn_fj_completer_try_complete(&root);
+    return 0;
+}
+
+/* The parent's on_completion runs once, after both children, in whichever thread came
+ * last. */
+SCENARIO(forkjoin__pending_children__completion_runs_once_after_all, "CC-14", "CC-5")
+{
+    if (!set_up(2))
+        return;
+    spn_fj_completer_init(&root, run_root, NULL, 2);
+    root.on_completion = root_completes;
+    sim_assert(spn_fj_pool_invoke(pool, &root.task) == SPN_OK);
+    sim_assert(spn__load(&ran[0], relaxed) == 1);
+    tear_down();
+}
