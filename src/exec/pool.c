@@ -214,7 +214,7 @@ static int create(spn_pool **out, const spn_pool_opts *opts,
     init_knobs(pool, &o);
     if (special != NULL) {
         pool->executor.ops = special->ops;
-        pool->kind = special->kind;
+        pool->kind = (uint8_t)special->kind;
         pool->work.source = special->source;
         pool->work.stealing = special->stealing;
     }
