@@ -86,8 +86,7 @@ static void unref(struct entry *e, struct spn__work *work)
 /* The task is not ours any more. */
 static void let_go(struct spn_delayed_executor *delayed)
 {
-    /* [waiting] mutant: no scenario destroys the executor while a task leaves it */
-    (void)spn__fetch_sub(&delayed->waiting, 1, release);
+    (void)spn__fetch_sub(&delayed->waiting, 1, release); /* [waiting] */
 }
 
 static void drop(struct entry *e, int reason)
@@ -365,8 +364,7 @@ int spn_delayed_executor_destroy(spn_delayed_executor *d)
 {
     if (d == NULL)
         return SPN_OK;
-    /* [waiting] mutant: as in let_go */
-    if (spn__load(&d->waiting, acquire) != 0)
+    if (spn__load(&d->waiting, acquire) != 0) /* [waiting] */
         return SPN_EBUSY;
     spn__free(d);
     return SPN_OK;
