@@ -619,9 +619,8 @@ static inline int spn_fj_join(spn_fj *fj)
 
 /*
  * A task that is waited for, cancelled and completed by whoever knows it: a struct of
- * the caller's, which must last until it is done and nobody waits for it any more (or,
- * if nobody ever looks at it, until it is done: its body, or whoever completes it, may
- * free it as the last thing it does if it says SPN_FJ_PENDING afterwards).
+ * the caller's, which must last until it is done and nobody waits for it any more; if
+ * somebody else than its body ends it while that runs, until that has returned, too.
  *
  *   new -> done, once: normally, failed with a cause, or cancelled.
  *
@@ -636,6 +635,7 @@ struct spn_fj_task {
     spn_task task; /* the library's from here */
     spn_fj_task_fn fn;
     void *result;
+    void *home;
     void *runner;
     void *waiters[2];
     uint64_t sequence;

@@ -109,6 +109,8 @@ spn_fj_task *spn__fj_task_of(spn_task *task);
 void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *task);
 /* Runs a task that was taken out of a queue out of its turn. */
 void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task);
+/* It was taken out of its queue and is the program's again. */
+void spn__fj_task_given_back(spn_fj_task *task);
 /* Makes a job fail, unless it has. */
 void spn__fj_job_fail(spn_fj_task *job, int status);
 int spn__fj_job_status(spn_fj_task *job);

@@ -12,6 +12,10 @@
  *   whoever sees an outcome beside WAITERS takes the lock once before it goes on
  *   [leave].
  *
+ *   A task that is ended while it is queued is taken out, so that its memory is free.  If
+ *   a worker has just taken it out itself, that one sets the outcome: both add a bit
+ *   (DEFERRED, and HANDED is taken away), and who comes second does it [defer].
+ *
  * HELPING
  *   A worker that waits for an object runs it itself if it has not started.  If another
  *   worker runs it, it takes what was forked there since: the objects in that one's
@@ -26,6 +30,8 @@
  * ORDERING
  *   [outcome] Its release comes after result and error; who reads it, with acquire, sees
  *             them and all that was done before.
+ *   [defer]   acquire-release, both: error and result come with DEFERRED, and who comes
+ *             second is after all that the other did with the task.
  *   [claim]   relaxed: it decides only who writes.
  *   [start]   acquire-release: who runs it sees what was done before it was handed over
  *             (the queues order that as well).
@@ -47,8 +53,12 @@ enum {
     OUTCOME = 3,
     WAITERS = 4,
     STARTED = 8,
-    CLAIMED = 16
+    CLAIMED = 16,
+    HANDED = 32,  /* a queue has it, or who took it out                      */
+    DEFERRED = 64 /* whoever has it is to set the outcome when it puts it down */
 };
+
+enum { OUTCOME_SHIFT = 8 };
 
 /* The words of the public struct, as what they are. */
 typedef SPN__ATOMIC(uint32_t) state_word;
@@ -167,11 +177,67 @@ static void publish(spn_fj_task *t, uint32_t outcome)
     spn__chosen_grant(&chosen);
 }
 
+/* Takes a task that is not wanted any more out of the pool's queues. */
+static bool withdraw(spn_fj_task *t)
+{
+    struct spn_fj_pool *fj = t->home;
+
+    if (!spn__work_has(fj->pool, &t->task) || !spn__work_remove(fj->pool, &t->task))
+        return false;
+    spn_task_release(&t->task);
+    spn__pool_left_queue(fj->pool, &fj->pool->cancelled, 1);
+    spn__fj_settled(fj);
+    return true;
+}
+
+/* The one that has claimed it, and written what is to be written, ends it. */
+static void end(spn_fj_task *t, uint32_t outcome)
+{
+    uint32_t state = spn__load(state_of(t), acquire); /* [start] its home */
+
+    if ((state & HANDED) != 0 && withdraw(t)) {
+        publish(t, outcome);
+        return;
+    }
+    if ((state & HANDED) != 0) {
+        /* The outcome waits in the upper bits. */
+        state = spn__fetch_or(state_of(t), DEFERRED | outcome << OUTCOME_SHIFT,
+                              acq_rel); /* [defer] */
+        if ((state & HANDED) != 0)
+            return;
+    }
+    publish(t, outcome);
+}
+
+/* The task has left the queues, to be run or not: false, it is not to be run. */
+static bool put_down(spn_fj_task *t)
+{
+    const uint32_t state =
+        spn__fetch_and(state_of(t), ~(uint32_t)HANDED, acq_rel); /* [defer] */
+
+    if ((state & DEFERRED) != 0)
+        publish(t, state >> OUTCOME_SHIFT & OUTCOME);
+    return (state & CLAIMED) == 0;
+}
+
+/* Before it is handed to a pool. */
+static void hand(spn_fj_task *t, struct spn_fj_pool *fj)
+{
+    t->home = fj;
+    (void)spn__fetch_or(state_of(t), HANDED, release); /* [start] with its home */
+}
+
+/* It was refused, or given back. */
+static void unhand(spn_fj_task *t)
+{
+    (void)put_down(t);
+}
+
 bool spn__fj_task_end_normal(spn_fj_task *t)
 {
     if (!claim(t))
         return false;
-    publish(t, NORMAL);
+    end(t, NORMAL);
     return true;
 }
 
@@ -181,7 +247,7 @@ bool spn__fj_task_end_failed(spn_fj_task *t, int error)
         return false;
     t->result = NULL;
     spn__store(error_of(t), error != 0 ? error : SPN_EFAILED, relaxed); /* [outcome] */
-    publish(t, FAILED);
+    end(t, FAILED);
     return true;
 }
 
@@ -192,7 +258,7 @@ int spn_fj_task_complete(spn_fj_task *t, void *result)
     if (!claim(t))
         return 0;
     t->result = result;
-    publish(t, NORMAL);
+    end(t, NORMAL);
     return 1;
 }
 
@@ -232,14 +298,17 @@ int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
     spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
     if (interrupt != 0)
         interrupt_runner(t);
-    publish(t, CANCELLED);
+    end(t, CANCELLED);
     return 1;
 }
 
 static void dropped(spn_task *task, int reason)
 {
+    spn_fj_task *t = (spn_fj_task *)(void *)task;
+
     (void)reason;
-    (void)spn_fj_task_cancel((spn_fj_task *)(void *)task, 0);
+    if (put_down(t)) /* else it has ended, and may be gone */
+        (void)spn_fj_task_cancel(t, 0);
 }
 
 /* ---- looking --------------------------------------------------------------------------- */
@@ -459,6 +528,8 @@ static int run_by_executor(spn_task *task)
     spn_fj_task *t = (spn_fj_task *)(void *)task;
     struct spn__fj_place *place = spn__fj_place_current();
 
+    if (!put_down(t))
+        return 0; /* it has ended, and may be gone */
     if (place != NULL) {
         place->held++;
         spn__fj_task_run(place, t);
@@ -660,9 +731,35 @@ int spn_fj_task_get(spn_fj_task *t, void **result, int64_t timeout_ns)
 
 /* ---- handing over ----------------------------------------------------------------------------- */
 
+/* Through one of the thread pool's doors; on failure it is as before. */
+static int submit_by(struct spn_fj_pool *fj, spn_fj_task *t,
+                     int (*push)(struct spn_fj_pool *fj, spn_task *task))
+{
+    int rc;
+
+    /* relaxed: as good as any moment. */
+    if (spn__load(spn__task_queued(&t->task), relaxed) != 0)
+        return SPN_EBUSY;
+    hand(t, fj);
+    rc = push(fj, &t->task);
+    if (rc != SPN_OK)
+        unhand(t);
+    return rc;
+}
+
+static int push_outside(struct spn_fj_pool *fj, spn_task *task)
+{
+    return spn__pool_execute(fj->pool, task);
+}
+
+static int push_anywhere(struct spn_fj_pool *fj, spn_task *task)
+{
+    return spn_executor_execute(&fj->pool->executor, task);
+}
+
 static int submit(struct spn_fj_pool *fj, spn_fj_task *t)
 {
-    return spn__pool_execute(fj->pool, &t->task);
+    return submit_by(fj, t, push_outside);
 }
 
 int spn_fj_pool_submit_external(spn_fj_pool *fj, spn_fj_task *t)
@@ -674,41 +771,51 @@ int spn_fj_pool_submit(spn_fj_pool *fj, spn_fj_task *t)
 {
     if (fj == NULL || t == NULL)
         return SPN_EINVAL;
-    return spn_executor_execute(&fj->pool->executor, &t->task);
+    return submit_by(fj, t, push_anywhere);
+}
+
+static int push_lazily(struct spn_fj_pool *fj, spn_task *task)
+{
+    int rc = spn_task_claim(task);
+
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn__work_push(fj->pool, task);
+    if (rc == SPN_OK)
+        return SPN_OK;
+    spn_task_release(task);
+    /* Without a worker nobody would come by: as any other. */
+    return rc == SPN_EAGAIN ? push_outside(fj, task) : SPN_EREJECTED;
 }
 
 int spn_fj_pool_submit_lazily(spn_fj_pool *fj, spn_fj_task *t)
 {
-    int rc;
+    return fj == NULL || t == NULL ? SPN_EINVAL : submit_by(fj, t, push_lazily);
+}
 
-    if (fj == NULL || t == NULL)
-        return SPN_EINVAL;
-    rc = spn_task_claim(&t->task);
-    if (rc != SPN_OK)
-        return rc;
-    rc = spn__work_push(fj->pool, &t->task);
-    if (rc == SPN_OK)
-        return SPN_OK;
-    spn_task_release(&t->task);
-    /* Without a worker nobody would come by: as any other. */
-    return rc == SPN_EAGAIN ? submit(fj, t) : SPN_EREJECTED;
+static int push_own(struct spn_fj_pool *fj, spn_task *task)
+{
+    const int rc = spn_task_claim(task);
+
+    if (rc == SPN_OK) {
+        spn__fj_queue_push(spn__fj_place_current(), task);
+        spn__fj_signal(fj);
+    }
+    return rc;
 }
 
 int spn_fj_task_fork(spn_fj_task *t)
 {
     struct spn__fj_place *place = spn__fj_place_current();
-    int rc;
 
     if (t == NULL)
         return SPN_EINVAL;
-    if (place == NULL)
-        return SPN_ESTATE;
-    rc = spn_task_claim(&t->task);
-    if (rc != SPN_OK)
-        return rc;
-    spn__fj_queue_push(place, &t->task);
-    spn__fj_signal(place->pool);
-    return SPN_OK;
+    return place == NULL ? SPN_ESTATE : submit_by(place->pool, t, push_own);
+}
+
+void spn__fj_task_given_back(spn_fj_task *t)
+{
+    unhand(t);
 }
 
 /* Runs a task that is in no queue, here. */

@@ -80,11 +80,19 @@ static const spn_executor_ops threads_ops = { .size = sizeof threads_ops,
 /* ---- the kinds --------------------------------------------------------------------- */
 
 /* The pools have more threads than any test has tasks that wait for each other. */
-enum kind_name { KIND_THREADS, KIND_FIFO, KIND_CACHED, KIND_LANES, KIND_COUNT };
+enum kind_name {
+    KIND_THREADS,
+    KIND_FIFO,
+    KIND_CACHED,
+    KIND_LANES,
+    KIND_STEALING,
+    KIND_COUNT
+};
 
 struct kind {
     spn_executor *executor;
-    spn_pool *pool; /* or NULL */
+    spn_pool *pool;        /* or NULL */
+    spn_fj_pool *stealing; /* or NULL */
     struct threads_executor threads;
     int at; /* kind_name */
     bool open;
@@ -95,6 +103,13 @@ static inline void kind_open(struct kind *k)
     spn_pool_opts opts = spn_pool_opts_fixed(8, -1);
 
     k->open = true;
+    k->stealing = NULL;
+    if (k->at == KIND_STEALING) {
+        REQUIRE_OK(spn_fj_pool_create_stealing(&k->stealing, 8));
+        k->executor = spn_fj_pool_executor(k->stealing);
+        k->pool = NULL;
+        return;
+    }
     if (k->at == KIND_THREADS) {
         k->threads.executor.ops = &threads_ops;
         atomic_init(&k->threads.running, 0);
@@ -115,6 +130,11 @@ static inline void kind_open(struct kind *k)
 static inline void kind_close(struct kind *k)
 {
     k->open = false;
+    if (k->stealing != NULL) {
+        CHECK_OK(spn_fj_pool_close(k->stealing));
+        CHECK_OK(spn_fj_pool_destroy(k->stealing));
+        return;
+    }
     if (k->pool == NULL) {
         T_AWAIT(atomic_load(&k->threads.running) == 0);
         return;
