@@ -20,6 +20,7 @@
 #include <spindle/log.h>
 #include <spindle/metrics.h>
 #include <spindle/object_pool.h>
+#include <spindle/parallel.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>

@@ -43,6 +43,8 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel_sort.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task.c

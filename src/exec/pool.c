@@ -214,7 +214,7 @@ static int create(spn_pool **out, const spn_pool_opts *opts,
     init_knobs(pool, &o);
     if (special != NULL) {
         pool->executor.ops = special->ops;
-        pool->kind = special->kind;
+        pool->kind = (uint8_t)special->kind;
         pool->work.source = special->source;
         pool->work.stealing = special->stealing;
     }
@@ -229,6 +229,10 @@ static int create(spn_pool **out, const spn_pool_opts *opts,
         spn__free(pool);
         return rc;
     }
+    /* The first heavy fence of a process asks the kernel for more of them, and once there
+     * are several threads that takes some milliseconds: better here than in a worker that
+     * was about to sleep, while a task comes in. */
+    (void)spn__fence_is_asymmetric();
     *out = pool;
     return SPN_OK;
 }

@@ -32,6 +32,7 @@
 #include <spindle/log.h>
 #include <spindle/metrics.h>
 #include <spindle/object_pool.h>
+#include <spindle/parallel.h>
 #include <spindle/park.h>
 #include <spindle/poll_set.h>
 #include <spindle/pool.h>
@@ -127,9 +128,11 @@ struct fixture {
     spn_task_times *times, *installed; /* one that is not installed, and one that is */
     spn_metrics *metrics;              /* has nothing */
     spn_watch *watch;
-    spn_fj_pool *fj, *ended_fj;                /* without threads; terminated */
-    spn_fj_task object, finished, *objects[2]; /* new; done with NULL; a hole */
-    spn_fj_completer completer;                /* new */
+    spn_fj_pool *fj, *ended_fj;                   /* without threads; terminated */
+    spn_fj_task object, finished, *fj_objects[2]; /* new; done with NULL; a hole */
+    spn_fj_completer completer;                   /* new */
+    spn_parallel_call parallel_calls[2], holed_parallel_calls[2];
+    int numbers[3]; /* in order */
     struct peer waiter;
 };
 
@@ -319,6 +322,38 @@ static inline void ignore_node(spn_wheel_node *node, void *ctx)
     (void)ctx;
 }
 
+static inline int good_range(void *arg, size_t begin, size_t end)
+{
+    (void)arg;
+    (void)begin;
+    (void)end;
+    return 0;
+}
+
+static inline int good_fold(void *arg, size_t begin, size_t end, void *value)
+{
+    (void)value;
+    return good_range(arg, begin, end);
+}
+
+static inline int good_join(void *arg, void *left, void *right)
+{
+    (void)arg;
+    (void)left;
+    (void)right;
+    return 0;
+}
+
+static inline int good_compare(void *arg, const void *a, const void *b)
+{
+    const int x = *(const int *)a, y = *(const int *)b;
+
+    (void)arg;
+    return (x > y) - (x < y);
+}
+
+static const spn_parallel_opts one_grain = { sizeof(spn_parallel_opts), 1, NULL, NULL };
+
 /* Ends and drops what a call that makes a future made. */
 static inline void drop_stage(void)
 {
@@ -355,8 +390,18 @@ static inline int good_run(void *arg)
     return 0;
 }
 
+static inline void open_parallel(void)
+{
+    for (int i = 0; i < 2; i++)
+        fixture.parallel_calls[i] = (spn_parallel_call){ good_run, NULL };
+    fixture.holed_parallel_calls[0] = fixture.parallel_calls[0];
+    for (int i = 0; i < 3; i++)
+        fixture.numbers[i] = i;
+}
+
 static inline void open_services(void)
 {
+    open_parallel();
     REQUIRE_OK(spn_completion_create(&fixture.completion, spn_executor_direct()));
     REQUIRE_OK(spn_threadless_create(&fixture.threadless, spn_executor_direct()));
     REQUIRE_OK(spn_threadless_create(&fixture.drained, NULL));
@@ -403,7 +448,7 @@ static inline void make_objects(void)
     spn_fj_task_init(&fixture.object, good_object);
     spn_fj_task_init(&fixture.finished, NULL);
     CHECK_EQ(spn_fj_task_complete(&fixture.finished, NULL), 1);
-    fixture.objects[0] = &fixture.object;
+    fixture.fj_objects[0] = &fixture.object;
     spn_fj_completer_init(&fixture.completer, NULL, NULL, 1);
 }
 
@@ -887,22 +932,6 @@ static inline int tries_scheduled(const spn_scheduled_opts *opts)
     return rc;
 }
 
-/* Takes back what is due now or later, and is no future's. */
-static inline void take_calls(void)
-{
-    spn_task *tasks[4];
-    const int64_t count =
-        spn_pool_snapshot(spn_scheduled_pool(fixture.scheduled), tasks, 4);
-
-    for (int64_t i = 0; i < count; i++)
-        if (spn_future_of_task(tasks[i]) == NULL) {
-            CHECK_EQ(spn_executor_remove(spn_scheduled_executor(fixture.scheduled),
-                                         tasks[i]),
-                     1);
-            CHECK_OK(spn_task_drop(tasks[i], SPN_ECANCELED));
-        }
-}
-
 static inline void end_serial_timer(spn_serial_timer *timer)
 {
     CHECK_OK(spn_serial_timer_cancel(timer));
@@ -1044,6 +1073,7 @@ GROWN(spn_context_opts, SPN_CONTEXT_OPTS_INIT)
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
 GROWN(spn_fj_pool_opts, SPN_FJ_POOL_OPTS_INIT)
 GROWN(spn_fj_stats, SPN_FJ_STATS_INIT)
+GROWN(spn_parallel_opts, SPN_PARALLEL_OPTS_INIT)
 GROWN(spn_group_opts, SPN_GROUP_OPTS_INIT)
 GROWN(spn_group_stats, SPN_GROUP_STATS_INIT)
 GROWN(spn_histogram_snapshot, SPN_HISTOGRAM_SNAPSHOT_INIT)

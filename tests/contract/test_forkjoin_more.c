@@ -1,0 +1,903 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fork/join tasks that are objects: outcomes, waiting, cancelling, completing by hand,
+ * and a worker's own queue.  Written from the contract, not from the code.
+ */
+#include "counting.h"
+#include "fj_pools.h"
+#include "peer.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* ---- tasks ----------------------------------------------------------------------------- */
+
+enum { CAUSE = -77 };
+
+/* A task that counts its runs and ends as it was told to. */
+struct piece {
+    spn_fj_task task;
+    atomic_int runs;
+    int status;   /* what the body returns */
+    void *value;  /* what it sets as result, unless NULL */
+    pthread_t on; /* the thread that ran it */
+};
+
+static int piece_run(spn_fj fj, spn_fj_task *task)
+{
+    struct piece *p = (struct piece *)task;
+
+    (void)fj;
+    p->on = pthread_self();
+    if (p->value != NULL)
+        spn_fj_task_set_result(task, p->value);
+    atomic_fetch_add(&p->runs, 1);
+    return p->status;
+}
+
+static void piece_init(struct piece *p, int status, void *value)
+{
+    *p = (struct piece){ .status = status, .value = value };
+    spn_fj_task_init(&p->task, piece_run);
+}
+
+static char mark; /* a value */
+
+/* Fibonacci by objects: fork one, run the other, join. */
+struct fib {
+    spn_fj_task task;
+    int n, value;
+};
+
+static int fib_run(spn_fj fj, spn_fj_task *task)
+{
+    struct fib *f = (struct fib *)task, a, b;
+    int rc;
+
+    (void)fj;
+    f->value = f->n;
+    if (f->n < 2)
+        return 0;
+    a.n = f->n - 1;
+    b.n = f->n - 2;
+    spn_fj_task_init(&a.task, fib_run);
+    spn_fj_task_init(&b.task, fib_run);
+    rc = spn_fj_task_fork(&a.task);
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn_fj_task_invoke(&b.task);
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn_fj_task_join(&a.task);
+    f->value = a.value + b.value;
+    return rc;
+}
+
+static void fib_init(struct fib *f, int n)
+{
+    f->n = n;
+    f->value = -1;
+    spn_fj_task_init(&f->task, fib_run);
+}
+
+/* ---- a new task -------------------------------------------------------------------------- */
+
+TEST(fj_task__new__is_nothing_yet, "FJT-1")
+{
+    struct piece p;
+    void *result = &mark;
+
+    piece_init(&p, 0, &mark);
+    CHECK_EQ(spn_fj_task_is_done(&p.task), 0);
+    CHECK_EQ(spn_fj_task_is_normal(&p.task), 0);
+    CHECK_EQ(spn_fj_task_is_abnormal(&p.task), 0);
+    CHECK_EQ(spn_fj_task_is_cancelled(&p.task), 0);
+    CHECK_EQ(spn_fj_task_error(&p.task), SPN_OK);
+    CHECK(spn_fj_task_result(&p.task) == NULL);
+    CHECK_STATUS(spn_fj_task_get(&p.task, &result, 0), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_fj_task_get(&p.task, &result, -5), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_fj_task_get(&p.task, &result, T_PROBE_NS), SPN_ETIMEDOUT);
+    CHECK_EQ(atomic_load(&p.runs), 0);
+}
+
+TEST(fj_task__get_with_the_flag_set__is_interrupted, "FJT-2")
+{
+    struct piece p;
+
+    piece_init(&p, 0, NULL);
+    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
+    CHECK_STATUS(spn_fj_task_get(&p.task, NULL, SPN_FOREVER), SPN_EINTR);
+    CHECK_EQ(spn_thread_interrupted(), 0); /* taken */
+    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
+    CHECK_STATUS(spn_fj_task_get(&p.task, NULL, T_LONG_NS), SPN_EINTR);
+    CHECK_EQ(spn_thread_interrupted(), 0);
+}
+
+/* Outside a pool, too, a task can be called. */
+TEST(fj_task__invoke__runs_in_the_caller, "FJT-3", "FJT-24")
+{
+    struct piece p;
+
+    piece_init(&p, 0, &mark);
+    CHECK_OK(spn_fj_task_invoke(&p.task));
+    CHECK_EQ(atomic_load(&p.runs), 1);
+    CHECK(pthread_equal(p.on, pthread_self()));
+    CHECK(spn_fj_task_result(&p.task) == &mark);
+    CHECK(spn_fj_pool_current() == NULL);
+    CHECK_EQ(spn_fj_worker_index(), -1);
+    CHECK_OK(spn_fj_task_invoke(&p.task)); /* done: not again */
+    CHECK_EQ(atomic_load(&p.runs), 1);
+}
+
+struct where {
+    spn_fj_pool *pool;
+    int32_t parallelism;
+};
+
+static void invoke_within(void *arg)
+{
+    struct where *w = arg;
+    struct piece p;
+
+    CHECK(spn_fj_pool_current() == w->pool);
+    CHECK(spn_fj_worker_index() >= 0);
+    piece_init(&p, 0, &mark);
+    CHECK_OK(spn_fj_task_invoke(&p.task));
+    CHECK(pthread_equal(p.on, pthread_self()));
+    CHECK_EQ(atomic_load(&p.runs), 1);
+}
+
+TEST(fj_task__invoke_inside__runs_in_the_caller, "FJT-3", "FJT-24", "FJP-31")
+{
+    FJ_EACH_PARALLELISM(n)
+    {
+        struct where w = { fj_open(n), n };
+
+        fj_inside(w.pool, invoke_within, &w);
+        fj_shut(w.pool);
+    }
+}
+
+/* ---- outcomes ------------------------------------------------------------------------------ */
+
+/* A task that is done normally, however it was waited for. */
+static void check_normal(struct piece *p, void *value)
+{
+    for (int i = 0; i < 2; i++) {
+        void *result = NULL;
+
+        CHECK_OK(spn_fj_task_join(&p->task));
+        CHECK_OK(spn_fj_task_get(&p->task, &result, SPN_FOREVER));
+        CHECK(result == value);
+        result = NULL;
+        CHECK_OK(spn_fj_task_get(&p->task, &result, 0));
+        CHECK(result == value);
+        CHECK_OK(spn_fj_task_wait(&p->task, T_LONG_NS));
+        CHECK_OK(spn_fj_task_wait_uninterruptible(&p->task, 0));
+        CHECK_OK(spn_fj_task_invoke(&p->task));
+        CHECK_EQ(spn_fj_task_cancel(&p->task, i), 0);
+        CHECK_EQ(spn_fj_task_complete(&p->task, &mark), 0);
+        CHECK_EQ(spn_fj_task_complete_error(&p->task, CAUSE), 0);
+        CHECK_EQ(spn_fj_task_is_done(&p->task), 1);
+        CHECK_EQ(spn_fj_task_is_normal(&p->task), 1);
+        CHECK_EQ(spn_fj_task_is_abnormal(&p->task), 0);
+        CHECK_EQ(spn_fj_task_is_cancelled(&p->task), 0);
+        CHECK_EQ(spn_fj_task_error(&p->task), SPN_OK);
+        CHECK(spn_fj_task_result(&p->task) == value);
+    }
+}
+
+static void check_failed(struct piece *p, int cause)
+{
+    void *result = &mark;
+
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(spn_fj_task_join(&p->task), cause);
+        CHECK_STATUS(spn_fj_task_invoke(&p->task), cause);
+        CHECK_STATUS(spn_fj_task_get(&p->task, &result, SPN_FOREVER), SPN_EFAILED);
+        CHECK_STATUS(spn_fj_task_get(&p->task, &result, 0), SPN_EFAILED);
+        CHECK_OK(spn_fj_task_wait(&p->task, 0));
+        CHECK_EQ(spn_fj_task_cancel(&p->task, i), 0);
+        CHECK_EQ(spn_fj_task_complete(&p->task, &mark), 0);
+        CHECK_EQ(spn_fj_task_is_done(&p->task), 1);
+        CHECK_EQ(spn_fj_task_is_normal(&p->task), 0);
+        CHECK_EQ(spn_fj_task_is_abnormal(&p->task), 1);
+        CHECK_EQ(spn_fj_task_is_cancelled(&p->task), 0);
+        CHECK_EQ(spn_fj_task_error(&p->task), cause);
+        CHECK(spn_fj_task_result(&p->task) == NULL);
+    }
+}
+
+static void check_cancelled(struct piece *p)
+{
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(spn_fj_task_invoke(&p->task), SPN_ECANCELED);
+        CHECK_STATUS(spn_fj_task_join(&p->task), SPN_ECANCELED);
+        CHECK_STATUS(spn_fj_task_get(&p->task, NULL, SPN_FOREVER), SPN_ECANCELED);
+        CHECK_STATUS(spn_fj_task_get(&p->task, NULL, 0), SPN_ECANCELED);
+        CHECK_OK(spn_fj_task_wait(&p->task, 0));
+        CHECK_EQ(spn_fj_task_is_done(&p->task), 1);
+        CHECK_EQ(spn_fj_task_is_normal(&p->task), 0);
+        CHECK_EQ(spn_fj_task_is_abnormal(&p->task), 1);
+        CHECK_EQ(spn_fj_task_is_cancelled(&p->task), 1);
+        CHECK_EQ(spn_fj_task_error(&p->task), SPN_ECANCELED);
+        CHECK_EQ(spn_fj_task_cancel(&p->task, i), 1); /* again: it is cancelled */
+    }
+}
+
+static void outcomes_within(void *arg)
+{
+    struct piece good, bad, off;
+
+    (void)arg;
+    piece_init(&good, 0, &mark);
+    CHECK_OK(spn_fj_task_fork(&good.task));
+    check_normal(&good, &mark);
+    CHECK_EQ(atomic_load(&good.runs), 1);
+
+    piece_init(&bad, CAUSE, &mark);
+    CHECK_OK(spn_fj_task_fork(&bad.task));
+    check_failed(&bad, CAUSE);
+    CHECK_EQ(atomic_load(&bad.runs), 1);
+
+    piece_init(&off, 0, &mark);
+    CHECK_EQ(spn_fj_task_cancel(&off.task, 1), 1);
+    CHECK_OK(spn_fj_task_fork(&off.task)); /* harmless */
+    check_cancelled(&off);
+    CHECK_OK(spn_fj_help_quiesce());
+    CHECK_EQ(atomic_load(&off.runs), 0);
+}
+
+TEST(fj_task__forked__has_its_outcome, "FJT-4", "FJT-5", "FJT-6", "FJT-7", "FJT-8")
+{
+    FJ_EACH_PARALLELISM(n)
+    fj_inside_new(n, outcomes_within, NULL);
+}
+
+/* The same from outside, through the pool. */
+TEST(fj_task__submitted__has_its_outcome, "FJT-5", "FJT-6", "FJT-7", "FJT-8", "FJP-5",
+     "FJP-7")
+{
+    FJ_EACH_PARALLELISM(n)
+    {
+        spn_fj_pool *pool = fj_open(n);
+        struct piece good, bad, off;
+
+        piece_init(&good, 0, &mark);
+        CHECK_OK(spn_fj_pool_submit(pool, &good.task));
+        check_normal(&good, &mark);
+        piece_init(&bad, CAUSE, NULL);
+        CHECK_OK(spn_fj_pool_submit(pool, &bad.task));
+        check_failed(&bad, CAUSE);
+        piece_init(&bad, CAUSE, NULL);
+        CHECK_STATUS(spn_fj_pool_invoke(pool, &bad.task), CAUSE);
+        piece_init(&off, 0, NULL);
+        CHECK_EQ(spn_fj_task_cancel(&off.task, 0), 1);
+        CHECK_STATUS(spn_fj_pool_invoke(pool, &off.task), SPN_ECANCELED);
+        check_cancelled(&off);
+        CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
+        CHECK_EQ(atomic_load(&off.runs), 0);
+        CHECK_EQ(atomic_load(&good.runs), 1);
+        fj_shut(pool);
+    }
+}
+
+/* A waiter that comes before the end. */
+static int join_it(void *arg)
+{
+    return spn_fj_task_join(arg);
+}
+
+static int get_it(void *arg)
+{
+    return spn_fj_task_get(arg, NULL, SPN_FOREVER);
+}
+
+static int wait_for_it(void *arg)
+{
+    return spn_fj_task_wait(arg, SPN_FOREVER);
+}
+
+static int wait_firmly(void *arg)
+{
+    return spn_fj_task_wait_uninterruptible(arg, SPN_FOREVER);
+}
+
+static int get_for_a_while(void *arg)
+{
+    return spn_fj_task_get(arg, NULL, T_SHORT_NS);
+}
+
+/* The three ways to complete by hand, each seen by somebody who waits. */
+TEST(fj_task__completed_by_hand__releases_waiters, "FJT-12", "FJT-13", "FJT-29")
+{
+    static int (*const waits[])(void *) = { join_it, get_it, wait_for_it, wait_firmly };
+
+    for (size_t w = 0; w < 4; w++)
+        for (int how = 0; how < 4; how++) {
+            struct piece p;
+            struct peer peer;
+            int rc;
+
+            piece_init(&p, 0, NULL);
+            peer_start(&peer, waits[w], &p.task);
+            peer_await_blocked(&peer);
+            if (how == 0)
+                CHECK_EQ(spn_fj_task_complete(&p.task, &mark), 1);
+            else if (how == 1)
+                CHECK_EQ(spn_fj_task_complete_error(&p.task, CAUSE), 1);
+            else if (how == 2)
+                CHECK_EQ(spn_fj_task_cancel(&p.task, 0), 1);
+            else
+                CHECK_EQ(spn_fj_task_quietly_complete(&p.task), 1);
+            rc = peer_finish(&peer);
+            if (w >= 2)
+                CHECK_STATUS(rc, SPN_OK);
+            else if (how == 1)
+                CHECK_STATUS(rc, w == 0 ? CAUSE : SPN_EFAILED);
+            else
+                CHECK_STATUS(rc, how == 2 ? SPN_ECANCELED : SPN_OK);
+            /* It never runs. */
+            (void)spn_fj_task_invoke(&p.task);
+            CHECK_EQ(atomic_load(&p.runs), 0);
+        }
+}
+
+TEST(fj_task__completed_with_an_error__zero_is_a_generic_one, "FJT-12")
+{
+    struct piece p;
+
+    piece_init(&p, 0, NULL);
+    CHECK_EQ(spn_fj_task_complete_error(&p.task, 0), 1);
+    check_failed(&p, SPN_EFAILED);
+    CHECK_EQ(atomic_load(&p.runs), 0);
+}
+
+TEST(fj_task__completed_before_it_runs__is_not_run, "FJT-13", "FJT-14")
+{
+    struct piece p;
+
+    piece_init(&p, 0, NULL);
+    CHECK_EQ(spn_fj_task_complete(&p.task, &mark), 1);
+    check_normal(&p, &mark);
+    piece_init(&p, 0, NULL);
+    spn_fj_task_set_result(&p.task, &p);
+    CHECK(spn_fj_task_result(&p.task) == &p);
+    CHECK_EQ(spn_fj_task_quietly_complete(&p.task), 1);
+    check_normal(&p, &p);
+    CHECK_EQ(spn_fj_task_quietly_complete(&p.task), 0);
+    CHECK_EQ(atomic_load(&p.runs), 0);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------- */
+
+TEST(fj_task__join_with_the_flag_set__returns_the_outcome, "FJT-9", "FJT-10")
+{
+    struct piece p;
+    struct peer peer;
+
+    piece_init(&p, 0, NULL);
+    peer_start(&peer, join_it, &p.task);
+    peer_await_blocked(&peer);
+    CHECK_OK(spn_thread_interrupt(peer.thread));
+    CHECK(peer_still_waits(&peer));
+    CHECK_EQ(spn_fj_task_complete_error(&p.task, CAUSE), 1);
+    CHECK_STATUS(peer_finish(&peer), CAUSE);
+    CHECK_EQ(peer.flag_after, 1);
+
+    piece_init(&p, 0, NULL);
+    peer_start(&peer, wait_firmly, &p.task);
+    peer_await_blocked(&peer);
+    CHECK_OK(spn_thread_interrupt(peer.thread));
+    CHECK(peer_still_waits(&peer));
+    CHECK_EQ(spn_fj_task_complete(&p.task, NULL), 1);
+    CHECK_OK(peer_finish(&peer));
+    CHECK_EQ(peer.flag_after, 1);
+
+    piece_init(&p, 0, NULL);
+    peer_start(&peer, wait_for_it, &p.task);
+    peer_await_blocked(&peer);
+    CHECK_OK(spn_thread_interrupt(peer.thread));
+    CHECK_STATUS(peer_finish(&peer), SPN_EINTR);
+    CHECK_EQ(peer.flag_after, 0);
+}
+
+static void join_interrupted(void *arg)
+{
+    struct piece p;
+
+    (void)arg;
+    piece_init(&p, CAUSE, NULL);
+    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
+    CHECK_OK(spn_fj_task_fork(&p.task));
+    CHECK_STATUS(spn_fj_task_join(&p.task), CAUSE);
+    CHECK_EQ(spn_thread_interrupted(), 1);
+}
+
+TEST(fj_task__join_inside_with_the_flag_set__returns_the_outcome, "FJT-9")
+{
+    FJ_EACH_PARALLELISM(n)
+    fj_inside_new(n, join_interrupted, NULL);
+}
+
+/* One waiter's interrupt and another's time-out leave a third alone. */
+TEST(fj_task__several_wait__each_has_its_own_end, "FJT-11")
+{
+    struct peer stays, interrupted, timed;
+    struct piece p;
+
+    piece_init(&p, 0, NULL);
+    peer_start(&stays, get_it, &p.task);
+    peer_start(&interrupted, get_it, &p.task);
+    peer_start(&timed, get_for_a_while, &p.task);
+    peer_await_blocked(&stays);
+    peer_await_blocked(&interrupted);
+    CHECK_OK(spn_thread_interrupt(interrupted.thread));
+    CHECK_STATUS(peer_finish(&interrupted), SPN_EINTR);
+    CHECK_STATUS(peer_finish(&timed), SPN_ETIMEDOUT);
+    CHECK(peer_still_waits(&stays));
+    CHECK_EQ(spn_fj_task_complete(&p.task, NULL), 1);
+    CHECK_OK(peer_finish(&stays));
+}
+
+/* ---- again --------------------------------------------------------------------------------------- */
+
+static void reinit_within(void *arg)
+{
+    struct piece good, bad;
+
+    (void)arg;
+    piece_init(&good, 0, &mark);
+    piece_init(&bad, CAUSE, NULL);
+    for (int i = 1; i <= 3; i++) {
+        CHECK_OK(spn_fj_task_fork(&good.task));
+        CHECK_OK(spn_fj_task_join(&good.task));
+        CHECK_EQ(atomic_load(&good.runs), i);
+        CHECK_OK(spn_fj_task_reinit(&good.task));
+        CHECK_EQ(spn_fj_task_is_done(&good.task), 0);
+        CHECK_STATUS(spn_fj_task_invoke(&bad.task), CAUSE);
+        CHECK_EQ(atomic_load(&bad.runs), i);
+        CHECK_OK(spn_fj_task_reinit(&bad.task));
+        CHECK_EQ(spn_fj_task_error(&bad.task), SPN_OK);
+    }
+}
+
+TEST(fj_task__reinit__runs_again, "FJT-15")
+{
+    FJ_EACH_PARALLELISM(n)
+    fj_inside_new(n, reinit_within, NULL);
+}
+
+/* ---- all of several ---------------------------------------------------------------------------------- */
+
+static void invoke_all_within(void *arg)
+{
+    static const int numbers[] = { 8, 9, 7 }, values[] = { 21, 34, 13 };
+
+    (void)arg;
+    for (size_t count = 0; count <= 3; count++) {
+        struct fib fibs[3];
+        spn_fj_task *tasks[3] = { NULL };
+
+        for (size_t i = 0; i < count; i++) {
+            fib_init(&fibs[i], numbers[i]);
+            tasks[i] = &fibs[i].task;
+        }
+        CHECK_OK(spn_fj_invoke_all(tasks, count));
+        for (size_t i = 0; i < count; i++) {
+            CHECK_EQ(spn_fj_task_is_normal(tasks[i]), 1);
+            CHECK_EQ(fibs[i].value, values[i]);
+        }
+    }
+}
+
+TEST(fj_invoke_all__several__all_are_done, "FJT-16")
+{
+    FJ_EACH_PARALLELISM(n)
+    fj_inside_new(n, invoke_all_within, NULL);
+}
+
+static void holes_within(void *arg)
+{
+    (void)arg;
+    for (size_t hole = 0; hole < 3; hole++) {
+        struct piece pieces[3];
+        spn_fj_task *tasks[3] = { NULL };
+
+        for (size_t i = 0; i < 3; i++) {
+            piece_init(&pieces[i], 0, NULL);
+            tasks[i] = i == hole ? NULL : &pieces[i].task;
+        }
+        CHECK_STATUS(spn_fj_invoke_all(tasks, 3), SPN_EINVAL);
+        CHECK_OK(spn_fj_help_quiesce());
+        for (size_t i = 0; i < 3; i++) {
+            CHECK_EQ(atomic_load(&pieces[i].runs), 0);
+            CHECK_EQ(spn_fj_task_is_done(&pieces[i].task), 0);
+        }
+    }
+    CHECK_STATUS(spn_fj_invoke_all(NULL, 2), SPN_EINVAL);
+}
+
+TEST(fj_invoke_all__a_null_among_them__runs_nothing, "FJT-17")
+{
+    FJ_EACH_PARALLELISM(n)
+    fj_inside_new(n, holes_within, NULL);
+}
+
+static void failures_within(void *arg)
+{
+    (void)arg;
+    for (size_t bad = 0; bad < 4; bad++) {
+        struct piece pieces[4];
+        spn_fj_task *tasks[4] = { NULL };
+
+        for (size_t i = 0; i < 4; i++) {
+            piece_init(&pieces[i], i == bad ? CAUSE : 0, NULL);
+            tasks[i] = &pieces[i].task;
+        }
+        CHECK_STATUS(spn_fj_invoke_all(tasks, 4), CAUSE);
+        CHECK_EQ(spn_fj_task_is_abnormal(tasks[bad]), 1);
+        CHECK_EQ(spn_fj_task_error(tasks[bad]), CAUSE);
+        for (size_t i = 0; i < 4; i++) {
+            CHECK_EQ(spn_fj_task_is_done(tasks[i]), 1); /* none is left behind */
+            CHECK(atomic_load(&pieces[i].runs) <= 1);
+        }
+    }
+}
+
+TEST(fj_invoke_all__one_fails__reports_it, "FJT-18")
+{
+    FJ_EACH_PARALLELISM(n)
+    fj_inside_new(n, failures_within, NULL);
+}
+
+/* ---- a worker's own queue ------------------------------------------------------------------------------ */
+
+static void unfork_within(void *arg)
+{
+    struct piece first, second;
+
+    (void)arg;
+    piece_init(&first, 0, NULL);
+    piece_init(&second, 0, NULL);
+    CHECK_OK(spn_fj_task_fork(&first.task));
+    CHECK_OK(spn_fj_task_fork(&second.task));
+    CHECK_EQ(spn_fj_task_try_unfork(&first.task), 0); /* not the newest */
+    CHECK_EQ(spn_fj_task_try_unfork(&second.task), 1);
+    CHECK_EQ(spn_fj_task_try_unfork(&second.task), 0);
+    CHECK_OK(spn_fj_help_quiesce());
+    CHECK_EQ(atomic_load(&first.runs), 1);
+    CHECK_EQ(atomic_load(&second.runs), 0);
+    CHECK_EQ(spn_fj_task_is_done(&second.task), 0);
+    /* It is free, and can be forked again. */
+    CHECK_OK(spn_fj_task_fork(&second.task));
+    CHECK_OK(spn_fj_task_join(&second.task));
+    CHECK_EQ(atomic_load(&second.runs), 1);
+}
+
+TEST(fj_task__unforked__does_not_run, "FJT-19")
+{
+    fj_inside_new(1, unfork_within, NULL);
+}
+
+static void own_queue_within(void *arg)
+{
+    const bool async = *(const bool *)arg;
+    struct piece p[3];
+    spn_fj_task *next;
+
+    for (int i = 0; i < 3; i++) {
+        piece_init(&p[i], 0, NULL);
+        CHECK_OK(spn_fj_task_fork(&p[i].task));
+        CHECK_EQ(spn_fj_local_queued(), i + 1);
+    }
+    CHECK(spn_fj_surplus() > 0);
+    next = &p[async ? 0 : 2].task;
+    CHECK(spn_fj_peek_local() == next);
+    CHECK(spn_fj_peek_local() == next); /* it is still there */
+    CHECK(spn_fj_poll_local() == next);
+    CHECK(spn_fj_peek_local() == &p[1].task);
+    CHECK(spn_fj_poll_task() == &p[1].task);
+    CHECK_EQ(spn_fj_local_queued(), 1);
+    CHECK_OK(spn_fj_help_quiesce());
+    CHECK_EQ(spn_fj_local_queued(), 0);
+    CHECK_EQ(spn_fj_surplus(), 0);
+    CHECK(spn_fj_peek_local() == NULL);
+    CHECK(spn_fj_poll_local() == NULL);
+    CHECK(spn_fj_poll_task() == NULL);
+    CHECK_EQ(atomic_load(&p[1].runs), 0);
+    CHECK_EQ(atomic_load(&p[async ? 0 : 2].runs), 0);
+    CHECK_EQ(atomic_load(&p[async ? 2 : 0].runs), 1);
+}
+
+TEST(fj_queue__polled__gives_tasks_in_the_order_of_its_mode, "FJT-20", "FJT-21",
+     "FJT-22", "FJT-23")
+{
+    for (int async = 0; async < 2; async++) {
+        spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+        bool mode = async != 0;
+        spn_fj_pool *pool;
+
+        opts.parallelism = 1;
+        opts.async = (uint32_t)async;
+        REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
+        fj_inside(pool, own_queue_within, &mode);
+        fj_shut(pool);
+    }
+}
+
+TEST(fj_queue__outside__is_nothing, "FJT-24", "FJT-26")
+{
+    struct piece p;
+
+    piece_init(&p, 0, NULL);
+    /* There is no common pool. */
+    CHECK_STATUS(spn_fj_task_fork(&p.task), SPN_ESTATE);
+    CHECK_EQ(spn_fj_task_is_done(&p.task), 0);
+    CHECK_EQ(spn_fj_task_try_unfork(&p.task), 0);
+    CHECK(spn_fj_peek_local() == NULL);
+    CHECK(spn_fj_poll_local() == NULL);
+    CHECK(spn_fj_poll_task() == NULL);
+    CHECK_EQ(spn_fj_local_queued(), 0);
+    CHECK_EQ(spn_fj_surplus(), 0);
+    CHECK_STATUS(spn_fj_help_quiesce(), SPN_ESTATE);
+    CHECK_OK(spn_fj_task_invoke(&p.task)); /* it is as it was */
+    CHECK_EQ(atomic_load(&p.runs), 1);
+}
+
+static void poll_submission_within(void *arg)
+{
+    spn_fj_pool *pool = spn_fj_pool_current();
+    struct piece p[2];
+
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        piece_init(&p[i], 0, NULL);
+        CHECK_OK(spn_fj_pool_submit_external(pool, &p[i].task));
+    }
+    CHECK_EQ(spn_fj_local_queued(), 0);
+    CHECK(spn_fj_pool_poll_submission(pool) == &p[0].task);
+    CHECK(spn_fj_poll_task() == &p[1].task); /* nothing else is left */
+    CHECK(spn_fj_pool_poll_submission(pool) == NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(spn_fj_task_is_done(&p[i].task), 0);
+        CHECK_EQ(atomic_load(&p[i].runs), 0);
+        CHECK_OK(spn_fj_task_invoke(&p[i].task)); /* ours again */
+    }
+}
+
+TEST(fj_queue__submission_polled__is_not_run_by_the_pool, "FJT-25", "FJP-17", "FJP-18")
+{
+    fj_inside_new(1, poll_submission_within, NULL);
+}
+
+/* ---- results ------------------------------------------------------------------------------------------- */
+
+TEST(fj_task__fibonacci__is_the_same_on_every_pool, "FJT-27", "FJT-28", "FJT-3",
+     "FJT-4")
+{
+    FJ_EACH_PARALLELISM(n)
+    {
+        spn_fj_pool *pool = fj_open(n);
+        struct fib f;
+
+        fib_init(&f, 8);
+        CHECK_OK(spn_fj_pool_invoke(pool, &f.task));
+        CHECK_EQ(f.value, 21);
+        fib_init(&f, 20);
+        CHECK_OK(spn_fj_pool_submit(pool, &f.task));
+        CHECK_OK(spn_fj_task_get(&f.task, NULL, SPN_FOREVER));
+        CHECK_EQ(f.value, 6765);
+        fj_shut(pool);
+    }
+}
+
+/* ---- who is first ------------------------------------------------------------------------------------------ */
+
+struct duel {
+    struct piece piece;
+    atomic_int winners;
+    atomic_int ready;
+};
+
+static void complete_first(int index, void *arg)
+{
+    struct duel *d = arg;
+    int won;
+
+    atomic_fetch_add(&d->ready, 1);
+    while (atomic_load(&d->ready) < 3) {
+    }
+    if (index == 0)
+        won = spn_fj_task_complete(&d->piece.task, &mark);
+    else if (index == 1)
+        won = spn_fj_task_complete_error(&d->piece.task, CAUSE);
+    else
+        won = spn_fj_task_invoke(&d->piece.task) == CAUSE - 1;
+    atomic_fetch_add(&d->winners, won == 1);
+}
+
+/* Completed by hand twice and run, all at once: one of the three is the outcome. */
+TEST(fj_task__several_complete_it__one_wins, "FJT-29")
+{
+    for (int i = 0; i < t_rounds(300); i++) {
+        struct duel d = { .winners = 0 };
+
+        piece_init(&d.piece, CAUSE - 1, NULL);
+        t_parallel(3, complete_first, &d);
+        CHECK_EQ(atomic_load(&d.winners), 1);
+        CHECK_EQ(spn_fj_task_is_done(&d.piece.task), 1);
+    }
+}
+
+/* ---- failures leave nothing --------------------------------------------------------------------------------- */
+
+static void fail_often(void *arg)
+{
+    const int rounds = t_rounds(100000);
+    long before = 0;
+
+    (void)arg;
+    for (int i = 0; i < rounds; i++) {
+        struct piece p;
+
+        if (i == 10)
+            before = atomic_load(&counting_live);
+        piece_init(&p, CAUSE, NULL);
+        CHECK_OK(spn_fj_task_fork(&p.task));
+        CHECK_STATUS(spn_fj_task_join(&p.task), CAUSE);
+        if (i > 10)
+            CHECK_EQ(atomic_load(&counting_live), before);
+    }
+}
+
+TEST(fj_task__many_fail__nothing_is_kept, "FJT-31")
+{
+    fj_inside_new(1, fail_often, NULL);
+}
+
+/* ---- not complete yet ----------------------------------------------------------------------------------------- */
+
+struct later {
+    spn_fj_task task;
+    atomic_int begun;
+};
+
+static int begin_later(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    atomic_store(&((struct later *)task)->begun, 1);
+    return SPN_FJ_PENDING;
+}
+
+TEST(fj_task__body_says_pending__is_done_when_completed, "FJT-32")
+{
+    spn_fj_pool *pool = fj_open(1);
+    struct later l = { .begun = 0 };
+    struct peer peer;
+    void *result;
+
+    spn_fj_task_init(&l.task, begin_later);
+    CHECK_OK(spn_fj_pool_submit(pool, &l.task));
+    T_AWAIT(atomic_load(&l.begun) == 1);
+    peer_start(&peer, join_it, &l.task);
+    peer_await_blocked(&peer);
+    CHECK_EQ(spn_fj_task_is_done(&l.task), 0);
+    /* The worker is free meanwhile. */
+    fj_inside(pool, reinit_within, NULL);
+    CHECK_EQ(spn_fj_task_is_done(&l.task), 0);
+    CHECK_EQ(spn_fj_task_complete(&l.task, &mark), 1);
+    CHECK_OK(peer_finish(&peer));
+    CHECK_OK(spn_fj_task_get(&l.task, &result, 0));
+    CHECK(result == &mark);
+    fj_shut(pool);
+}
+
+/* ---- a lock held, and a small stack ------------------------------------------------------------------------------ */
+
+struct guarded {
+    spn_fj_task task;
+    pthread_mutex_t *lock;
+    atomic_int *ran;
+};
+
+static int take_lock(spn_fj fj, spn_fj_task *task)
+{
+    struct guarded *g = (struct guarded *)task;
+
+    (void)fj;
+    pthread_mutex_lock(g->lock);
+    atomic_fetch_add(g->ran, 1);
+    pthread_mutex_unlock(g->lock);
+    return 0;
+}
+
+static void join_with_lock(void *arg)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    enum { OTHERS = 8 };
+    struct guarded others[OTHERS];
+    atomic_int ran = 0;
+    struct fib f;
+
+    (void)arg;
+    fib_init(&f, 12);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < OTHERS; i++) {
+        others[i].lock = &lock;
+        others[i].ran = &ran;
+        spn_fj_task_init(&others[i].task, take_lock);
+        /* In our own queue, and in everybody's. */
+        CHECK_OK(i % 2 == 0 ? spn_fj_task_fork(&others[i].task)
+                            : spn_fj_pool_submit_external(spn_fj_pool_current(),
+                                                          &others[i].task));
+    }
+    CHECK_OK(spn_fj_task_fork(&f.task));
+    CHECK_OK(spn_fj_task_join(&f.task));
+    CHECK_EQ(f.value, 144);
+    CHECK_EQ(atomic_load(&ran), 0);
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < OTHERS; i++)
+        CHECK_OK(spn_fj_task_join(&others[i].task));
+    CHECK_EQ(atomic_load(&ran), OTHERS);
+}
+
+/* Pitfall P7: a join runs nothing but what it waits for. */
+TEST(fj_task__join_with_a_lock_held__runs_no_task_that_wants_it, "FJT-27")
+{
+    FJ_EACH_PARALLELISM(n)
+    fj_inside_new(n, join_with_lock, NULL);
+}
+
+SPN_FJ_TASK(uint64_t, dive, uint64_t, depth)
+{
+    volatile unsigned char frame[32]; /* or it would be a loop */
+    uint64_t below;
+
+    if (depth == 0)
+        return 0;
+    frame[depth % 32] = 1;
+    dive_fork(&fj, depth - 1);
+    below = dive_join(&fj);
+    return below + frame[depth % 32];
+}
+
+/* What a sanitizer adds to each frame needs more. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SMALL_STACK ((size_t)256 << 10)
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SMALL_STACK ((size_t)256 << 10)
+#endif
+#endif
+#ifndef SMALL_STACK
+#define SMALL_STACK ((size_t)64 << 10)
+#endif
+
+/* Pitfall P8: a million nested joins on small stacks are an error, not a crash; and the
+ * pool is as good as before. */
+TEST(fj_task__a_million_deep_on_small_stacks__fails)
+{
+    FJ_EACH_PARALLELISM(n)
+    {
+        spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
+        spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+        spn_fj_pool *pool;
+        uint64_t depth = 7;
+
+        thread.stack_size = SMALL_STACK;
+        opts.thread = &thread;
+        opts.parallelism = n;
+        REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
+        for (int i = 0; i < 3; i++) {
+            CHECK_STATUS(dive_invoke(pool, &depth, 1000000), SPN_ENOMEM);
+            CHECK_EQ(depth, 7);
+            CHECK_OK(dive_invoke(pool, &depth, 50));
+            CHECK_EQ(depth, 50);
+            depth = 7;
+        }
+        fj_shut(pool);
+    }
+}
