@@ -158,6 +158,7 @@ static void arm(struct spn__deque *d, spn_fj_piece *p)
 
 static void move_to(struct spn__deque *d, spn_fj_piece *p)
 {
+    /* mutant: what comes with it is plain, and only sanitizers see that. */
     spn__store(&d->piece, p, release); /* [piece] */
 }
 
@@ -169,6 +170,7 @@ static spn_fj_piece *current(struct spn__deque *d)
 
 void spn__deque_ask(struct spn__deque *d)
 {
+    /* mutant: as in move_to. */
     spn_fj_piece *p = spn__load(&d->piece, acquire); /* [piece] */
 
     /* relaxed, all: [trap].  Looked at first, for the owner's sake. */
@@ -348,6 +350,12 @@ static void theft_ended(void *arg)
         spn__parker_unpark(&t->victim->parker); /* [done] */
 }
 
+static void push_frame(struct spn__deque *d, struct spn__frame *frame)
+{
+    frame->outer = d->frame;
+    d->frame = frame;
+}
+
 /* Runs the record that the thief got by raising the victim's tail, at `at`. */
 static void run_stolen(struct spn__deque *d, spn_fj at, struct spn__deque *victim,
                        uint32_t number)
@@ -356,9 +364,8 @@ static void run_stolen(struct spn__deque *d, spn_fj at, struct spn__deque *victi
 
     t.record = record_of(victim, number);
     t.frame.base = number_of(spn__fj_piece(at), at);
-    t.frame.outer = d->frame;
     t.frame.job = (void *)spn__load(mark_of(t.record), relaxed); /* [share] */
-    d->frame = &t.frame;
+    push_frame(d, &t.frame);
     /* relaxed, all: a count of its own, and what comes with the mark. */
     spn__store(&d->steals, spn__load(&d->steals, relaxed) + 1, relaxed);
     spn__store(base_of(t.record), t.frame.base, relaxed);
