@@ -218,7 +218,7 @@ static const char *reslist_version(void)
     return apr_version_string();
 }
 #else
-#define run_apr     NULL
+#define run_apr         NULL
 #define reslist_version NULL
 #endif
 

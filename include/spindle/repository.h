@@ -6,6 +6,7 @@
 #include <spindle/pool.h>
 #include <spindle/problem.h>
 #include <spindle/report.h>
+#include <spindle/scheduled.h>
 #include <spindle/timer.h>
 #include <spindle/url.h>
 
@@ -63,7 +64,8 @@ SPN_API int spn_repository_destroy(spn_repository *repository);
  * get:            the same, but SPN_EEMPTY if there never was one; if there is none of
  *                 that side at all, also a warning, at most one in ten seconds.
  * release:        gives back a pool that one of these has given.
- * Do not block, but making a pool may start the thread of its report.
+ * Do not block, but making a pool may start the thread of its report, and the report of
+ * one that was replaced may end here.
  *
  * Returns  SPN_OK; SPN_ESHUTDOWN: after destroy_all; SPN_EEMPTY; what spn_url_pool_create
  *          refuses with, and *problem (may be NULL); SPN_EINVAL (a NULL; release: no pool
@@ -90,7 +92,8 @@ SPN_API int spn_repository_reconfigure(spn_repository *repository, const spn_url
 
 /*
  * What all of a program may share, made on the first request and the repository's: the
- * executor, a cached pool without limit; and a timer that hands its callbacks to it.
+ * executor, a cached pool without limit; a timer that hands its callbacks to it; a
+ * scheduled executor with 8 threads, whose delayed tasks are cancelled by destroy_all.
  * Returns  SPN_OK; SPN_EINVAL; SPN_ESHUTDOWN: after destroy_all; SPN_ENOMEM; SPN_EAGAIN.
  * Since    0.1
  */
@@ -98,6 +101,8 @@ SPN_API SPN_NODISCARD
 int spn_repository_shared(spn_repository *repository, spn_executor **out);
 SPN_API SPN_NODISCARD
 int spn_repository_shared_timer(spn_repository *repository, spn_timer **out);
+SPN_API SPN_NODISCARD
+int spn_repository_scheduled(spn_repository *repository, spn_scheduled **out);
 
 /*
  * The end of all pools: no new ones from now on; the timer stops, and what was pending in
@@ -113,7 +118,7 @@ SPN_API SPN_NODISCARD
 int spn_repository_destroy_all(spn_repository *repository, int64_t timeout_ns);
 
 /* Told of a pool and its key: "provider/20880", "consumer/20880", "service/demo.Hello:1.0",
- * "shared". */
+ * "shared", "scheduled". */
 typedef void (*spn_repository_fn)(void *ctx, const char *key, spn_pool *pool);
 
 /*

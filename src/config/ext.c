@@ -162,8 +162,8 @@ int spn_extensions_define(spn_extensions *x, const spn_extension_kind *kind,
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
-int spn__entry_make(struct spn__entry **out, const spn_extension *extension,
-                    const char *origin, spn_problem *problem)
+int spn__ext_entry_make(struct spn__ext_entry **out, const spn_extension *extension,
+                        const char *origin, spn_problem *problem)
 {
     const uint32_t flags =
         SPN_EXTENSION_WRAPPER | SPN_EXTENSION_ACTIVATE | SPN_EXTENSION_REPLACE;
@@ -196,19 +196,20 @@ int spn__entry_make(struct spn__entry **out, const spn_extension *extension,
     return SPN_OK;
 }
 
-static bool is_wrapper(const struct spn__entry *entry)
+static bool is_wrapper(const struct spn__ext_entry *entry)
 {
     return (entry->extension.flags & SPN_EXTENSION_WRAPPER) != 0;
 }
 
 /* The newest of that name; the lock is held.  Wrappers have names of their own. */
-static struct spn__entry *find(spn_extensions *x, const char *kind, const char *name,
-                               bool wrapper)
+static struct spn__ext_entry *find(spn_extensions *x, const char *kind,
+                                   const char *name, bool wrapper)
 {
     struct spn__list_node *node;
 
     spn__list_each (node, &x->entries) {
-        struct spn__entry *entry = spn__list_entry(node, struct spn__entry, link);
+        struct spn__ext_entry *entry =
+            spn__list_entry(node, struct spn__ext_entry, link);
 
         if (is_wrapper(entry) == wrapper && strcmp(entry->extension.name, name) == 0 &&
             strcmp(entry->extension.kind, kind) == 0)
@@ -217,8 +218,8 @@ static struct spn__entry *find(spn_extensions *x, const char *kind, const char *
     return NULL;
 }
 
-int spn__entry_check(spn_extensions *x, const struct spn__entry *entry,
-                     spn_problem *problem)
+int spn__ext_entry_check(spn_extensions *x, const struct spn__ext_entry *entry,
+                         spn_problem *problem)
 {
     const spn_extension *e = &entry->extension;
 
@@ -236,17 +237,17 @@ int spn__entry_check(spn_extensions *x, const struct spn__entry *entry,
 int spn_extensions_register(spn_extensions *x, const spn_extension *extension,
                             spn_problem *problem)
 {
-    struct spn__entry *entry;
+    struct spn__ext_entry *entry;
     int rc;
 
     if (x == NULL)
         return SPN_EINVAL;
-    rc = spn__entry_make(&entry, extension, "registered", problem);
+    rc = spn__ext_entry_make(&entry, extension, "registered", problem);
     if (rc != SPN_OK)
         return rc;
     entry->registered = true;
     spn__lock(&x->lock);
-    rc = spn__entry_check(x, entry, problem);
+    rc = spn__ext_entry_check(x, entry, problem);
     if (rc == SPN_OK)
         spn__list_push_front(&x->entries, &entry->link);
     spn__unlock(&x->lock);
@@ -255,9 +256,24 @@ int spn_extensions_register(spn_extensions *x, const spn_extension *extension,
     return rc;
 }
 
+/* With the lock held.  A maker that waited for it may not have run since it failed, and
+ * still say so. */
+static void take_out(spn_extensions *x, struct spn__ext_entry *entry)
+{
+    struct spn__list_node *node;
+
+    spn__list_remove(&entry->link);
+    spn__list_each (node, &x->entries) {
+        struct spn__ext_entry *e = spn__list_entry(node, struct spn__ext_entry, link);
+
+        if (e->awaited == entry)
+            e->awaited = NULL;
+    }
+}
+
 int spn_extensions_unregister(spn_extensions *x, const char *kind, const char *name)
 {
-    struct spn__entry *entry;
+    struct spn__ext_entry *entry;
     int rc = SPN_OK;
 
     if (x == NULL || kind == NULL || name == NULL)
@@ -268,10 +284,10 @@ int spn_extensions_unregister(spn_extensions *x, const char *kind, const char *n
         entry = find(x, kind, name, true);
     if (entry == NULL || !entry->registered)
         rc = SPN_EEMPTY;
-    else if (entry->used || entry->state != SPN__ENTRY_IDLE)
+    else if (entry->used || entry->state != SPN__EXT_IDLE)
         rc = SPN_EBUSY;
     else
-        spn__list_remove(&entry->link);
+        take_out(x, entry);
     spn__unlock(&x->lock);
     if (rc == SPN_OK)
         spn__free(entry);
@@ -280,7 +296,7 @@ int spn_extensions_unregister(spn_extensions *x, const char *kind, const char *n
 
 /* ---- making an instance -------------------------------------------------------------------- */
 
-static bool goes_around(const struct spn__entry *wrapper, const spn_extension *e)
+static bool goes_around(const struct spn__ext_entry *wrapper, const spn_extension *e)
 {
     const size_t length = strlen(e->name);
 
@@ -299,7 +315,7 @@ static size_t choose_wrappers(spn_extensions *x, const spn_extension *e,
     size_t count = 0;
 
     spn__list_each (node, &x->entries) {
-        struct spn__entry *w = spn__list_entry(node, struct spn__entry, link);
+        struct spn__ext_entry *w = spn__list_entry(node, struct spn__ext_entry, link);
         size_t at = count;
 
         if (!goes_around(w, e))
@@ -316,7 +332,7 @@ static size_t choose_wrappers(spn_extensions *x, const spn_extension *e,
 }
 
 /* Takes the wrappers off, from the outside in, and then the instance itself. */
-static void unmake(struct spn__entry *entry)
+static void unmake(struct spn__ext_entry *entry)
 {
     const spn_extension *e = &entry->extension;
 
@@ -349,7 +365,7 @@ static int run_create(const spn_extension *e, const void *inner, const void **ou
 }
 
 /* By the maker, with no lock held; `count` wrappers have been chosen. */
-static int make(struct spn__entry *entry, size_t count, spn_problem *problem)
+static int make(struct spn__ext_entry *entry, size_t count, spn_problem *problem)
 {
     const spn_extension *e = &entry->extension;
     int rc = SPN_OK;
@@ -381,7 +397,7 @@ static int make(struct spn__entry *entry, size_t count, spn_problem *problem)
 
 /* With the lock held: chooses the wrappers, for which memory may have to be asked for
  * without it.  False: out of memory. */
-static bool prepare(spn_extensions *x, struct spn__entry *entry, size_t *count)
+static bool prepare(spn_extensions *x, struct spn__ext_entry *entry, size_t *count)
 {
     size_t room = 0;
 
@@ -403,14 +419,14 @@ static bool prepare(spn_extensions *x, struct spn__entry *entry, size_t *count)
 }
 
 /* With the lock held, which it releases. */
-static int become_maker(spn_extensions *x, struct spn__entry *entry,
+static int become_maker(spn_extensions *x, struct spn__ext_entry *entry,
                         struct spn_thread *self, const void **out, spn_problem *problem)
 {
     struct spn__chosen chosen = { NULL, NULL };
     size_t count;
     int rc;
 
-    entry->state = SPN__ENTRY_MAKING;
+    entry->state = SPN__EXT_MAKING;
     entry->maker = self;
     rc = prepare(x, entry, &count) ? SPN_OK : SPN_ENOMEM;
     spn__unlock(&x->lock);
@@ -418,7 +434,7 @@ static int become_maker(spn_extensions *x, struct spn__entry *entry,
         rc = make(entry, count, problem);
     spn__lock(&x->lock);
     entry->maker = NULL;
-    entry->state = rc == SPN_OK ? SPN__ENTRY_READY : SPN__ENTRY_IDLE;
+    entry->state = rc == SPN_OK ? SPN__EXT_READY : SPN__EXT_IDLE;
     if (rc == SPN_OK) {
         entry->used = true;
         *out = entry->instance;
@@ -432,28 +448,29 @@ static int become_maker(spn_extensions *x, struct spn__entry *entry,
 
 /* Marks what `self` is making as waiting for `entry`, or as not waiting (NULL). */
 static void mark_awaited(spn_extensions *x, const struct spn_thread *self,
-                         struct spn__entry *entry)
+                         struct spn__ext_entry *entry)
 {
     struct spn__list_node *node;
 
     spn__list_each (node, &x->entries) {
-        struct spn__entry *e = spn__list_entry(node, struct spn__entry, link);
+        struct spn__ext_entry *e = spn__list_entry(node, struct spn__ext_entry, link);
 
-        if (e->state == SPN__ENTRY_MAKING && e->maker == self)
+        if (e->state == SPN__EXT_MAKING && e->maker == self)
             e->awaited = entry;
     }
 }
 
-static bool leads_back(const struct spn__entry *entry, const struct spn_thread *self)
+static bool leads_back(const struct spn__ext_entry *entry,
+                       const struct spn_thread *self)
 {
-    for (; entry != NULL && entry->state == SPN__ENTRY_MAKING; entry = entry->awaited)
+    for (; entry != NULL && entry->state == SPN__EXT_MAKING; entry = entry->awaited)
         if (entry->maker == self)
             return true;
     return false;
 }
 
 /* With the lock held, which it releases: waits until something was made. */
-static int wait_for_maker(spn_extensions *x, struct spn__entry *entry,
+static int wait_for_maker(spn_extensions *x, struct spn__ext_entry *entry,
                           struct spn_thread *self, spn_problem *problem)
 {
     struct spn__waiter w;
@@ -486,12 +503,12 @@ static int get_known(spn_extensions *x, const char *kind, const char *name,
 {
     for (;;) {
         struct spn_thread *self = NULL;
-        struct spn__entry *entry;
+        struct spn__ext_entry *entry;
         int rc;
 
         spn__lock(&x->lock);
         entry = find(x, kind, name, false);
-        if (entry != NULL && entry->state == SPN__ENTRY_READY)
+        if (entry != NULL && entry->state == SPN__EXT_READY)
             *out = entry->instance;
         if (entry == NULL || *out != NULL) {
             spn__unlock(&x->lock);
@@ -503,9 +520,9 @@ static int get_known(spn_extensions *x, const char *kind, const char *name,
             return SPN_ENOMEM;
         spn__lock(&x->lock);
         entry = find(x, kind, name, false); /* things may have changed */
-        if (entry != NULL && entry->state == SPN__ENTRY_IDLE)
+        if (entry != NULL && entry->state == SPN__EXT_IDLE)
             return become_maker(x, entry, self, out, problem);
-        if (entry != NULL && entry->state == SPN__ENTRY_MAKING) {
+        if (entry != NULL && entry->state == SPN__EXT_MAKING) {
             rc = wait_for_maker(x, entry, self, problem);
             if (rc != SPN_OK)
                 return rc;
@@ -620,9 +637,9 @@ static void free_all(spn_extensions *x)
     struct spn__list_node *node;
 
     while ((node = spn__list_pop_front(&x->made)) != NULL)
-        unmake(spn__list_entry(node, struct spn__entry, made));
+        unmake(spn__list_entry(node, struct spn__ext_entry, made));
     while ((node = spn__list_pop_front(&x->entries)) != NULL)
-        spn__free(spn__list_entry(node, struct spn__entry, link));
+        spn__free(spn__list_entry(node, struct spn__ext_entry, link));
     while ((node = spn__list_pop_front(&x->kinds)) != NULL)
         spn__free(spn__list_entry(node, struct spn__kind, link));
     spn__objects_close(x); /* after the last of their functions has run */
@@ -667,9 +684,9 @@ static int add_builtin(spn_extensions *x)
             spn__list_push_back(&x->kinds, &kind->link);
     }
     for (size_t i = 0; i < spn__builtin_extension_count && rc == SPN_OK; i++) {
-        struct spn__entry *entry;
+        struct spn__ext_entry *entry;
 
-        rc = spn__entry_make(&entry, &spn__builtin_extensions[i], "built in", NULL);
+        rc = spn__ext_entry_make(&entry, &spn__builtin_extensions[i], "built in", NULL);
         if (rc == SPN_OK)
             spn__list_push_back(&x->entries, &entry->link);
     }
@@ -720,8 +737,8 @@ int spn_extensions_destroy(spn_extensions *x)
     spn__lock(&x->lock);
     busy = x->users != 0;
     spn__list_each (node, &x->entries)
-        busy = busy || spn__list_entry(node, struct spn__entry, link)->state ==
-                           SPN__ENTRY_MAKING;
+        busy = busy || spn__list_entry(node, struct spn__ext_entry, link)->state ==
+                           SPN__EXT_MAKING;
     spn__unlock(&x->lock);
     if (busy)
         return SPN_EBUSY;

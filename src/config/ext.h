@@ -19,25 +19,25 @@ struct spn__object {
     char path[];
 };
 
-enum spn__entry_state { SPN__ENTRY_IDLE, SPN__ENTRY_MAKING, SPN__ENTRY_READY };
+enum spn__ext_entry_state { SPN__EXT_IDLE, SPN__EXT_MAKING, SPN__EXT_READY };
 
 struct spn__wrapping {
     const spn_extension *by;
     const void *instance;
 };
 
-struct spn__entry {
+struct spn__ext_entry {
     struct spn__list_node
         link; /* all guarded by the registry's lock, but where it says */
     struct spn__list_node
         made;                /* in the order of making, the last first                */
     spn_extension extension; /* fixed */
     const char *origin;      /* fixed */
-    enum spn__entry_state state;
+    enum spn__ext_entry_state state;
     bool used;                /* it, or what it is around, was given out              */
     bool registered;          /* by a call: may be taken out again                    */
     struct spn_thread *maker; /* MAKING: who                                          */
-    struct spn__entry
+    struct spn__ext_entry
         *awaited;         /* MAKING: what the maker waits for meanwhile           */
     const void *core;     /* READY: without wrappers, */
     const void *instance; /* and with                                             */
@@ -82,13 +82,13 @@ struct spn__span spn__list_next(const char **list);
 const spn_extension_kind *spn__kind_find(spn_extensions *extensions, const char *name);
 
 /* Checks an extension, or a kind, and makes a copy that is not linked yet. */
-int spn__entry_make(struct spn__entry **out, const spn_extension *extension,
-                    const char *origin, spn_problem *problem);
+int spn__ext_entry_make(struct spn__ext_entry **out, const spn_extension *extension,
+                        const char *origin, spn_problem *problem);
 int spn__kind_make(struct spn__kind **out, const spn_extension_kind *kind,
                    spn_problem *problem);
 /* Whether it can be linked; the lock is held. */
-int spn__entry_check(spn_extensions *extensions, const struct spn__entry *entry,
-                     spn_problem *problem);
+int spn__ext_entry_check(spn_extensions *extensions, const struct spn__ext_entry *entry,
+                         spn_problem *problem);
 /* As the public one, for a file that was found by its name: says nothing if there is none
  * (SPN_EEMPTY). */
 int spn__extensions_find_file(spn_extensions *extensions, const char *kind,

@@ -84,8 +84,8 @@ static int take_picture(spn_extensions *x, const char *kind, struct picture *p)
     if (x != NULL) {
         if (there)
             spn__list_each (node, &x->entries) {
-                const struct spn__entry *e =
-                    spn__list_entry(node, struct spn__entry, link);
+                const struct spn__ext_entry *e =
+                    spn__list_entry(node, struct spn__ext_entry, link);
 
                 show(p, &e->extension, kind, e->origin);
             }

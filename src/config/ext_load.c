@@ -36,7 +36,7 @@ static void drop_brought(struct brought *b)
     struct spn__list_node *node;
 
     while ((node = spn__list_pop_front(&b->entries)) != NULL)
-        spn__free(spn__list_entry(node, struct spn__entry, link));
+        spn__free(spn__list_entry(node, struct spn__ext_entry, link));
     while ((node = spn__list_pop_front(&b->kinds)) != NULL)
         spn__free(spn__list_entry(node, struct spn__kind, link));
 }
@@ -54,9 +54,9 @@ static int collect(struct brought *b, const spn_plugin *plugin, const char *orig
             spn__list_push_back(&b->kinds, &kind->link);
     }
     for (size_t i = 0; i < plugin->extension_count && rc == SPN_OK; i++) {
-        struct spn__entry *entry;
+        struct spn__ext_entry *entry;
 
-        rc = spn__entry_make(&entry, plugin->extensions[i], origin, problem);
+        rc = spn__ext_entry_make(&entry, plugin->extensions[i], origin, problem);
         if (rc == SPN_OK)
             spn__list_push_back(&b->entries, &entry->link);
     }
@@ -83,8 +83,8 @@ static int link_all(spn_extensions *x, struct brought *b, spn_problem *problem)
         kinds++;
     }
     while (rc == SPN_OK && (node = spn__list_first(&b->entries)) != NULL) {
-        rc = spn__entry_check(x, spn__list_entry(node, struct spn__entry, link),
-                              problem);
+        rc = spn__ext_entry_check(x, spn__list_entry(node, struct spn__ext_entry, link),
+                                  problem);
         if (rc != SPN_OK)
             break;
         spn__list_remove(node);

@@ -21,8 +21,8 @@
  * THE END  `closed` is set under the lock, before pools are shut down: a pool in the making
  *   is thrown away when it comes to be linked.
  *
- * THE SEAM to a shared scheduled executor is where the timer is: made once on request by
- *   spn_repository_shared_timer, ended first of all by end_timer.
+ * SHARED things are made once on request, each by its own call, and the loser of two that
+ *   make one throws his away.  The timer ends first, as it hands work to the shared pool.
  *
  * LOCKS  `lock` guards all that is not fixed.  Under it only the state words of pools are
  *   read.
@@ -49,7 +49,7 @@ _Static_assert(sizeof(spn_repository_opts) == 5 * sizeof(void *),
 /* After shutdown_now: for tasks to notice their interrupt. */
 #define GRACE_NS SPN_MS(100)
 
-enum { KEY_MAX = 512, PROVIDER = 0, CONSUMER = 1 };
+enum { KEY_MAX = 512, PROVIDER = 0, CONSUMER = 1, SCHEDULER_THREADS = 8 };
 
 struct slot {
     struct spn__list_node link;
@@ -70,6 +70,8 @@ struct spn_repository {
     bool closed;
     struct slot *shared; /* in slots too */
     spn_timer *timer;
+    spn_scheduled *scheduled;
+    struct spn__log_limit warned; /* its own */
 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -334,9 +336,10 @@ int spn_repository_get(spn_repository *r, const spn_url *url, spn_pool **out,
     case CLOSED:
         return spn__refuse(problem, SPN_ESHUTDOWN, 0, "the repository is at its end");
     case NO_SIDE:
-        spn__log_limited(SPN_LOG_WARN, SPN_SEC(10),
-                         "repository: no pool of a %s was made, %s asked for",
-                         key.side == CONSUMER ? "consumer" : "provider", key.text);
+        if (spn__log_enabled(SPN_LOG_WARN))
+            spn__log_limit(&r->warned, spn__now(), SPN_SEC(10), SPN_LOG_WARN,
+                           "repository: no pool of a %s was made, %s asked for",
+                           key.side == CONSUMER ? "consumer" : "provider", key.text);
         break;
     case NO_PORT:
     default:
@@ -486,6 +489,63 @@ int spn_repository_shared_timer(spn_repository *r, spn_timer **out)
     return kept != NULL ? SPN_OK : SPN_ESHUTDOWN;
 }
 
+/* One that was never used. */
+static void throw_scheduled_away(spn_scheduled *made)
+{
+    int rc;
+
+    if (made == NULL)
+        return;
+    (void)spn_pool_shutdown(spn_scheduled_pool(made));
+    rc = spn_scheduled_destroy(made);
+    spn__assert(rc == SPN_OK);
+}
+
+int spn_repository_scheduled(spn_repository *r, spn_scheduled **out)
+{
+    spn_scheduled_opts opts = spn_scheduled_opts_pool(SCHEDULER_THREADS);
+    spn_scheduled *made;
+    bool closed;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (r == NULL)
+        return SPN_EINVAL;
+    spn__lock(&r->lock);
+    closed = r->closed;
+    *out = closed ? NULL : r->scheduled;
+    spn__unlock(&r->lock);
+    if (closed || *out != NULL)
+        return closed ? SPN_ESHUTDOWN : SPN_OK;
+    opts.name = "Dubbo-framework-shared-scheduler";
+    opts.delayed_after_shutdown = 0; /* the end does not wait for what is far off */
+    rc = spn_scheduled_create(&made, &opts);
+    if (rc != SPN_OK)
+        return rc;
+    spn__lock(&r->lock);
+    if (!r->closed && r->scheduled == NULL) {
+        r->scheduled = made;
+        made = NULL;
+    }
+    *out = r->closed ? NULL : r->scheduled;
+    spn__unlock(&r->lock);
+    throw_scheduled_away(made);
+    return *out != NULL ? SPN_OK : SPN_ESHUTDOWN;
+}
+
+/* Its pool, if it was made; it stays until destroy. */
+static spn_pool *scheduled_pool(spn_repository *r)
+{
+    spn_scheduled *scheduled;
+
+    spn__lock(&r->lock);
+    scheduled = r->scheduled;
+    spn__unlock(&r->lock);
+    return spn_scheduled_pool(scheduled);
+}
+
 /* ---- walking ------------------------------------------------------------------------------------------ */
 
 /* The slot after one that is held (NULL: the first), held in its place. */
@@ -508,10 +568,12 @@ static struct slot *step(spn_repository *r, struct slot *from)
 
 int spn_repository_each(spn_repository *r, spn_repository_fn fn, void *ctx)
 {
+    spn_pool *scheduled;
     bool current;
 
     if (r == NULL || fn == NULL)
         return SPN_EINVAL;
+    scheduled = scheduled_pool(r);
     for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot)) {
         spn__lock(&r->lock);
         current = slot->current;
@@ -519,6 +581,8 @@ int spn_repository_each(spn_repository *r, spn_repository_fn fn, void *ctx)
         if (current)
             fn(ctx, slot->key, pool_of(slot));
     }
+    if (scheduled != NULL)
+        fn(ctx, "scheduled", scheduled);
     reap(r);
     return SPN_OK;
 }
@@ -527,7 +591,9 @@ int spn_repository_each(spn_repository *r, spn_repository_fn fn, void *ctx)
 
 static bool is_inside_any(spn_repository *r)
 {
-    bool inside = false;
+    spn_pool *scheduled = scheduled_pool(r);
+    bool inside =
+        scheduled != NULL && spn_executor_is_inside(spn_pool_executor(scheduled)) == 1;
 
     for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
         inside = inside ||
@@ -551,22 +617,46 @@ static int end_timer(spn_repository *r)
     return rc;
 }
 
-/* Waits for all, until the deadline; the worst of what was said. */
+/* Waits for one until the deadline, or only looks if `worst` says why not to; the worst of
+ * what was said. */
+static int await_one(spn_pool *pool, int64_t deadline_ns, int worst)
+{
+    const bool only_look = worst == SPN_EINTR || worst == SPN_ENOMEM;
+    const int64_t now = spn__now();
+    const int rc =
+        spn_pool_await(pool, only_look || deadline_ns <= now ? 0 : deadline_ns - now);
+
+    return rc == SPN_OK || only_look ? worst : rc;
+}
+
 static int await_all(spn_repository *r, int64_t deadline_ns)
 {
+    spn_pool *scheduled = scheduled_pool(r);
     int worst = SPN_OK;
 
-    for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot)) {
-        const int64_t now = spn__now();
-        const int64_t left = deadline_ns > now ? deadline_ns - now : 0;
-        const int rc =
-            spn_pool_await(pool_of(slot),
-                           worst == SPN_EINTR || worst == SPN_ENOMEM ? 0 : left);
+    for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
+        worst = await_one(pool_of(slot), deadline_ns, worst);
+    return scheduled != NULL ? await_one(scheduled, deadline_ns, worst) : worst;
+}
 
-        if (rc != SPN_OK && worst != SPN_EINTR && worst != SPN_ENOMEM)
-            worst = rc;
-    }
-    return worst;
+static void stop_all(spn_repository *r)
+{
+    spn_pool *scheduled = scheduled_pool(r);
+
+    for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
+        (void)spn_pool_shutdown_now(pool_of(slot), NULL, NULL, NULL);
+    if (scheduled != NULL)
+        (void)spn_pool_shutdown_now(scheduled, NULL, NULL, NULL);
+}
+
+static void shut_all_down(spn_repository *r)
+{
+    spn_pool *scheduled = scheduled_pool(r);
+
+    for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
+        (void)spn_pool_shutdown(pool_of(slot));
+    if (scheduled != NULL)
+        (void)spn_pool_shutdown(scheduled);
 }
 
 int spn_repository_destroy_all(spn_repository *r, int64_t timeout_ns)
@@ -585,12 +675,10 @@ int spn_repository_destroy_all(spn_repository *r, int64_t timeout_ns)
     rc = end_timer(r);
     if (rc == SPN_ENOMEM || rc == SPN_EDEADLK)
         return rc;
-    for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
-        (void)spn_pool_shutdown(pool_of(slot));
+    shut_all_down(r);
     rc = await_all(r, deadline_ns);
     if (rc != SPN_OK) {
-        for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
-            (void)spn_pool_shutdown_now(pool_of(slot), NULL, NULL, NULL);
+        stop_all(r);
         again = await_all(r, spn__deadline(spn__now(), GRACE_NS));
         rc = again == SPN_OK && rc == SPN_ETIMEDOUT ? SPN_OK : rc;
     }
@@ -619,6 +707,8 @@ int spn_repository_create(spn_repository **out, const spn_repository_opts *opts)
     r->exhausted = o.exhausted;
     r->ctx = o.ctx;
     spn__lock_init(&r->lock);
+    spn__init(&r->warned.next_ns, 0);
+    spn__init(&r->warned.swallowed, 0);
     spn__list_init(&r->slots);
     spn__extensions_hold(r->extensions);
     *out = r;
@@ -642,11 +732,17 @@ static bool is_over(spn_repository *r)
 int spn_repository_destroy(spn_repository *r)
 {
     struct spn__list_node *node;
+    int rc;
 
     if (r == NULL)
         return SPN_OK;
-    if (!is_over(r) || (r->timer != NULL && spn_timer_destroy(r->timer) != SPN_OK))
+    if (!is_over(r) || (r->scheduled != NULL &&
+                        spn_pool_is_terminated(spn_scheduled_pool(r->scheduled)) != 1))
         return SPN_EBUSY;
+    if (r->timer != NULL && spn_timer_destroy(r->timer) != SPN_OK)
+        return SPN_EBUSY;
+    rc = spn_scheduled_destroy(r->scheduled);
+    spn__assert(rc == SPN_OK);
     while ((node = spn__list_pop_front(&r->slots)) != NULL)
         free_slot(slot_of(node));
     spn__extensions_release(r->extensions);

@@ -9,10 +9,9 @@
  *
  * CHANGING  update is Dubbo's rule, with its asymmetry: which of core and max follow the
  *   new number depends on where it lies and on whether they were equal.  Dubbo reads both,
- *   then sets one and then the other; here they change in one step of the pool, so nobody
- *   sees core above max.  What was read may be out of date when the step comes; the pool
- *   then refuses it, if it would be wrong, and the rule is applied anew to what is there,
- *   a bounded number of times: each refusal means that another update came first.
+ *   then sets one and then the other; here the rule is applied and the change made under
+ *   the pool's own lock, so that two at once end as one after the other, and nobody sees
+ *   core above max.
  */
 #include "config/url_pool.h"
 
@@ -22,11 +21,12 @@
 #include "base/options.h"
 #include "config/ext.h"
 #include "config/problem.h"
+#include "exec/pool.h"
 
 _Static_assert(sizeof(spn_url_pool_opts) == 9 * sizeof(void *),
                "append only, no holes");
 
-enum { IO_THREADS_MAX = 32, TRIES = 64 };
+enum { IO_THREADS_MAX = 32 };
 
 struct spn_url_pool {
     spn_pool *pool;
@@ -189,37 +189,16 @@ int spn_url_io_threads(const spn_url *url, int32_t *threads)
 
 /* ---- changing ------------------------------------------------------------------------------ */
 
-/* Dubbo's rule, on what the pool has now. */
-static void follow_rule(spn_pool *pool, int32_t t, spn_pool_change *change)
+/* Dubbo's rule; ctx is the new number. */
+static void follow_rule(int32_t core, int32_t max, spn_pool_change *change,
+                        const void *ctx)
 {
-    const int32_t core = spn_pool_core_threads(pool), max = spn_pool_max_threads(pool);
+    const int32_t t = *(const int32_t *)ctx;
 
-    *change = (spn_pool_change)SPN_POOL_CHANGE_INIT;
-    if (t < core) {
+    if (t < core || core == max)
         change->core_threads = t;
-        if (core == max)
-            change->max_threads = t;
-    } else {
+    if (t >= core || core == max)
         change->max_threads = t;
-        if (core == max)
-            change->core_threads = t;
-    }
-}
-
-/* `make` says what to change; applied until no other change came between. */
-static int apply(spn_pool *pool, int32_t t, spn_problem *problem)
-{
-    spn_pool_change change;
-    int rc = SPN_EINVAL;
-
-    for (int i = 0; i < TRIES && rc == SPN_EINVAL; i++) {
-        follow_rule(pool, t, &change);
-        rc = spn_pool_reconfigure(pool, &change);
-    }
-    if (rc != SPN_OK)
-        return spn__refuse(problem, rc, 0, "threads=%d: %s", (int)t,
-                           spn_status_text(rc));
-    return SPN_OK;
 }
 
 static int32_t capped(int64_t threads)
@@ -229,15 +208,22 @@ static int32_t capped(int64_t threads)
 
 int spn_url_pool_update(spn_pool *pool, const spn_url *url, spn_problem *problem)
 {
-    int64_t t = 0;
+    spn_pool_change change = SPN_POOL_CHANGE_INIT;
+    int64_t threads = 0;
+    int32_t t;
     int rc;
 
     if (pool == NULL || url == NULL)
         return spn__refuse(problem, SPN_EINVAL, 0, "there is no pool or no URL");
-    rc = spn__url_number(url, "threads", INT32_MIN, INT32_MAX, 0, &t, problem);
-    if (rc != SPN_OK || t <= 0 || spn_pool_is_shutdown(pool) != 0)
+    rc = spn__url_number(url, "threads", INT32_MIN, INT32_MAX, 0, &threads, problem);
+    if (rc != SPN_OK || threads <= 0 || spn_pool_is_shutdown(pool) != 0)
         return rc;
-    return apply(pool, capped(t), problem);
+    t = capped(threads);
+    rc = spn__pool_change_by(pool, &change, follow_rule, &t);
+    if (rc != SPN_OK)
+        return spn__refuse(problem, rc, 0, "threads=%d: %s", (int)t,
+                           spn_status_text(rc));
+    return SPN_OK;
 }
 
 /* One key into one knob, if it is there. */
@@ -269,26 +255,31 @@ static int read_wanted(const spn_url *url, struct wanted *w, spn_problem *proble
     return rc;
 }
 
-static int reconfigure_once(spn_pool *pool, const struct wanted *w)
+/* ctx is what is wanted: a pool whose core is its max stays so. */
+static void keep_fixed(int32_t core, int32_t max, spn_pool_change *change,
+                       const void *ctx)
 {
-    const int32_t core = spn_pool_core_threads(pool), max = spn_pool_max_threads(pool);
-    spn_pool_change change = SPN_POOL_CHANGE_INIT;
+    const struct wanted *w = ctx;
 
-    if (w->has_core)
-        change.core_threads = capped(w->core);
-    if (w->has_max)
-        change.max_threads = capped(w->max);
     if (w->has_max && !w->has_core && core == max)
-        change.core_threads = change.max_threads; /* fixed stays fixed */
+        change->core_threads = change->max_threads;
+}
+
+static void fill_change(spn_pool_change *change, const struct wanted *w)
+{
+    if (w->has_core)
+        change->core_threads = capped(w->core);
+    if (w->has_max)
+        change->max_threads = capped(w->max);
     if (w->has_queues)
-        change.queue_capacity = w->queues < 0 ? SPN_UNBOUNDED : (int32_t)w->queues;
+        change->queue_capacity = w->queues < 0 ? SPN_UNBOUNDED : (int32_t)w->queues;
     if (w->has_alive)
-        change.keep_alive_ns = SPN_MS(w->alive_ms);
-    return spn_pool_reconfigure(pool, &change);
+        change->keep_alive_ns = SPN_MS(w->alive_ms);
 }
 
 int spn_url_pool_reconfigure(spn_pool *pool, const spn_url *url, spn_problem *problem)
 {
+    spn_pool_change change = SPN_POOL_CHANGE_INIT;
     struct wanted w;
     int rc;
 
@@ -297,10 +288,8 @@ int spn_url_pool_reconfigure(spn_pool *pool, const spn_url *url, spn_problem *pr
     rc = read_wanted(url, &w, problem);
     if (rc != SPN_OK || !(w.has_core || w.has_max || w.has_queues || w.has_alive))
         return rc;
-    rc = SPN_EINVAL;
-    /* Twice would do, if nobody else were at it: see the top. */
-    for (int i = 0; i < TRIES && rc == SPN_EINVAL; i++)
-        rc = reconfigure_once(pool, &w);
+    fill_change(&change, &w);
+    rc = spn__pool_change_by(pool, &change, keep_fixed, &w);
     if (rc != SPN_OK)
         return spn__refuse(
             problem, rc, 0,

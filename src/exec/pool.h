@@ -225,8 +225,8 @@ int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
 /* TIMED: the same as execute for a task that is due at due_ns, on the source's clock;
  * and what follows a push that asks no worker's leave. */
 int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
-/* A task that is claimed already, and the policy is not asked. */
-int spn__pool_admit_at(struct spn_pool *pool, spn_task *task, int64_t due_ns);
+/* A function and its argument, without a node. */
+int spn__pool_call_at(struct spn_pool *pool, spn_run_fn fn, void *arg, int64_t due_ns);
 /* As spn_pool_create, with tasks kept by `source`. */
 int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
                            struct spn__work_source *source);
@@ -285,5 +285,15 @@ void spn__pool_staff_held(struct spn_pool *pool);
 void spn__pool_give_up(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
+
+/*
+ * As spn_pool_reconfigure, where what to change depends on what there is: the rule fills
+ * in *change from core and max, which stay so until the change is made.  It runs under the
+ * pool's lock and only computes.  NULL: *change as it is.
+ */
+typedef void (*spn__pool_rule_fn)(int32_t core, int32_t max, spn_pool_change *change,
+                                  const void *ctx);
+int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
+                        spn__pool_rule_fn rule, const void *ctx);
 
 #endif /* SPN__POOL_H */

@@ -87,7 +87,8 @@ static void start_more(struct spn_pool *pool, int32_t more)
             break;
 }
 
-static int change_all(struct spn_pool *pool, const spn_pool_change *change)
+int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
+                        spn__pool_rule_fn rule, const void *ctx)
 {
     struct knobs k;
     int32_t more;
@@ -96,6 +97,9 @@ static int change_all(struct spn_pool *pool, const spn_pool_change *change)
     if (pool->fixed)
         return SPN_ESTATE;
     spn__lock(&pool->lock);
+    if (rule != NULL) /* relaxed, both: written under the lock */
+        rule(spn__load(&pool->core, relaxed), spn__load(&pool->max, relaxed), change,
+             ctx);
     rc = merge(pool, change, &k);
     if (rc != SPN_OK) {
         spn__unlock(&pool->lock);
@@ -108,6 +112,11 @@ static int change_all(struct spn_pool *pool, const spn_pool_change *change)
     spn__room_notify_all(&pool->room);
     start_more(pool, more);
     return SPN_OK;
+}
+
+static int change_all(struct spn_pool *pool, spn_pool_change *change)
+{
+    return spn__pool_change_by(pool, change, NULL, NULL);
 }
 
 int spn_pool_reconfigure(spn_pool *pool, const spn_pool_change *change)

@@ -203,10 +203,9 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
  * Tasks that are due at some time go into the queue first, as the order is made there,
  * and then get a thread if there are fewer than core, or none.
  */
-int spn__pool_admit_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
+static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_ns)
 {
     struct spn__work_source *source = pool->work.source;
-    const struct spn__entry entry = { spn__entry_task, task };
     uint64_t sequence = 0;
     bool first = false;
     int32_t count;
@@ -214,7 +213,7 @@ int spn__pool_admit_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
 
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING)
         return SPN_ESHUTDOWN; /* relaxed: push decides */
-    rc = source->ops->push(source, task, due_ns, &sequence, &first);
+    rc = source->ops->push(source, entry, due_ns, &sequence, &first);
     if (rc != SPN_OK)
         return rc;
     /* relaxed, all: what the last worker that left saw, it saw before the push, and
@@ -243,8 +242,8 @@ static int admit(struct spn_pool *pool, spn_task *task)
     int rc;
 
     if (pool->kind == SPN__WORK_TIMED && !is_urgent(task))
-        return spn__pool_admit_at(pool, task,
-                                  pool->work.source->ops->now(pool->work.source));
+        return admit_at(pool, (struct spn__entry){ spn__entry_task, task },
+                        pool->work.source->ops->now(pool->work.source));
 
     do {
         again = false;
@@ -280,12 +279,28 @@ int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
     if (rc != SPN_OK)
         return rc;
     spn__job_capture(task);
-    rc = spn__pool_admit_at(pool, task, due_ns);
+    rc = admit_at(pool, (struct spn__entry){ spn__entry_task, task }, due_ns);
     if (rc == SPN_OK)
         return SPN_OK;
     spn__job_forget(task);
     spn_task_release(task);
     return rc == SPN_ENOMEM ? rc : refuse(pool, task, rc);
+}
+
+int spn__pool_call_at(struct spn_pool *pool, spn_run_fn fn, void *arg, int64_t due_ns)
+{
+    int rc = admit_at(pool, (struct spn__entry){ fn, arg }, due_ns);
+    spn_task *task;
+
+    if (rc == SPN_OK || rc == SPN_ENOMEM)
+        return rc;
+    task = spn__call_task_create(fn, arg); /* for the policy */
+    if (task == NULL)
+        return SPN_ENOMEM;
+    rc = refuse(pool, task, rc);
+    if (rc != SPN_OK)
+        (void)spn_task_drop(task, rc);
+    return rc;
 }
 
 static uint32_t reason_of(int rc)
@@ -349,6 +364,9 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
     spn_task *task;
     int rc;
 
+    if (pool->kind == SPN__WORK_TIMED)
+        return spn__pool_call_at(pool, fn, arg,
+                                 pool->work.source->ops->now(pool->work.source));
     /* The first ones go the long way and start threads, and so does what is refused. */
     if (pool->kind == SPN__WORK_LANES && count > 0 &&
         spn__ctl_state(ctl) == SPN_EXECUTOR_RUNNING &&

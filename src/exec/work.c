@@ -621,11 +621,9 @@ static bool timed_take(struct spn_pool *pool, struct spn__entry *entry)
 {
     struct spn__work_source *source = pool->work.source;
     bool last = false;
-    spn_task *task = source->ops->take(source, &last);
 
-    if (task == NULL)
+    if (!source->ops->take(source, entry, &last))
         return false;
-    *entry = entry_of(task);
     if (last) { /* those that stayed for it may go now */
         spn__lock(&pool->lock);
         spn__idle_look_around(pool);
@@ -957,7 +955,8 @@ int64_t spn__work_collect(struct spn_pool *pool,
     case SPN__WORK_USER:
         return count + user_collect(pool, wanted, ctx, out);
     case SPN__WORK_TIMED:
-        return count + work->source->ops->collect(work->source, wanted, ctx, out);
+        return count +
+               work->source->ops->collect(work->source, wanted, ctx, out, dropped);
     case SPN__WORK_STEAL:
         count += fifo_collect(&work->fifo, wanted, ctx, out);
         return count + work->stealing->collect(work->stealing, wanted, ctx, out);

@@ -110,24 +110,25 @@ struct spn__heap {
  */
 struct spn__work_source;
 struct spn__work_source_ops {
-    /* Takes in a claimed task that is due at due_ns on the source's clock; *sequence
-     * names it, and *first says whether it is the next one now.  SPN_OK, SPN_ENOMEM,
-     * SPN_ESHUTDOWN (closed).  Does not ask whether a worker is there. */
-    int (*push)(struct spn__work_source *source, spn_task *task, int64_t due_ns,
-                uint64_t *sequence, bool *first);
+    /* Takes in a claimed task, or a call, that is due at due_ns on the source's clock;
+     * *sequence names it, and *first says whether somebody must look earlier than for
+     * what was there.  SPN_OK, SPN_ENOMEM, SPN_ESHUTDOWN (closed).  Does not ask whether
+     * a worker is there. */
+    int (*push)(struct spn__work_source *source, struct spn__entry entry,
+                int64_t due_ns, uint64_t *sequence, bool *first);
     /* Due now, for tasks that say nothing else. */
     int64_t (*now)(struct spn__work_source *source);
     /* The next one if it is due; *last: no other waits, and it is closed. */
-    spn_task *(*take)(struct spn__work_source *source, bool *last);
-    /* When the next one is due on the monotonic clock: INT64_MIN: it is; SPN_FOREVER:
-     * none waits, or somebody will tell. */
+    bool (*take)(struct spn__work_source *source, struct spn__entry *entry, bool *last);
+    /* When to look for the next one, on the monotonic clock: INT64_MIN: now;
+     * SPN_FOREVER: none waits, or somebody will tell. */
     int64_t (*next_ns)(struct spn__work_source *source);
     bool (*remove)(struct spn__work_source *source, spn_task *task);
     /* The same by its number: the task may be gone. */
     bool (*withdraw)(struct spn__work_source *source, uint64_t sequence);
     int64_t (*collect)(struct spn__work_source *source,
                        bool (*wanted)(spn_task *, const void *), const void *ctx,
-                       struct spn__list *out);
+                       struct spn__list *out, int64_t *dropped);
     /* What may not run after a shutdown. */
     int64_t (*forbidden)(struct spn__work_source *source, struct spn__list *out);
     int64_t (*snapshot)(struct spn__work_source *source, spn_task **tasks,

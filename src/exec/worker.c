@@ -394,41 +394,46 @@ static bool count_in_again(struct spn_pool *pool)
     return false;
 }
 
+/* Out of the count, if nothing speaks against it; else STAY.  pool->lock is held. */
+static enum stay count_out_unless_wanted(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    const bool fenced = pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER;
+    const enum stay stay = to_go(w);
+    bool leaves;
+
+    if (stay == STAY)
+        return STAY;
+    spn__work_door_lock(pool);
+    /* Nothing comes in while the door is held: so it is not even counted out. */
+    leaves = fenced || !is_wanted(w, stay, 1);
+    if (leaves)
+        count_out(pool);
+    if (fenced) {
+        spn__fence_heavy(); /* [door] */
+        leaves = !is_wanted(w, stay, 0) || !count_in_again(pool);
+    }
+    if (leaves && w->free) /* relaxed: the door is held, and nothing relies on it */
+        (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
+    spn__work_door_unlock(pool);
+    return leaves ? stay : STAY;
+}
+
 /* Off the list and out of the count, if nothing speaks against it: see above.  Then
  * the worker is freed, and the pool is not to be touched any more. */
 static bool leave(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    const bool fenced = pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER;
     enum stay stay;
     bool end, left_over;
 
     spn__idle_found(w);
     spn__lock(&pool->lock);
-    stay = to_go(w);
+    stay = count_out_unless_wanted(w);
     if (stay == STAY) {
         spn__unlock(&pool->lock);
         return false;
     }
-    spn__work_door_lock(pool);
-    if (!fenced && is_wanted(w, stay, 1)) {
-        /* Nothing comes in while the door is held: so it is not even counted out. */
-        spn__work_door_unlock(pool);
-        spn__unlock(&pool->lock);
-        return false;
-    }
-    count_out(pool);
-    if (fenced) {
-        spn__fence_heavy(); /* [door] */
-        if (is_wanted(w, stay, 0) && count_in_again(pool)) {
-            spn__work_door_unlock(pool);
-            spn__unlock(&pool->lock);
-            return false;
-        }
-    }
-    if (w->free) /* relaxed: the door is held; if anything relied on it, is_wanted */
-        (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
-    spn__work_door_unlock(pool);
     spn__list_remove(&w->link);
     pool->live--;
     hand_over_counts(pool, w);

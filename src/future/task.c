@@ -716,18 +716,36 @@ void spn__task_future_belongs(struct spn__task_future *t, spn_executor *executor
     spn__store(&t->executor, word_of(executor), relaxed);
 }
 
+/* Before it can run there: which executor it is with.  *first: it was with none.
+ * False: it waits in one. */
+static bool say_where(struct spn__task_future *t, spn_executor *executor, bool *first)
+{
+    for (;;) {
+        uintptr_t found = 0;
+
+        /* [executor] */
+        *first = spn__cas(&t->executor, &found, word_of(executor), release, relaxed);
+        if (*first)
+            return true;
+        /* [queued] Who gives it back parts from it first, so if it is not queued any
+         * more it is either with nobody now, or running. */
+        if (spn__load(spn__task_queued(&t->task), acquire) != 0)
+            return false;
+        if (spn__load(&t->executor, relaxed) != 0) /* after it */
+            return true;
+    }
+}
+
 int spn_future_submit(spn_future *f, spn_executor *executor)
 {
-    uintptr_t found = 0;
-    bool first;
     struct spn_context *context;
+    bool first = false;
     int rc;
 
     if (f == NULL || executor == NULL || f->kind != SPN__TASK || executor->ops == NULL)
         return SPN_EINVAL;
-    /* [executor] Before it can run; unless it is somewhere already, and busy. */
-    first =
-        spn__cas(&task_of(f)->executor, &found, word_of(executor), release, relaxed);
+    if (!say_where(task_of(f), executor, &first))
+        return SPN_EBUSY;
     spn__future_ref(f); /* the executor's */
     context = spn__task_future_capture(task_of(f));
     rc = spn_executor_execute(executor, &task_of(f)->task);

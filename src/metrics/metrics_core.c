@@ -67,6 +67,7 @@ struct spn__tally *spn__tally_find(struct spn__tally_set *set, struct spn_thread
     seat = spn__seat_find(self, set);
     if (seat != NULL)
         return (struct spn__tally *)(void *)seat;
+    /* mutant: what is read of a part that is not whole is its plain `next` only */
     spn__tally_each (tally, set)
         if (spn__seat_take(&tally->seat, self))
             return tally;

@@ -276,6 +276,7 @@ static int add_up(spn_task_times *times, spn_histogram_snapshot *snapshot, bool 
     if (times == NULL || snapshot == NULL || snapshot->size != sizeof *snapshot)
         return SPN_EINVAL;
     *snapshot = (spn_histogram_snapshot)SPN_HISTOGRAM_SNAPSHOT_INIT;
+    /* mutant: the same walk is in histogram.c, where it is killed */
     spn__tally_each (tally, &times->parts) {
         const struct part *part = (const struct part *)(const void *)tally;
 
@@ -349,6 +350,7 @@ int64_t spn__task_times_longest(spn_task_times *times)
     struct picture p;
     int64_t longest = 0;
 
+    /* mutant: the same walk as in running, where it is killed */
     spn__tally_each (tally, &times->parts) {
         if (look(times, (struct part *)(void *)tally, &p) &&
             p.running.running_ns > longest)

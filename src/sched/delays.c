@@ -4,18 +4,36 @@
  * takes its tasks from.
  *
  * OVERVIEW
- *   A heap under one lock, with four children to a node: half the levels of a binary
- *   one, and the four lie in two cache lines.  Entries hold the due time and a sequence
- *   number, so that comparing touches no task; a task knows its place (link[0]), so that
- *   one is taken out in O(log n) without a search.  Equal times are told apart by the
- *   sequence: first come, first served.
+ *   Exact order matters only among those that are due next.  So there are three places:
+ *
+ *     near     a heap of what is due in the current tick or before, and only that one is
+ *              taken from: small, and in the cache
+ *     buckets  one for each of the next SPN__BUCKETS ticks of a millisecond, a list each:
+ *              coming costs a store
+ *     far      a heap of what is due after that
+ *
+ *   When the time comes a bucket is emptied into `near`, and `far` into the buckets
+ *   (advance).  A single heap was tried first: with a million tasks each level of it is a
+ *   cache miss, twice, and a task cost 500 ns to schedule and 2 us of CPU in all.
+ *
+ *   What waits has a slot, which is taken when it comes and stays the same; a task knows
+ *   its slot (link[0]), and the slot its place in a heap: so one is taken out in
+ *   O(log n).  A call, a function with its argument, needs nothing but the slot.  Heaps
+ *   have four children to a node and entries with the due time and a sequence number, so
+ *   that comparing touches neither slot nor task.
  *
  *   Nothing waits here.  Who sleeps until the first is due, the leader, and who is
  *   woken when an earlier one comes, is the pool's affair (exec/idle.c); this file tells
- *   when that is.
+ *   when to look: when the first of `near` is due, or when the first bucket's tick
+ *   begins, which is a millisecond early at most and then told exactly.
  *
- * ROOM  The heap grows by doubling when a task comes.  A periodic task that is away,
- *   running, keeps its room: coming back cannot fail.
+ * THE DEAD  A bucket is a list in one direction, so that coming touches nothing cold.  A
+ *   task that leaves one leaves its slot there, dead, until the bucket is emptied, or
+ *   until there are more dead than living (sweep).
+ *
+ * ROOM  Slots and heaps grow together, by doubling, when a task comes; moving between
+ *   them never allocates.  A periodic task that is away, running, keeps its room: coming
+ *   back cannot fail.
  *
  * CLOCK  On a manual clock the pool's leader cannot sleep until a time: the clock tells
  *   when it has moved, and the leader is woken if the first is due.
@@ -26,12 +44,7 @@
  *           it earlier makes the light one: nobody sleeps past it.  Else it is a hint.
  *   [size]  as in exec/work.c.
  *
- * LOCKS  `lock` is a leaf; below pool->lock.  The growing heap is copied under it, once
- *   per doubling.
- *
- * ROAD NOT TAKEN  a wheel in front of the heap, so that only what is due within a tick
- *   needs exact order.  Insert would be cheaper for millions of tasks that are nearly
- *   all cancelled; that is what the timer of src/wheel is for.
+ * LOCKS  `lock` is a leaf; below pool->lock.  Growing copies under it, once per doubling.
  */
 #include "sched/delays.h"
 
@@ -41,13 +54,27 @@
 #include "exec/pool.h"
 #include "future/executor.h"
 
-enum { CHILDREN = 4, FIRST_ROOM = 64 };
+enum { CHILDREN = 4, FIRST_ROOM = 64, TICK_BITS = 20, DEAD_MIN = 64 };
+#define NONE UINT32_MAX
+/* What `at` says: where a slot's task is, and its place there. */
+#define NEAR_TAG  (UINT32_C(0) << 30)
+#define FAR_TAG   (UINT32_C(1) << 30)
+#define IN_BUCKET (UINT32_C(2) << 30)
+#define GONE      (UINT32_C(3) << 30) /* dead, or free */
+#define TAG_MASK  (UINT32_C(3) << 30)
+#define ROOM_MAX  (UINT32_C(1) << 30)
 /* What `queued` says of a task that was taken out: see exec/work.c. */
 #define TAKEN 1u
 
 static struct spn__delays *delays_of(struct spn__work_source *source)
 {
     return (struct spn__delays *)(void *)source;
+}
+
+/* The task in a slot; NULL: it is a call. */
+static spn_task *task_in(const struct spn__entry *entry)
+{
+    return entry->fn == spn__entry_task ? entry->arg : NULL;
 }
 
 /* relaxed, both: written and believed only under the lock. */
@@ -63,65 +90,288 @@ static bool waits_here(struct spn__delays *d, spn_task *task)
 
 static bool is_tied(const spn_task *task)
 {
-    return (task->flags & SPN__TASK_TIED) != 0;
+    return task != NULL && (task->flags & SPN__TASK_TIED) != 0;
 }
 
-/* ---- the heap; the lock is held ----------------------------------------------- */
+static bool is_periodic(const spn_task *task)
+{
+    return task != NULL && (task->flags & SPN__TASK_PERIODIC) != 0;
+}
 
-static bool before(const struct spn__delay *a, const struct spn__delay *b)
+static uint32_t slot_of(const spn_task *task)
+{
+    return (uint32_t)(uintptr_t)task->link[0];
+}
+
+static int64_t tick_of(int64_t due_ns)
+{
+    return due_ns >> TICK_BITS;
+}
+
+static bool lives(const struct spn__delay *s)
+{
+    return (s->at & TAG_MASK) != GONE;
+}
+
+/* ---- the heaps; the lock is held ---------------------------------------------------- */
+
+static bool before(const struct spn__due *a, const struct spn__due *b)
 {
     return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->sequence < b->sequence;
 }
 
-static void place(struct spn__delays *d, size_t at, struct spn__delay e)
+static void place(struct spn__delays *d, struct spn__due_heap *h, uint32_t at,
+                  struct spn__due e)
 {
-    d->heap[at] = e;
-    e.task->link[0] = (void *)at;
+    h->entries[at] = e;
+    d->slots[e.slot].at = h->tag | at;
 }
 
-static void up(struct spn__delays *d, size_t at, struct spn__delay e)
+static void up(struct spn__delays *d, struct spn__due_heap *h, uint32_t at,
+               struct spn__due e)
 {
     while (at > 0) {
-        const size_t parent = (at - 1) / CHILDREN;
+        const uint32_t parent = (at - 1) / CHILDREN;
 
-        if (!before(&e, &d->heap[parent]))
+        if (!before(&e, &h->entries[parent]))
             break;
-        place(d, at, d->heap[parent]);
+        place(d, h, at, h->entries[parent]);
         at = parent;
     }
-    place(d, at, e);
+    place(d, h, at, e);
 }
 
-static void down(struct spn__delays *d, size_t at, struct spn__delay e)
+static void down(struct spn__delays *d, struct spn__due_heap *h, uint32_t at,
+                 struct spn__due e)
 {
     for (;;) {
-        const size_t first = CHILDREN * at + 1;
-        const size_t end = first + CHILDREN < d->used ? first + CHILDREN : d->used;
-        size_t least = first;
+        const uint32_t first = CHILDREN * at + 1;
+        const uint32_t end = first + CHILDREN < h->used ? first + CHILDREN : h->used;
+        uint32_t least = first;
 
-        if (first >= d->used)
+        if (first >= h->used)
             break;
-        for (size_t i = first + 1; i < end; i++)
-            if (before(&d->heap[i], &d->heap[least]))
+        for (uint32_t i = first + 1; i < end; i++)
+            if (before(&h->entries[i], &h->entries[least]))
                 least = i;
-        if (!before(&d->heap[least], &e))
+        if (!before(&h->entries[least], &e))
             break;
-        place(d, at, d->heap[least]);
+        place(d, h, at, h->entries[least]);
         at = least;
     }
-    place(d, at, e);
+    place(d, h, at, e);
 }
 
-static void publish(struct spn__delays *d)
+static struct spn__due due_of(const struct spn__delays *d, uint32_t slot)
 {
-    const int64_t next = d->used > 0 ? d->heap[0].due_ns : SPN_FOREVER;
+    const struct spn__delay *s = &d->slots[slot];
 
-    /* relaxed, both: [next], and only written under the lock. */
-    if (spn__load(&d->next, relaxed) != next)
-        spn__store(&d->next, next, relaxed);
+    return (struct spn__due){ s->due_ns, s->sequence, slot };
 }
 
-/* relaxed reads: ours, the lock is held. */
+static void heap_add(struct spn__delays *d, struct spn__due_heap *h, uint32_t slot)
+{
+    up(d, h, h->used++, due_of(d, slot));
+}
+
+static void heap_cut(struct spn__delays *d, struct spn__due_heap *h, uint32_t at)
+{
+    const struct spn__due last = h->entries[--h->used];
+
+    if (at >= h->used)
+        return;
+    if (at > 0 && before(&last, &h->entries[(at - 1) / CHILDREN]))
+        up(d, h, at, last);
+    else
+        down(d, h, at, last);
+}
+
+/* In due order, which is a heap, too. */
+static void sort(struct spn__delays *d, struct spn__due_heap *h)
+{
+    const uint32_t count = h->used;
+
+    /* Heap sort, which leaves the first in order last... */
+    while (h->used > 1) {
+        const struct spn__due first = h->entries[0];
+        const struct spn__due last = h->entries[--h->used];
+
+        down(d, h, 0, last);
+        h->entries[h->used] = first;
+    }
+    h->used = count;
+    /* ...so turn it round. */
+    for (uint32_t i = 0; i < count / 2; i++) {
+        const struct spn__due e = h->entries[i];
+
+        h->entries[i] = h->entries[count - 1 - i];
+        h->entries[count - 1 - i] = e;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        place(d, h, i, h->entries[i]);
+}
+
+/* ---- slots and buckets; the lock is held --------------------------------------------- */
+
+static uint32_t get_slot(struct spn__delays *d)
+{
+    const uint32_t slot = d->free;
+
+    d->used++;
+    if (slot == NONE)
+        return d->made++;
+    d->free = d->slots[slot].next;
+    return slot;
+}
+
+static void put_slot(struct spn__delays *d, uint32_t slot)
+{
+    d->slots[slot].at = GONE;
+    d->slots[slot].next = d->free;
+    d->free = slot;
+    d->used--;
+}
+
+static uint32_t bucket_of(int64_t tick)
+{
+    return (uint32_t)((uint64_t)tick % SPN__BUCKETS);
+}
+
+static void set_filled(struct spn__delays *d, uint32_t bucket, bool filled)
+{
+    const uint64_t bit = UINT64_C(1) << (bucket % 64);
+
+    if (filled)
+        d->filled[bucket / 64] |= bit;
+    else
+        d->filled[bucket / 64] &= ~bit;
+}
+
+static bool is_filled(const struct spn__delays *d, uint32_t bucket)
+{
+    return (d->filled[bucket / 64] >> (bucket % 64) & 1) != 0;
+}
+
+/* Puts a slot where its time says. */
+static void file(struct spn__delays *d, uint32_t slot)
+{
+    struct spn__delay *s = &d->slots[slot];
+    const int64_t tick = tick_of(s->due_ns);
+    uint32_t bucket;
+
+    if (tick <= d->tick) {
+        heap_add(d, &d->near, slot);
+    } else if (tick - d->tick >= SPN__BUCKETS) {
+        heap_add(d, &d->far, slot);
+    } else {
+        bucket = bucket_of(tick);
+        s->at = IN_BUCKET;
+        s->next = is_filled(d, bucket) ? d->buckets[bucket] : NONE;
+        d->buckets[bucket] = slot;
+        set_filled(d, bucket, true);
+        if (tick < d->first_tick)
+            d->first_tick = tick;
+    }
+}
+
+/* Empties a bucket into `near`; the dead are let go of. */
+static void empty_bucket(struct spn__delays *d, uint32_t bucket)
+{
+    uint32_t slot = is_filled(d, bucket) ? d->buckets[bucket] : NONE;
+
+    while (slot != NONE) {
+        const uint32_t next = d->slots[slot].next;
+
+        if (next != NONE)
+            __builtin_prefetch(&d->slots[next]);
+        if (lives(&d->slots[slot])) {
+            heap_add(d, &d->near, slot);
+        } else {
+            d->dead--;
+            put_slot(d, slot);
+        }
+        slot = next;
+    }
+    set_filled(d, bucket, false);
+}
+
+/* The tick of the first bucket that is not empty; INT64_MAX: all are. */
+static int64_t find_first(const struct spn__delays *d)
+{
+    for (int64_t i = 1; i < SPN__BUCKETS; i++) {
+        const uint32_t bucket = bucket_of(d->tick + i);
+
+        if (bucket % 64 == 0 && d->filled[bucket / 64] == 0)
+            i += 63; /* none of these */
+        else if (is_filled(d, bucket))
+            return d->tick + i;
+    }
+    return INT64_MAX;
+}
+
+/* Brings all that is due in the tick of now_ns or before into `near`. */
+static void advance(struct spn__delays *d, int64_t now_ns)
+{
+    const int64_t tick = tick_of(now_ns);
+
+    if (tick <= d->tick)
+        return;
+    for (int64_t t = d->first_tick; t <= tick && t - d->tick < SPN__BUCKETS; t++)
+        empty_bucket(d, bucket_of(t));
+    d->tick = tick;
+    while (d->far.used > 0 && tick_of(d->far.entries[0].due_ns) - tick < SPN__BUCKETS) {
+        const uint32_t slot = d->far.entries[0].slot;
+
+        heap_cut(d, &d->far, 0);
+        file(d, slot);
+    }
+    d->first_tick = find_first(d);
+}
+
+/* Lets go of all the dead. */
+static void sweep(struct spn__delays *d)
+{
+    for (uint32_t b = 0; b < SPN__BUCKETS; b++) {
+        uint32_t slot = is_filled(d, b) ? d->buckets[b] : NONE, kept = NONE;
+
+        while (slot != NONE) {
+            const uint32_t next = d->slots[slot].next;
+
+            if (lives(&d->slots[slot])) {
+                d->slots[slot].next = kept;
+                kept = slot;
+            } else {
+                put_slot(d, slot);
+            }
+            slot = next;
+        }
+        d->buckets[b] = kept;
+        set_filled(d, b, kept != NONE);
+    }
+    d->dead = 0;
+    d->first_tick = find_first(d);
+}
+
+/* Says when to look next; true if that is earlier than before. */
+static bool publish(struct spn__delays *d)
+{
+    const int64_t was = spn__load(&d->next, relaxed); /* only written under the lock */
+    int64_t next = SPN_FOREVER;
+
+    if (d->far.used > 0)
+        next = d->far.entries[0].due_ns;
+    if (d->first_tick != INT64_MAX && d->first_tick << TICK_BITS < next)
+        next = d->first_tick << TICK_BITS;
+    if (d->near.used > 0 && d->near.entries[0].due_ns < next)
+        next = d->near.entries[0].due_ns;
+    if (next != was)
+        spn__store(&d->next, next, relaxed); /* [next] */
+    return next < was;
+}
+
+/* ---- in and out; the lock is held -------------------------------------------------------- */
+
+/* relaxed reads: ours. */
 static void count_pushed(struct spn__delays *d, int64_t by)
 {
     spn__store(&d->source.pushed, spn__load(&d->source.pushed, relaxed) + by,
@@ -134,101 +384,112 @@ static void count_popped(struct spn__delays *d, int64_t by)
                release); /* [size] */
 }
 
-/* Takes the entry at a place out of the heap. */
-static spn_task *extract(struct spn__delays *d, size_t at)
+static uint32_t waiting(const struct spn__delays *d)
 {
-    spn_task *task = d->heap[at].task;
-    const struct spn__delay last = d->heap[--d->used];
+    return d->used - d->dead;
+}
 
-    if (at < d->used) {
-        if (at > 0 && before(&last, &d->heap[(at - 1) / CHILDREN]))
-            up(d, at, last);
-        else
-            down(d, at, last);
+/* There is room; true if somebody must look earlier. */
+static bool put_in(struct spn__delays *d, struct spn__entry entry, int64_t due_ns)
+{
+    const uint32_t slot = get_slot(d);
+    spn_task *task = task_in(&entry);
+
+    d->slots[slot].due_ns = due_ns;
+    d->slots[slot].sequence = d->sequence++;
+    d->slots[slot].entry = entry;
+    if (task != NULL) {
+        task->link[0] = (void *)(uintptr_t)slot;
+        mark(task, d->source.pool->id);
+        if (is_tied(task))
+            spn__scheduled_entered(task, due_ns);
     }
-    publish(d);
-    return task;
+    file(d, slot);
+    count_pushed(d, 1);
+    return publish(d);
+}
+
+/* Takes what is in a slot out. */
+static struct spn__entry extract(struct spn__delays *d, uint32_t slot)
+{
+    struct spn__delay *s = &d->slots[slot];
+    const struct spn__entry entry = s->entry;
+    spn_task *task = task_in(&entry);
+
+    if ((s->at & TAG_MASK) == IN_BUCKET) {
+        s->at = GONE;
+        d->dead++;
+        if (d->dead > DEAD_MIN && d->dead > waiting(d))
+            sweep(d);
+    } else {
+        heap_cut(d, (s->at & TAG_MASK) == NEAR_TAG ? &d->near : &d->far,
+                 s->at & ~TAG_MASK);
+        put_slot(d, slot);
+    }
+    if (task != NULL)
+        mark(task, TAKEN);
+    (void)publish(d);
+    return entry;
 }
 
 /* The same, and it is counted as gone. */
-static spn_task *take_out(struct spn__delays *d, size_t at)
+static struct spn__entry take_out(struct spn__delays *d, uint32_t slot)
 {
-    spn_task *task = extract(d, at);
-
-    mark(task, TAKEN);
     count_popped(d, 1);
-    return task;
+    return extract(d, slot);
 }
 
-/* There is room; true if it is the first now. */
-static bool put_in(struct spn__delays *d, spn_task *task, int64_t due_ns)
+/* Whether the first is due; then it is in `near`. */
+static bool first_is_due(struct spn__delays *d, int64_t now_ns)
 {
-    const struct spn__delay e = { due_ns, d->sequence++, task };
-
-    mark(task, d->source.pool->id);
-    if (is_tied(task))
-        spn__scheduled_entered(task, due_ns);
-    up(d, d->used++, e);
-    count_pushed(d, 1);
-    publish(d);
-    return d->heap[0].sequence == e.sequence;
+    advance(d, now_ns);
+    return d->near.used > 0 && d->near.entries[0].due_ns != SPN_FOREVER &&
+           d->near.entries[0].due_ns <= now_ns;
 }
 
-/* Makes it a heap again, whatever the order is. */
-static void rebuild(struct spn__delays *d)
+/* ---- coming ------------------------------------------------------------------------------ */
+
+static size_t bytes_for(size_t room)
 {
-    if (d->used > 1)
-        for (size_t at = (d->used - 2) / CHILDREN + 1; at-- > 0;)
-            down(d, at, d->heap[at]);
+    return room * (sizeof(struct spn__delay) + 2 * sizeof(struct spn__due));
 }
 
-/* In due order, which is a heap, too. */
-static void sort(struct spn__delays *d)
+/* Moves all over into a larger block. */
+static void move_to(struct spn__delays *d, void *block, uint32_t room)
 {
-    const size_t count = d->used;
+    struct spn__delay *slots = block;
+    struct spn__due *near = (struct spn__due *)(void *)(slots + room);
+    struct spn__due *far = near + room;
 
-    /* Heap sort, which leaves the first in order last... */
-    while (d->used > 1) {
-        const struct spn__delay first = d->heap[0];
-        const struct spn__delay last = d->heap[--d->used];
-
-        down(d, 0, last);
-        d->heap[d->used] = first;
-    }
-    /* ...so turn it round. */
-    d->used = count;
-    for (size_t i = 0; i < count / 2; i++) {
-        const struct spn__delay e = d->heap[i];
-
-        d->heap[i] = d->heap[count - 1 - i];
-        d->heap[count - 1 - i] = e;
-    }
-    for (size_t i = 0; i < count; i++)
-        place(d, i, d->heap[i]);
+    if (d->made > 0)
+        memcpy(slots, d->slots, d->made * sizeof *slots);
+    if (d->near.used > 0)
+        memcpy(near, d->near.entries, d->near.used * sizeof *near);
+    if (d->far.used > 0)
+        memcpy(far, d->far.entries, d->far.used * sizeof *far);
+    d->slots = slots;
+    d->near.entries = near;
+    d->far.entries = far;
+    d->room = room;
 }
-
-/* ---- coming --------------------------------------------------------------------- */
 
 /* The lock is held before and after, but not meanwhile. */
 static int grow(struct spn__delays *d)
 {
-    const size_t room = d->room == 0 ? FIRST_ROOM : d->room * 2;
-    struct spn__delay *heap = NULL, *old = NULL;
+    const uint32_t room = d->room == 0 ? FIRST_ROOM : d->room * 2;
+    void *block, *old;
 
-    spn__unlock(&d->lock);
-    if (room <= SIZE_MAX / sizeof *heap)
-        heap = spn__alloc(room * sizeof *heap);
-    spn__lock(&d->lock);
-    if (heap == NULL)
+    if (room > ROOM_MAX)
         return SPN_ENOMEM;
+    spn__unlock(&d->lock);
+    block = spn__alloc(bytes_for(room));
+    spn__lock(&d->lock);
+    if (block == NULL)
+        return SPN_ENOMEM;
+    old = block; /* unless somebody else was faster */
     if (room > d->room) {
-        if (d->used > 0)
-            memcpy(heap, d->heap, d->used * sizeof *heap);
-        old = d->heap;
-        d->heap = heap;
-        d->room = room;
-    } else {
-        old = heap; /* somebody else was faster */
+        old = d->slots;
+        move_to(d, block, room);
     }
     spn__unlock(&d->lock);
     spn__free(old);
@@ -236,20 +497,22 @@ static int grow(struct spn__delays *d)
     return SPN_OK;
 }
 
-static int push(struct spn__work_source *source, spn_task *task, int64_t due_ns,
-                uint64_t *sequence, bool *first)
+static int push(struct spn__work_source *source, struct spn__entry entry,
+                int64_t due_ns, uint64_t *sequence, bool *first)
 {
     struct spn__delays *d = delays_of(source);
     int rc = SPN_OK;
 
     spn__lock(&d->lock);
+    if (d->dead > 0 && d->used + d->away >= d->room)
+        sweep(d);
     while (!d->closed && d->used + d->away >= d->room && rc == SPN_OK)
         rc = grow(d);
     if (d->closed)
         rc = SPN_ESHUTDOWN;
     if (rc == SPN_OK) {
         *sequence = d->sequence;
-        *first = put_in(d, task, due_ns);
+        *first = put_in(d, entry, due_ns);
     }
     spn__unlock(&d->lock);
     return rc;
@@ -258,12 +521,10 @@ static int push(struct spn__work_source *source, spn_task *task, int64_t due_ns,
 /* Whether a task that comes back may; the lock is held. */
 static bool may_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns)
 {
-    const struct spn__delay e = { due_ns, 0, task };
-
     /* relaxed: who stops the pool does so before it looks in here, with the lock. */
     if (spn__ctl_state(spn__load(&d->source.pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
         return false;
-    return !d->closed || d->allowed(d, &e);
+    return !d->closed || d->allowed(d, task, due_ns);
 }
 
 bool spn__delays_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns)
@@ -274,10 +535,10 @@ bool spn__delays_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns
     d->away--;
     back = may_come_back(d, task, due_ns);
     if (back) {
-        first = put_in(d, task, due_ns);
+        first = put_in(d, (struct spn__entry){ spn__entry_task, task }, due_ns);
         /* Cancelled while it was neither here nor seen to run: see future.c [tie]. */
         if (spn__scheduled_is_over(task)) {
-            (void)extract(d, (size_t)task->link[0]);
+            (void)extract(d, slot_of(task));
             mark(task, 0);
             count_pushed(d, -1);
             back = false;
@@ -296,27 +557,32 @@ void spn__delays_stay_away(struct spn__delays *d)
     spn__unlock(&d->lock);
 }
 
-/* ---- going ------------------------------------------------------------------------ */
+/* ---- going ------------------------------------------------------------------------------- */
 
-static spn_task *take(struct spn__work_source *source, bool *last)
+static bool take(struct spn__work_source *source, struct spn__entry *entry, bool *last)
 {
     struct spn__delays *d = delays_of(source);
-    spn_task *task = NULL;
+    int64_t now_ns;
+    bool taken;
 
     if (spn__load(&d->next, relaxed) == SPN_FOREVER) /* [next] a hint */
-        return NULL;
+        return false;
+    now_ns = spn__delays_now(d);
+    if (spn__load(&d->next, relaxed) > now_ns) /* the same */
+        return false;
     spn__lock(&d->lock);
-    if (d->used > 0 && d->heap[0].due_ns != SPN_FOREVER &&
-        d->heap[0].due_ns <= spn__delays_now(d)) {
-        task = take_out(d, 0);
-        if ((task->flags & SPN__TASK_PERIODIC) != 0)
-            d->away++;
-        *last = d->used == 0 && d->closed;
+    taken = first_is_due(d, now_ns);
+    if (taken) {
+        *entry = take_out(d, d->near.entries[0].slot);
+        d->away += is_periodic(task_in(entry));
+        *last = waiting(d) == 0 && d->closed;
+    } else {
+        (void)publish(d); /* exactly, now */
     }
     spn__unlock(&d->lock);
-    if (task != NULL && is_tied(task))
-        spn__scheduled_left(task, (task->flags & SPN__TASK_PERIODIC) != 0);
-    return task;
+    if (taken && is_tied(task_in(entry)))
+        spn__scheduled_left(task_in(entry), is_periodic(task_in(entry)));
+    return taken;
 }
 
 bool spn__delays_cut(struct spn__delays *d, spn_task *task, bool hold)
@@ -328,7 +594,7 @@ bool spn__delays_cut(struct spn__delays *d, spn_task *task, bool hold)
     if (found && hold)
         spn__pool_hold(d->source.pool);
     if (found)
-        (void)take_out(d, (size_t)task->link[0]);
+        (void)take_out(d, slot_of(task));
     spn__unlock(&d->lock);
     return found;
 }
@@ -345,58 +611,82 @@ static bool remove_task(struct spn__work_source *source, spn_task *task)
 static bool withdraw(struct spn__work_source *source, uint64_t sequence)
 {
     struct spn__delays *d = delays_of(source);
-    spn_task *task = NULL;
+    struct spn__entry entry = { NULL, NULL };
+    bool found = false;
 
     spn__lock(&d->lock);
-    for (size_t i = 0; i < d->used && task == NULL; i++)
-        if (d->heap[i].sequence == sequence) {
-            task = extract(d, i);
-            mark(task, TAKEN);
+    for (uint32_t i = 0; i < d->made && !found; i++)
+        if (lives(&d->slots[i]) && d->slots[i].sequence == sequence) {
+            entry = extract(d, i);
             count_pushed(d, -1);
+            found = true;
         }
     spn__unlock(&d->lock);
-    if (task != NULL && is_tied(task))
-        spn__scheduled_left(task, false);
-    return task != NULL;
+    if (found && is_tied(task_in(&entry)))
+        spn__scheduled_left(task_in(&entry), false);
+    return found;
 }
 
-/* Those that `wanted` says, or all, in order if it is all; none is left tied. */
+/* Brings all that waits into `near`, in order; the lock is held. */
+static void line_up(struct spn__delays *d)
+{
+    for (uint32_t b = 0; b < SPN__BUCKETS; b++)
+        empty_bucket(d, b);
+    while (d->far.used > 0)
+        heap_add(d, &d->near, d->far.entries[--d->far.used].slot);
+    d->first_tick = INT64_MAX;
+    sort(d, &d->near);
+}
+
+/* Takes out those that `wanted` says, or all, in order.  Calls are given nodes if that is
+ * what the caller wants (`dropped` counts those without), and else just go. */
 static int64_t collect_if(struct spn__delays *d,
-                          bool (*wanted)(struct spn__delays *,
-                                         const struct spn__delay *, const void *),
-                          const void *ctx, struct spn__list *out)
+                          bool (*wanted)(struct spn__delays *, const spn_task *,
+                                         int64_t, const void *),
+                          const void *ctx, struct spn__list *out, int64_t *dropped)
 {
     struct spn__list_node *node;
     struct spn__list found;
-    int64_t count = 0;
-    size_t kept = 0;
+    int64_t count = 0, lost = 0;
+    uint32_t kept = 0;
 
     spn__list_init(&found);
     spn__lock(&d->lock);
-    if (wanted == NULL)
-        sort(d);
-    for (size_t i = 0; i < d->used; i++) {
-        spn_task *task = d->heap[i].task;
+    line_up(d);
+    for (uint32_t i = 0; i < d->near.used; i++) {
+        const struct spn__due e = d->near.entries[i];
+        const struct spn__entry entry = d->slots[e.slot].entry;
+        spn_task *task = task_in(&entry);
 
-        if (wanted != NULL && !wanted(d, &d->heap[i], ctx)) {
-            place(d, kept++, d->heap[i]);
+        if (wanted != NULL && !wanted(d, task, e.due_ns, ctx)) {
+            place(d, &d->near, kept++, e);
             continue;
         }
-        mark(task, TAKEN);
-        spn__list_push_back(&found, spn__task_node(task));
+        put_slot(d, e.slot);
         count++;
+        if (task != NULL)
+            mark(task, TAKEN);
+        else if (dropped != NULL) {
+            task = spn__call_task_create_bare(entry.fn, entry.arg);
+            if (task != NULL) /* as if it had been one */
+                mark(task, TAKEN);
+            else
+                lost++;
+        }
+        if (task != NULL)
+            spn__list_push_back(&found, spn__task_node(task));
     }
-    d->used = kept;
-    if (count > 0)
-        rebuild(d);
-    publish(d);
+    d->near.used = kept; /* what is left is in order */
+    (void)publish(d);
     count_popped(d, count);
     spn__unlock(&d->lock);
     spn__list_each (node, &found)
         if (is_tied(spn__node_task(node)))
             spn__scheduled_left(spn__node_task(node), false);
     spn__list_splice(out, &found);
-    return count;
+    if (dropped != NULL)
+        *dropped += lost;
+    return count - lost;
 }
 
 struct filter {
@@ -404,33 +694,36 @@ struct filter {
     const void *ctx;
 };
 
-static bool passes(struct spn__delays *d, const struct spn__delay *e, const void *ctx)
+static bool passes(struct spn__delays *d, const spn_task *task, int64_t due_ns,
+                   const void *ctx)
 {
     const struct filter *f = ctx;
 
     (void)d;
-    return f->wanted(e->task, f->ctx);
+    (void)due_ns;
+    return task != NULL && f->wanted((spn_task *)(uintptr_t)task, f->ctx);
 }
 
 static int64_t collect(struct spn__work_source *source,
                        bool (*wanted)(spn_task *, const void *), const void *ctx,
-                       struct spn__list *out)
+                       struct spn__list *out, int64_t *dropped)
 {
     const struct filter f = { wanted, ctx };
 
-    return collect_if(delays_of(source), wanted != NULL ? passes : NULL, &f, out);
+    return collect_if(delays_of(source), wanted != NULL ? passes : NULL, &f, out,
+                      dropped);
 }
 
-static bool not_allowed(struct spn__delays *d, const struct spn__delay *e,
+static bool not_allowed(struct spn__delays *d, const spn_task *task, int64_t due_ns,
                         const void *ctx)
 {
     (void)ctx;
-    return !d->allowed(d, e);
+    return !d->allowed(d, task, due_ns);
 }
 
 static int64_t forbidden(struct spn__work_source *source, struct spn__list *out)
 {
-    return collect_if(delays_of(source), not_allowed, NULL, out);
+    return collect_if(delays_of(source), not_allowed, NULL, out, NULL);
 }
 
 size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capacity)
@@ -440,9 +733,15 @@ size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capa
 
     spn__lock(&d->lock);
     now_ns = spn__delays_now(d);
-    while (count < capacity && d->used > 0 && d->heap[0].due_ns != SPN_FOREVER &&
-           d->heap[0].due_ns <= now_ns)
-        tasks[count++] = take_out(d, 0);
+    /* Calls have no task: they, and what is behind them, stay. */
+    while (count < capacity && first_is_due(d, now_ns)) {
+        const uint32_t slot = d->near.entries[0].slot;
+
+        if (task_in(&d->slots[slot].entry) == NULL)
+            break;
+        tasks[count++] = take_out(d, slot).arg;
+    }
+    (void)publish(d);
     spn__unlock(&d->lock);
     for (size_t i = 0; i < count; i++)
         if (is_tied(tasks[i]))
@@ -454,13 +753,19 @@ static int64_t snapshot(struct spn__work_source *source, spn_task **tasks,
                         size_t capacity)
 {
     struct spn__delays *d = delays_of(source);
-    size_t count;
+    uint32_t count;
+    size_t shown = 0;
 
     spn__lock(&d->lock);
-    sort(d);
-    count = d->used;
-    for (size_t i = 0; i < count && i < capacity; i++)
-        tasks[i] = d->heap[i].task;
+    line_up(d);
+    count = d->near.used;
+    for (uint32_t i = 0; i < count && shown < capacity; i++) {
+        spn_task *task = task_in(&d->slots[d->near.entries[i].slot].entry);
+
+        if (task != NULL)
+            tasks[shown++] = task;
+    }
+    (void)publish(d);
     spn__unlock(&d->lock);
     return (int64_t)count;
 }
@@ -525,7 +830,7 @@ static const struct spn__work_source_ops ops = { .push = push,
                                                  .new_task = spn__scheduled_new_task };
 
 void spn__delays_init(struct spn__delays *d, spn_clock *clock,
-                      bool (*allowed)(struct spn__delays *, const struct spn__delay *))
+                      bool (*allowed)(struct spn__delays *, const spn_task *, int64_t))
 {
     d->source.ops = &ops;
     d->source.pool = NULL;
@@ -536,10 +841,16 @@ void spn__delays_init(struct spn__delays *d, spn_clock *clock,
     d->allowed = allowed;
     spn__lock_init(&d->lock);
     d->closed = false;
-    d->heap = NULL;
-    d->used = d->room = d->away = 0;
+    d->room = d->made = d->used = d->dead = d->away = 0;
+    d->free = NONE;
+    d->tick = tick_of(spn__delays_now(d));
+    d->first_tick = INT64_MAX;
     d->sequence = 1; /* 0 is none's */
+    d->slots = NULL;
+    d->near = (struct spn__due_heap){ .tag = NEAR_TAG };
+    d->far = (struct spn__due_heap){ .tag = FAR_TAG };
     spn__init(&d->next, SPN_FOREVER);
+    memset(d->filled, 0, sizeof d->filled);
 }
 
 void spn__delays_listen(struct spn__delays *d)
@@ -554,5 +865,5 @@ void spn__delays_unlisten(struct spn__delays *d)
 
 void spn__delays_fini(struct spn__delays *d)
 {
-    spn__free(d->heap);
+    spn__free(d->slots);
 }

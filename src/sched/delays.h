@@ -17,11 +17,28 @@
 #define SPN__TASK_TIED     0x80000000u
 #define SPN__TASK_PERIODIC 0x40000000u
 
+/* What waits, or room for it: a slot is taken when it comes and let go of when it goes. */
 struct spn__delay {
     int64_t due_ns;
-    uint64_t sequence; /* of equals the lower one comes first */
-    spn_task *task;    /* its link[0] is its place */
+    uint64_t sequence;       /* of equals the lower one comes first */
+    struct spn__entry entry; /* of a task: its link[0] is the slot's number */
+    uint32_t next;           /* in a bucket, or among the free ones */
+    uint32_t at;             /* where it is: see delays.c */
 };
+
+/* An entry of a heap, which has all that comparing needs. */
+struct spn__due {
+    int64_t due_ns;
+    uint64_t sequence;
+    uint32_t slot;
+};
+struct spn__due_heap {
+    struct spn__due *entries; /* four children each, from 4 * i + 1 on */
+    uint32_t used;
+    uint32_t tag; /* fixed: what `at` says of those in it */
+};
+
+enum { SPN__BUCKETS = 1024 };
 
 struct spn__delays {
     struct spn__work_source source; /* first: they are the same object */
@@ -29,23 +46,34 @@ struct spn__delays {
     bool monotonic;                 /* fixed: that is what it is */
     struct spn__clock_listener listener;
 
-    /* Fixed: whether a policy lets a task run after shutdown; the lock is held. */
-    bool (*allowed)(struct spn__delays *d, const struct spn__delay *e);
+    /* Fixed: whether a policy lets a task (NULL: a call) run after shutdown; the lock is
+     * held. */
+    bool (*allowed)(struct spn__delays *d, const spn_task *task, int64_t due_ns);
 
     /* Guards the rest; the door of the pool (work.c).  A leaf. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock lock;
     bool closed;
-    struct spn__delay *heap; /* four children each, from 4 * i + 1 on */
-    size_t used, room;
-    size_t away; /* periodic tasks that were taken and may come back: room is theirs */
+    uint32_t room; /* of the slots and of each heap */
+    uint32_t made; /* slots that were ever taken */
+    uint32_t free; /* the first free one of those */
+    uint32_t used; /* slots that are taken: what waits, and the dead */
+    uint32_t dead; /* in a bucket, and no longer waiting */
+    uint32_t
+        away;     /* periodic tasks that were taken and may come back: room is theirs */
+    int64_t tick; /* all that is due in it or before is in `near` */
+    int64_t first_tick; /* of the first bucket that is not empty, at the latest */
     uint64_t sequence;
-    /* When the first is due, SPN_FOREVER: there is none.  Written under the lock; read
-     * by anybody [next]. */
+    struct spn__delay *slots; /* in one block with the heaps */
+    struct spn__due_heap near, far;
+    /* When to look next, SPN_FOREVER: nothing waits.  Written under the lock; read by
+     * anybody [next]. */
     SPN__ATOMIC(int64_t) next;
+    uint64_t filled[SPN__BUCKETS / 64];
+    uint32_t buckets[SPN__BUCKETS]; /* by tick modulo their number */
 };
 
 void spn__delays_init(struct spn__delays *d, spn_clock *clock,
-                      bool (*allowed)(struct spn__delays *, const struct spn__delay *));
+                      bool (*allowed)(struct spn__delays *, const spn_task *, int64_t));
 /* From when there is a pool, until before it is gone: the clock tells when it moves. */
 void spn__delays_listen(struct spn__delays *d);
 void spn__delays_unlisten(struct spn__delays *d);

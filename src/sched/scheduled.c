@@ -30,16 +30,16 @@ static bool policy_on(struct spn_scheduled *s, int policy)
 }
 
 /* Whether a task may run after shutdown. */
-static bool allowed(struct spn__delays *d, const struct spn__delay *e)
+static bool allowed(struct spn__delays *d, const spn_task *task, int64_t due_ns)
 {
     struct spn_scheduled *s = (struct spn_scheduled *)(void *)d;
 
     if (spn__load(&s->stops_all, relaxed) != 0) /* as a policy */
         return false;
-    if ((e->task->flags & SPN__TASK_PERIODIC) != 0)
+    if (task != NULL && (task->flags & SPN__TASK_PERIODIC) != 0)
         return policy_on(s, SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN);
     return policy_on(s, SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN) ||
-           e->due_ns <= spn__delays_now(d);
+           due_ns <= spn__delays_now(d);
 }
 
 /* ---- making -------------------------------------------------------------------- */
@@ -324,7 +324,9 @@ int spn_scheduled_call(spn_scheduled *s, spn_run_fn run, void *arg, int64_t dela
 
     if (s == NULL || run == NULL)
         return SPN_EINVAL;
-    task = spn__call_task_create(run, arg);
+    if (spn_context_current() == NULL)
+        return spn__pool_call_at(s->pool, run, arg, due_after(s, delay_ns));
+    task = spn__call_task_create(run, arg); /* a place for the context */
     if (task == NULL)
         return SPN_ENOMEM;
     rc = spn__pool_execute_at(s->pool, task, due_after(s, delay_ns));

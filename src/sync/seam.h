@@ -175,6 +175,15 @@ static inline void spn__cpu_relax(void)
 #endif
 }
 
+/* Has the CPU fetch what we are going to write; any address will do. */
+#define spn__prefetch_write(p) __builtin_prefetch((p), 1)
+/* A pointer that others may be writing, good for a prefetch and for nothing else. */
+#if SPN__TSAN
+#define spn__glance(x) ((void)sizeof(x), (void *)NULL)
+#else
+#define spn__glance(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#endif
+
 /* How many times to spin before a system call, where spinning pays at all. */
 #define SPN__SPIN_LIMIT                 100
 /* The same for a wait that may be as long as it takes another thread to wake up. */

@@ -18,10 +18,12 @@
  *   Reading the clock costs more than all the rest of an addition.  With fast_clock a
  *   shard looks at it once a millisecond and reckons from the CPU's counter in between.
  *   What it reckons must not be less than the clock would show, or timeouts would be
- *   early: the length of a cycle is measured from look to look and taken a thousandth
- *   longer (the system may bend its clock by half of that), and RECKON_EXTRA_NS covers a
- *   counter that was read a little ahead.  Where two measures differ by more than a
- *   ten-thousandth, as after a suspend or on another machine, the clock is read instead.
+ *   early: the length of a cycle is measured over up to a second and taken a thousandth
+ *   longer (the system may bend its clock by half of that, either way), and
+ *   RECKON_EXTRA_NS covers a counter that was read a little ahead.  Every look compares:
+ *   where the clock shows more than was reckoned, as on another machine, the clock is read
+ *   until there is a new measure; the same if the last look was long ago.  A look that took
+ *   long, because the thread was interrupted, is no part of a measure.
  *   Only due times are reckoned; when something is due is decided by the clock.
  *
  * LOCKS  a batch holds the locks of all shards it needs, in the order of their index;
@@ -38,37 +40,78 @@
 /* Nodes handled, at most, by who adds one. */
 #define FOLLOW_NODES 16
 
-/* ---- scheduling --------------------------------------------------------------- */
+/*
+ * Scheduling and cancelling are some hundred instructions each way, half of them spent on
+ * passing a struct arming from function to function: the calls that servers make all the
+ * time have a copy of their own, in which what is constant is gone.
+ */
+#define HOT static inline __attribute__((always_inline))
 
 /* ---- reckoning ----------------------------------------------------------------- */
 
-#define RECKON_NS       SPN_MS(1)   /* between two looks at the clock */
-#define RECKON_TRUST_NS SPN_SEC(10) /* a measure over more than this is none */
+#define RECKON_NS       SPN_MS(1) /* between two looks at the clock */
 #define RECKON_EXTRA_NS SPN_US(1)
 #define RECKON_CYCLES   (UINT64_C(1) << 24) /* more than RECKON_NS at any rate */
+/* Spans over which the rate is measured: the shortest that counts, the first time and
+ * later, and the longest. */
+#define MEASURE_FIRST_NS SPN_MS(2)
+#define MEASURE_MIN_NS   SPN_MS(50)
+#define MEASURE_MAX_NS   SPN_SEC(1)
+/* Cycles around a look at the clock, at most, if it is to be part of a measure. */
+#define MEASURE_CYCLES 1000
 
-/* The clock shows now_ns, and did not show more when the counter showed `cycles`. */
-static void measure(struct spn__reckoning *r, uint64_t cycles, int64_t now_ns)
+/* What we would say at `cycles`, without the extra. */
+static int64_t reckoned(const struct spn__reckoning *r, uint64_t cycles)
 {
-    const int64_t span_ns = now_ns - r->base_ns;
-    uint64_t measured = 0, change;
-
-    if (cycles > r->cycles && span_ns < RECKON_TRUST_NS)
-        measured = ((uint64_t)span_ns << 28) / (cycles - r->cycles) << 4;
-    change = measured > r->measured ? measured - r->measured : r->measured - measured;
-    r->scale = 0;
-    if (measured != 0 && change <= measured >> 13) /* 0 before: a change like any */
-        r->scale = measured + (measured >> 10) + 16;
-    r->measured = measured;
-    r->cycles = cycles;
-    r->base_ns = now_ns;
+    return r->base_ns + (int64_t)(((cycles - r->cycles) * r->scale) >> 32);
 }
 
-/* The time, or up to two microseconds more; the lock is held. */
-static int64_t reckon(struct spn__reckoning *r)
+/* The clock showed now_ns at `cycles`, or less: measures the rate since `from`. */
+static void measure(struct spn__reckoning *r, uint64_t cycles, int64_t now_ns)
 {
-    const uint64_t cycles = spn__cycles(), passed = cycles - r->cycles;
-    int64_t now_ns;
+    const int64_t span_ns = now_ns - r->from_ns;
+    const bool fresh = r->from_ns == 0 || cycles <= r->from_cycles;
+
+    if (!fresh && span_ns <= 2 * MEASURE_MAX_NS &&
+        span_ns >= (r->scale == 0 ? MEASURE_FIRST_NS : MEASURE_MIN_NS)) {
+        const uint64_t rate = ((uint64_t)span_ns << 28) / (cycles - r->from_cycles)
+                              << 4;
+
+        r->scale = rate + (rate >> 10) + 16;
+    }
+    if (fresh || span_ns >= MEASURE_MAX_NS) {
+        r->from_ns = now_ns;
+        r->from_cycles = cycles;
+    }
+}
+
+/* Looks at the clock, and whether we have been right. */
+__attribute__((noinline)) static int64_t look(struct spn__reckoning *r)
+{
+    const uint64_t before = spn__cycles();
+    const int64_t now_ns = spn__now();
+    const uint64_t after = spn__cycles();
+
+    if (now_ns - r->base_ns < RECKON_NS / 2)
+        return now_ns; /* we are here because there is no rate yet */
+    if (r->scale != 0 && (after - r->cycles >= RECKON_CYCLES ||
+                          reckoned(r, after) + RECKON_EXTRA_NS < now_ns)) {
+        if (after - r->cycles < RECKON_CYCLES)
+            r->scale = 0; /* it is another rate: measure anew */
+        r->from_ns = 0;
+    }
+    if (after - before < MEASURE_CYCLES)
+        measure(r, before, now_ns);
+    r->cycles = before; /* the clock did not show more then */
+    r->base_ns = now_ns;
+    return now_ns;
+}
+
+/* The time when the counter showed `cycles`, or up to two microseconds more; the lock is
+ * held. */
+HOT int64_t reckon(struct spn__reckoning *r, uint64_t cycles)
+{
+    const uint64_t passed = cycles - r->cycles; /* a lot, if others have looked since */
 
     if (r->scale != 0 && passed < RECKON_CYCLES) {
         const uint64_t ns = (passed * r->scale) >> 32;
@@ -76,24 +119,24 @@ static int64_t reckon(struct spn__reckoning *r)
         if (ns < (uint64_t)RECKON_NS)
             return r->base_ns + (int64_t)ns + RECKON_EXTRA_NS;
     }
-    now_ns = spn__now();
-    if (now_ns - r->base_ns >= RECKON_NS / 2)
-        measure(r, cycles, now_ns);
-    return now_ns;
+    return look(r);
 }
+
+/* ---- scheduling --------------------------------------------------------------- */
 
 /* What to make of a timeout. */
 struct arming {
     spn_timeout_fn fn;
     int64_t due_ns, now_ns; /* now_ns: INT64_MIN if the clock was not read */
-    int64_t reckon_ns;      /* more than 0: due so long from the time of the shard */
+    int64_t reckon_ns;      /* more than 0: due so long from `cycles` */
+    uint64_t cycles;
     int64_t period_ns;
     uint32_t policy;
     bool keep; /* a handle: fn, period and policy are in the timeout */
 };
 
 /* The shard of this timer that the timeout belongs to, or NULL. */
-static struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeout *t)
+HOT struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeout *t)
 {
     struct spn__shard *home = spn__home_get(t);
     const uintptr_t offset = (uintptr_t)home - (uintptr_t)timer->shards;
@@ -102,7 +145,7 @@ static struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeo
 }
 
 /* The shard the calling thread adds to. */
-static struct spn__shard *own_shard(struct spn_timer *timer)
+HOT struct spn__shard *own_shard(struct spn_timer *timer)
 {
     const struct spn_thread *self = spn__self_get();
 
@@ -112,7 +155,7 @@ static struct spn__shard *own_shard(struct spn_timer *timer)
 }
 
 /* One place of max_pending; true if there was one. */
-static bool reserve(struct spn_timer *timer)
+HOT bool reserve(struct spn_timer *timer)
 {
     int64_t taken;
 
@@ -145,8 +188,8 @@ static bool disown_runs(struct spn__shard *s, const spn_timeout *t)
 
 /* Fills in and links a timeout that is not linked; the lock is held.  As
  * spn__shard_link. */
-static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
-                int64_t *wake_ns)
+HOT bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
+             int64_t *wake_ns)
 {
     if (!spn__list_empty(&s->running))
         (void)disown_runs(s, t);
@@ -171,15 +214,15 @@ static bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
 }
 
 /* Now that its shard is known; the lock is held. */
-static void reckon_due(struct spn__shard *s, struct arming *a)
+HOT void reckon_due(struct spn__shard *s, struct arming *a)
 {
     if (a->reckon_ns <= 0)
         return;
-    a->due_ns = spn__time_add(reckon(&s->reckoning), a->reckon_ns);
+    a->due_ns = spn__time_add(reckon(&s->reckoning, a->cycles), a->reckon_ns);
     a->now_ns = s->reckoning.base_ns; /* which the clock has shown */
 }
 
-static int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
+HOT int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
 {
     struct spn__shard *s = home_of(timer, t);
     int64_t wake_ns = 0;
@@ -200,14 +243,14 @@ static int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
     } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
         spn__wheel_unlink(s->wheel, &t->node);
         s->replaced++;
-        earlier = arm(s, t, a, &wake_ns);
     } else if (!reserve(timer)) {
         s->rejected++;
         rc = SPN_EREJECTED;
     } else {
         spn__shard_count(s, 1);
-        earlier = arm(s, t, a, &wake_ns);
     }
+    if (rc == SPN_OK)
+        earlier = arm(s, t, a, &wake_ns);
     spn__quick_unlock(&s->lock);
     if (earlier)
         spn__timer_notify(timer, wake_ns);
@@ -215,11 +258,12 @@ static int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
 }
 
 /* delay_ns from now. */
-static int schedule_in(struct spn_timer *timer, spn_timeout *t, struct arming *a,
-                       int64_t delay_ns)
+HOT int schedule_in(struct spn_timer *timer, spn_timeout *t, struct arming *a,
+                    int64_t delay_ns)
 {
     if (timer->fast_clock && delay_ns > 0) {
         a->reckon_ns = delay_ns;
+        a->cycles = spn__cycles(); /* before the lock, so that the two overlap */
         return schedule(timer, t, a);
     }
     a->now_ns = spn__timer_now(timer);
@@ -237,12 +281,24 @@ int spn_timer_schedule(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
     return schedule_in(timer, t, &a, delay_ns);
 }
 
+/* The same, and schedule, for everybody else. */
+static int schedule_any_in(struct spn_timer *timer, spn_timeout *t, struct arming *a,
+                           int64_t delay_ns)
+{
+    return schedule_in(timer, t, a, delay_ns);
+}
+
+static int schedule_any(struct spn_timer *timer, spn_timeout *t, struct arming *a)
+{
+    return schedule(timer, t, a);
+}
+
 int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
                               spn_timeout_fn fn, int64_t delay_ns)
 {
     struct arming a = { .fn = fn, .policy = SPN__POLICY_OWNED };
 
-    return schedule_in(timer, &owned->timeout, &a, delay_ns);
+    return schedule_any_in(timer, &owned->timeout, &a, delay_ns);
 }
 
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
@@ -250,7 +306,7 @@ int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
 {
     struct arming a = { .keep = true };
 
-    return schedule_in(timer, t, &a, delay_ns);
+    return schedule_any_in(timer, t, &a, delay_ns);
 }
 
 uint32_t spn__timer_own_shard(const struct spn_timer *timer)
@@ -287,7 +343,7 @@ int spn_timer_schedule_periodic(spn_timer *timer, spn_timeout *t, spn_timeout_fn
                p.burst_max << SPN__POLICY_BURST_SHIFT;
     a.now_ns = spn__timer_now(timer);
     a.due_ns = spn__deadline(a.now_ns, first_ns);
-    return schedule(timer, t, &a);
+    return schedule_any(timer, t, &a);
 }
 
 int spn_timer_again(spn_timer *timer, spn_timeout *t)
@@ -307,7 +363,7 @@ int spn_timer_again(spn_timer *timer, spn_timeout *t)
         return SPN_OK;
     a.now_ns = spn__timer_now(timer);
     a.due_ns = spn__time_add(a.now_ns, a.period_ns);
-    return schedule(timer, t, &a);
+    return schedule_any(timer, t, &a);
 }
 
 int spn_timer_set_period(spn_timer *timer, spn_timeout *t, int64_t period_ns)
@@ -445,7 +501,7 @@ int spn_timer_schedule_many(spn_timer *timer, const spn_timer_entry *entries,
 /* ---- cancelling --------------------------------------------------------------- */
 
 /* The lock is held. */
-static int cancel_locked(struct spn__shard *s, spn_timeout *t)
+HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
 {
     const bool running = !spn__list_empty(&s->running) && disown_runs(s, t);
 
@@ -475,6 +531,10 @@ int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
     if (s == NULL)
         return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
                                                          : SPN_TIMEOUT_GONE;
+    /* Its neighbours are in nobody's cache: have them on their way while we wait for the
+     * lock. */
+    spn__prefetch_write(spn__glance(t->node.link.next));
+    spn__prefetch_write(spn__glance(t->node.link.prev));
     spn__quick_lock(&s->lock);
     result = cancel_locked(s, t);
     spn__quick_unlock(&s->lock);

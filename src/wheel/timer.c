@@ -134,7 +134,7 @@ static int check_opts(spn_timer_opts *o)
         o->fast_clock > 1 || o->reserved != 0)
         return SPN_EINVAL;
     if (o->shards == 0) {
-        o->shards = (uint32_t)spn_cpu_count();
+        o->shards = 2 * (uint32_t)spn_cpu_count();
         if (o->shards > DEFAULT_SHARDS)
             o->shards = DEFAULT_SHARDS;
     }

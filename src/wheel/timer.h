@@ -109,8 +109,9 @@ enum { SPN__LATE_BUCKETS = 488 };
 struct spn__reckoning {
     int64_t base_ns;
     uint64_t cycles;
-    uint64_t measured; /* nanoseconds a cycle, times 2^32, as last seen; 0: not known */
-    uint64_t scale;    /* the same and a little more; 0: not to be trusted */
+    uint64_t scale;  /* nanoseconds a cycle at most, times 2^32; 0: not known */
+    int64_t from_ns; /* where the present measure began; 0: nowhere */
+    uint64_t from_cycles;
 };
 
 struct spn__shard {

@@ -128,11 +128,11 @@ struct fixture {
     spn_task_times *times, *installed; /* one that is not installed, and one that is */
     spn_metrics *metrics;              /* has nothing */
     spn_watch *watch;
+    spn_fj_pool *fj, *ended_fj;                   /* without threads; terminated */
+    spn_fj_task object, finished, *fj_objects[2]; /* new; done with NULL; a hole */
+    spn_fj_completer completer;                   /* new */
     spn_parallel_call parallel_calls[2], holed_parallel_calls[2];
-    int numbers[3];                            /* in order */
-    spn_fj_pool *fj, *ended_fj;                /* without threads; terminated */
-    spn_fj_task object, finished, *objects[2]; /* new; done with NULL; a hole */
-    spn_fj_completer completer;                /* new */
+    int numbers[3]; /* in order */
     struct peer waiter;
 };
 
@@ -448,7 +448,7 @@ static inline void make_objects(void)
     spn_fj_task_init(&fixture.object, good_object);
     spn_fj_task_init(&fixture.finished, NULL);
     CHECK_EQ(spn_fj_task_complete(&fixture.finished, NULL), 1);
-    fixture.objects[0] = &fixture.object;
+    fixture.fj_objects[0] = &fixture.object;
     spn_fj_completer_init(&fixture.completer, NULL, NULL, 1);
 }
 
@@ -930,22 +930,6 @@ static inline int tries_scheduled(const spn_scheduled_opts *opts)
     if (rc == SPN_OK)
         end_scheduled(scheduled);
     return rc;
-}
-
-/* Takes back what is due now or later, and is no future's. */
-static inline void take_calls(void)
-{
-    spn_task *tasks[4];
-    const int64_t count =
-        spn_pool_snapshot(spn_scheduled_pool(fixture.scheduled), tasks, 4);
-
-    for (int64_t i = 0; i < count; i++)
-        if (spn_future_of_task(tasks[i]) == NULL) {
-            CHECK_EQ(spn_executor_remove(spn_scheduled_executor(fixture.scheduled),
-                                         tasks[i]),
-                     1);
-            CHECK_OK(spn_task_drop(tasks[i], SPN_ECANCELED));
-        }
 }
 
 static inline void end_serial_timer(spn_serial_timer *timer)

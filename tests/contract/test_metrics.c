@@ -533,8 +533,7 @@ TEST(metrics__strict_reader__finds_what_is_wrong, "MET-6")
         "# HELP a b\n# TYPE a gauge\na{x=\"\\q\"} 1\n",
         "# HELP a b\n# TYPE a gauge\na{x=1} 1\n",
         "# HELP a b\n# TYPE a gauge\na 1\n# HELP a b\n# TYPE a gauge\na 1\n",
-        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} "
-        "1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"2\"} 1\n",
         "# HELP a b\n# TYPE a histogram\na_bucket{le=\"2\"} 1\na_bucket{le=\"1\"} 1\n",
         "# HELP a b\n# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_count 2\n",
     };

@@ -321,9 +321,9 @@ TEST(report__without_stacks__no_file_no_signal, "X-14")
 
     make_folder();
     ropts.no_stacks = 1;
+    report = start_reporting(&f, &ropts, 0);
     CHECK_EQ(sigaction(number, NULL, &action), 0);
     CHECK(action.sa_handler == SIG_DFL);
-    report = start_reporting(&f, &ropts, 0);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);

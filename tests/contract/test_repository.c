@@ -215,6 +215,7 @@ TEST(repository__shared__made_once, "REP-14")
 {
     spn_executor *executor, *again;
     spn_timer *timer, *same;
+    spn_scheduled *scheduled, *twin;
     spn_timeout soon = SPN_TIMEOUT_INIT, never = SPN_TIMEOUT_INIT;
     atomic_int ran = 0;
     char keys[128] = "";
@@ -238,8 +239,14 @@ TEST(repository__shared__made_once, "REP-14")
     T_AWAIT(atomic_load(&fired) != 0);
     CHECK_EQ(atomic_load(&fired), 1);
     (void)take("h:1?side=consumer&reject=abort", true);
+    CHECK_OK(spn_repository_scheduled(r, &scheduled));
+    CHECK_OK(spn_repository_scheduled(r, &twin));
+    CHECK(scheduled == twin);
+    CHECK_EQ(spn_pool_core_threads(spn_scheduled_pool(scheduled)), 8);
+    CHECK_OK(spn_executor_call(spn_scheduled_executor(scheduled), count_one, &ran));
+    T_AWAIT(atomic_load(&ran) == 4);
     CHECK_OK(spn_repository_each(r, note, keys));
-    CHECK_STR(keys, "shared consumer/1 ");
+    CHECK_STR(keys, "shared consumer/1 scheduled ");
     close_repository();
     CHECK_EQ(spn_timeout_is_pending(&never), 0);
 }

@@ -89,12 +89,6 @@ TEST(scheduled__many__none_is_early, "STPE-2", "STPE-40")
 }
 
 /* execute, call and submit are due now. */
-static void note_remaining(struct job *j)
-{
-    if (j->future != NULL)
-        CHECK_OK(spn_scheduled_remaining(j->future, &j->remaining));
-}
-
 static int run_piece(spn_task *task);
 struct piece {
     spn_task task;
@@ -123,7 +117,6 @@ TEST(scheduled__execute_call_submit__due_now, "STPE-1")
     void *value;
 
     open_pool(1);
-    jobs[0].act = note_remaining;
     CHECK_OK(spn_executor_execute(ex, &piece.task));
     CHECK_OK(spn_executor_call(ex, job_run, &jobs[1]));
     CHECK_OK(spn_executor_submit(ex, job_call, &jobs[0], &jobs[0].future));

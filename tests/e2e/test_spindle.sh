@@ -92,6 +92,14 @@ run 2 "$spindle" doctor --json=1
 run 2 "$spindle" doctor now
 complains "'now' is one argument too many"
 
+# ---- extensions -----------------------------------------------------------
+run 0 "$spindle" extensions
+says '^threadpool (threadpool)'
+says '^  fixed  *built in, default'
+run 1 "$spindle" extensions /nowhere/x.so
+complains '/nowhere/x.so: cannot be opened'
+run 2 "$spindle" extensions --nonsense
+
 # ---- doctor ---------------------------------------------------------------
 run 0 "$spindle" doctor --quick
 says '^spindle doctor'

@@ -113,7 +113,7 @@ static void expect_even(void)
     sim_assert(s.pending == 0 && s.threads == 0 && s.queued == 0 && s.active == 0);
     sim_assert(s.accepted ==
                s.completed + s.failed + s.cancelled + s.returned + s.dropped);
-    sim_assert(sched->delays.used == 0 && sched->delays.away == 0);
+    sim_assert(sched->delays.used == sched->delays.dead && sched->delays.away == 0);
 }
 
 static void finish(void)

@@ -425,6 +425,101 @@ SCENARIO(timer__periodic_stops_itself_or_is_stopped__accounted, "HWT-10", "HWT-1
     destroy();
 }
 
+/* ---- what a callback may do ------------------------------------------------------- */
+
+enum deed { CANCEL_SELF, CANCEL_SIBLING, CANCEL_LATER, ARM_SELF, ADD_NOW, STOP, DEEDS };
+static enum deed deed;
+static struct job sibling, later, added_now;
+static SPN__ATOMIC(int) siblings_removed;
+
+static int plain_run(spn_timeout *t)
+{
+    struct job *j = (struct job *)(void *)t;
+
+    spn__fetch_add(&j->runs, 1, relaxed);
+    return 0;
+}
+
+static void cancel_sibling(void *arg)
+{
+    (void)arg;
+    if (spn_timer_cancel(timer, &sibling.timeout) == SPN_TIMEOUT_REMOVED)
+        spn__fetch_add(&siblings_removed, 1, relaxed);
+}
+
+static int do_deed(spn_timeout *t)
+{
+    struct job *j = (struct job *)(void *)t;
+
+    if (spn__fetch_add(&j->runs, 1, relaxed) != 0)
+        return 0; /* armed again: only the first time */
+    switch (deed) {
+    case CANCEL_SELF:
+        sim_assert(spn_timer_cancel(timer, t) == SPN_TIMEOUT_RUNNING);
+        sim_assert(spn_timer_cancel_sync(timer, t, SPN_FOREVER) == SPN_EDEADLK);
+        break;
+    case CANCEL_SIBLING:
+        cancel_sibling(NULL);
+        break;
+    case CANCEL_LATER:
+        sim_assert(spn_timer_cancel(timer, &later.timeout) == SPN_TIMEOUT_REMOVED);
+        break;
+    case ARM_SELF:
+        sim_assert(spn_timer_schedule(timer, t, do_deed, TICK) == SPN_OK);
+        break;
+    case ADD_NOW: /* into the slot that is being served */
+        sim_assert(spn_timer_schedule_at(timer, &added_now.timeout, plain_run,
+                                         t->node.due_ns) == SPN_OK);
+        break;
+    default:
+        sim_assert(spn_timer_stop(timer, NULL) == SPN_ESTATE);
+        break;
+    }
+    return 0;
+}
+
+/* In a callback: cancel itself, its sibling of the same tick, a later one; arm itself, add
+ * to the present slot, stop.  Another thread cancels the sibling meanwhile.  Each runs as
+ * often as it was armed and not cancelled, and the counts come out even. */
+SCENARIO(timer__callback_matrix__each_accounted_for, "HWT-9", "HWT-22", "HWT-32",
+         "HWT-37", "HWT-40")
+{
+    int gone, left;
+
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    deed = (enum deed)sim_choose(DEEDS);
+    prepare(&sibling);
+    prepare(&later);
+    prepare(&added_now);
+    spn__init(&siblings_removed, 0);
+    sim_assert(spn_timer_schedule(timer, &later.timeout, plain_run, FAR) == SPN_OK);
+    {
+        const int64_t at_ns = sim_now() + TICK;
+
+        sim_assert(spn_timer_schedule_at(timer, &job.timeout, do_deed, at_ns) ==
+                   SPN_OK);
+        sim_assert(spn_timer_schedule_at(timer, &sibling.timeout, plain_run, at_ns) ==
+                   SPN_OK);
+    }
+    sim_thread(cancel_sibling, NULL);
+    sim_join_all();
+    left = deed == CANCEL_LATER ? 0 : 1;
+    while (spn__load(&job.runs, relaxed) < (deed == ARM_SELF ? 2 : 1) ||
+           spn_timer_pending(timer) > left)
+        sim_sleep(TICK);
+    sim_settle();
+    gone = spn__load(&siblings_removed, relaxed);
+    sim_assert(gone <= 1);
+    sim_assert(spn__load(&sibling.runs, relaxed) == 1 - gone);
+    sim_assert(spn__load(&job.runs, relaxed) == (deed == ARM_SELF ? 2 : 1));
+    sim_assert(spn__load(&added_now.runs, relaxed) == (deed == ADD_NOW));
+    sim_assert(spn__load(&later.runs, relaxed) == 0);
+    expect_even(left);
+    sim_assert(stop() == left);
+    destroy();
+}
+
 static SPN__ATOMIC(int) told_ok, told_cancelled;
 
 static void tell(void *arg, int reason)

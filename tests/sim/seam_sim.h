@@ -277,6 +277,8 @@ bool spn__fence_is_asymmetric(void);
 
 /* A spinning thread runs again only after another one had its turn. */
 #define spn__cpu_relax()         SIM__RELAX(__COUNTER__, RELAX)
+#define spn__prefetch_write(p)   ((void)(p))
+#define spn__glance(x)           ((void)sizeof(x), (void *)NULL)
 #define SIM__RELAX(n, OPERATION) SIM__PLAIN(n, OPERATION, "", sim__yield(SIM__HERE(n)))
 void sim__yield(struct sim_site *site);
 

@@ -151,8 +151,10 @@ static void dump_many_times(int times)
     CHECK_OK(spn_reject_report_destroy(report));
     CHECK_EQ(atomic_load(&a.unwritten), 0);
     if (!DEFERRED_SIGNALS) {
-        CHECK_EQ(atomic_load(&a.silent), 0);
-        CHECK(atomic_load(&a.frames) >= times * CHURNERS);
+        /* A thread has a second to answer; one that gets no CPU for so long, which
+         * happens on a machine with much else to do, is left out. */
+        CHECK(atomic_load(&a.silent) <= times / 1000);
+        CHECK(atomic_load(&a.frames) >= times * CHURNERS - atomic_load(&a.silent));
     }
     CHECK_EQ(rmdir(folder), 0);
 }

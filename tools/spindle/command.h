@@ -25,6 +25,7 @@ struct command {
 };
 
 extern const struct command doctor_command;
+extern const struct command extensions_command;
 
 /* Says what is wrong with the command line and where to look; EXIT_MISUSED. */
 int misused(const char *command, const char *format, ...)

@@ -43,6 +43,7 @@ static const struct command version_command = {
 /* In the order of `spindle help`: the most useful first. */
 static const struct command *const commands[] = {
     &doctor_command,
+    &extensions_command,
     &help_command,
     &version_command,
 };

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test_config.c - every allocation of a script that reads URLs, registers extensions, makes
+ * a pool with a report and uses a repository fails, once and from then on.  Each call must
+ * succeed or say so, and no block may be left.
+ */
+#include "faults.h"
+#include "test.h"
+
+#include <string.h>
+
+#include <spindle.h>
+
+static int whole; /* scripts that got to their end */
+
+static bool ok(int rc)
+{
+    CHECK(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EAGAIN);
+    return rc == SPN_OK;
+}
+
+static int make(const spn_extension *self, const void *inner, const void **out)
+{
+    (void)inner;
+    *out = self;
+    return SPN_OK;
+}
+
+static int wrap(const spn_extension *self, const void *inner, const void **out)
+{
+    (void)self;
+    *out = inner;
+    return SPN_OK;
+}
+
+static void use_extensions(spn_extensions *x, const spn_url *url)
+{
+    static const spn_extension_kind kind = { sizeof kind, "codec", "plain", NULL };
+    spn_extension e = { .size = sizeof e, .kind = "codec", .name = "plain" };
+    const void *found[2];
+
+    if (!ok(spn_extensions_define(x, &kind, NULL)))
+        return;
+    e.create = make;
+    e.flags = SPN_EXTENSION_ACTIVATE;
+    if (!ok(spn_extensions_register(x, &e, NULL)))
+        return;
+    e.name = "around";
+    e.flags = SPN_EXTENSION_WRAPPER;
+    e.create = wrap;
+    if (!ok(spn_extensions_register(x, &e, NULL)))
+        return;
+    if (ok(spn_extensions_choose(x, "codec", url, &found[0], NULL)))
+        whole +=
+            spn_extensions_activate(x, "codec", url, NULL, NULL, found, 2, NULL) == 1;
+}
+
+static void use_repository(spn_repository *r, const spn_url *url)
+{
+    spn_executor *shared;
+    spn_timer *timer;
+    spn_pool *pool;
+    spn_url *other;
+
+    if (ok(spn_repository_get_or_create(r, url, &pool, NULL)))
+        CHECK_OK(spn_repository_release(r, pool));
+    if (ok(spn_url_set(url, "threads", "3", &other))) {
+        const int rc = spn_repository_update(r, other, NULL);
+
+        CHECK(rc == SPN_OK || rc == SPN_EEMPTY);
+        spn_url_unref(other);
+    }
+    if (ok(spn_repository_shared(r, &shared)))
+        whole += ok(spn_repository_shared_timer(r, &timer));
+}
+
+static void script(void)
+{
+    spn_repository_opts of_repository = SPN_REPOSITORY_OPTS_INIT;
+    spn_repository *r = NULL;
+    spn_extensions *x = NULL;
+    spn_url *url = NULL;
+
+    if (ok(spn_url_parse(&url, "dubbo://h:1?threads=2&dump.enable=false&default.a=b",
+                         NULL)) &&
+        ok(spn_extensions_create(&x, NULL))) {
+        use_extensions(x, url);
+        of_repository.extensions = x;
+        if (ok(spn_repository_create(&r, &of_repository)))
+            use_repository(r, url);
+    }
+    if (r != NULL)
+        CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
+    CHECK_OK(spn_repository_destroy(r));
+    CHECK_OK(spn_extensions_destroy(x));
+    spn_url_unref(url);
+}
+
+static void sweep(bool more)
+{
+    int at = 0;
+    long before;
+
+    (void)spn_thread_current();
+    atomic_store(&fail_at, 0);
+    whole = 0;
+    script();
+    script(); /* what is kept for good is there */
+    CHECK_EQ(whole, 4);
+    before = atomic_load(&live);
+    atomic_store(&fail_more, more);
+    do {
+        atomic_store(&fail_at, ++at);
+        atomic_store(&point, 0);
+        atomic_store(&refused, 0);
+        script();
+        if (atomic_load(&live) != before)
+            CHECK_EQ(atomic_load(&live), before + 1000000 * at); /* tells which */
+    } while (atomic_load(&refused) != 0);
+    atomic_store(&fail_at, 0);
+    CHECK(at > 30); /* the script has that many points */
+}
+
+/* One allocation fails. */
+TEST(config__each_allocation_fails__nothing_is_left, "EXT-19", "REP-18", "G-22")
+{
+    sweep(false);
+}
+
+/* All fail from one on. */
+TEST(config__all_allocations_fail_from_one_on__nothing_is_left, "EXT-19", "REP-18",
+     "G-22")
+{
+    sweep(true);
+}
