@@ -85,14 +85,11 @@ enum {
     MARKS = 3
 };
 
-/* How often a join looks at a thief that has nothing for it before it sleeps: for about
- * 300 us, as what is left of a stolen task seldom takes longer, and a sleep costs that
- * much.  Now and then it lets others run, who may be what it waits for where there is
- * one CPU. */
+/* How often a join looks at a thief that has nothing for it before it sleeps. */
 #ifdef SPN_SIM
-enum { LOOKS = 2, LOOKS_AT_ONCE = 2 };
+enum { LOOKS = 2 };
 #else
-enum { LOOKS = 10 * SPN__SPIN_LIMIT_LONG, LOOKS_AT_ONCE = SPN__SPIN_LIMIT_LONG };
+enum { LOOKS = SPN__SPIN_LIMIT_LONG };
 #endif
 
 static spn__trap *mark_of(spn_fj_record *record)
@@ -460,10 +457,7 @@ static void wait_stolen(struct spn__deque *d, spn_fj_record *record, spn_fj at)
             looks = 0;
             continue;
         }
-        if (looks % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1)
-            spn__os_yield();
-        else
-            spn__cpu_relax();
+        spn__cpu_relax();
     }
 }
 
