@@ -7,7 +7,7 @@
 #include "fj_peers.h"
 
 /* Merges of more are cut in two. */
-#define MERGE_CUTOFF 32768
+#define MERGE_CUTOFF 8192
 
 static void *create(int workers)
 {

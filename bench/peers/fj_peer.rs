@@ -13,9 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SORT_CUTOFF: usize = 2048;
-const MERGE_CUTOFF: usize = 32768;
+const MERGE_CUTOFF: usize = 8192;
 const FIB_WARM_UP: u64 = 4;
 const WARM_UP_PART: usize = 5;
+const WARM_UP: Duration = Duration::from_millis(200);
 const ROOTS_FULL: u64 = 2000;
 const ROOTS_WARM_UP: u64 = 41;
 const TREE_SEED: u64 = 40;
@@ -54,6 +55,13 @@ fn cpu_ns() -> i64 {
     time.seconds * 1_000_000_000 + time.nanoseconds
 }
 
+fn warm_up(mut work: impl FnMut()) {
+    let begin = Instant::now();
+    while begin.elapsed() < WARM_UP {
+        work();
+    }
+}
+
 fn timed<R>(metric: &str, work: impl FnOnce() -> R, operations: impl FnOnce(&R) -> f64) -> R {
     let cpu = cpu_ns();
     let begin = Instant::now();
@@ -88,7 +96,9 @@ fn fib_number(n: u64) -> u64 {
 
 fn w4(pool: &rayon_core::ThreadPool, n: u64) {
     let spawns = (fib_number(n + 1) - 1) as f64;
-    assert_eq!(pool.install(|| fib(n - FIB_WARM_UP)), fib_number(n - FIB_WARM_UP));
+    warm_up(|| {
+        assert_eq!(pool.install(|| fib(n - FIB_WARM_UP)), fib_number(n - FIB_WARM_UP));
+    });
     let result = timed("ns_per_spawn", || pool.install(|| fib(n)), |_| spawns);
     assert_eq!(result, fib_number(n));
 }
@@ -229,7 +239,9 @@ fn search(pool: &rayon_core::ThreadPool, roots: u64) -> u64 {
 }
 
 fn w7(pool: &rayon_core::ThreadPool, roots: u64) {
-    search(pool, ROOTS_WARM_UP);
+    warm_up(|| {
+        search(pool, ROOTS_WARM_UP);
+    });
     timed("ns_per_node", || search(pool, roots), |&nodes| nodes as f64);
 }
 

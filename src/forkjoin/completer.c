@@ -9,8 +9,8 @@
  *   chain of any length takes no stack.
  *
  * ORDERING
- *   [pending] Each decrement is acquire-release: who finds zero sees what all the others
- *             did before theirs.
+ *   [pending] Each decrement is a release, and who finds zero has read it with acquire: it
+ *             sees what all the others did before theirs.
  */
 #include "forkjoin/pool.h"
 

@@ -85,14 +85,11 @@ enum {
     MARKS = 3
 };
 
-/* How often a join looks at a thief that has nothing for it before it sleeps: for about
- * 300 us, as what is left of a stolen task seldom takes longer, and a sleep costs that
- * much.  Now and then it lets others run, who may be what it waits for where there is
- * one CPU. */
+/* How often a join looks at a thief that has nothing for it before it sleeps. */
 #ifdef SPN_SIM
-enum { LOOKS = 2, LOOKS_AT_ONCE = 2 };
+enum { LOOKS = 2 };
 #else
-enum { LOOKS = 10 * SPN__SPIN_LIMIT_LONG, LOOKS_AT_ONCE = SPN__SPIN_LIMIT_LONG };
+enum { LOOKS = SPN__SPIN_LIMIT_LONG };
 #endif
 
 static spn__trap *mark_of(spn_fj_record *record)
@@ -158,6 +155,7 @@ static void arm(struct spn__deque *d, spn_fj_piece *p)
 
 static void move_to(struct spn__deque *d, spn_fj_piece *p)
 {
+    /* mutant: what comes with it is plain, and only sanitizers see that. */
     spn__store(&d->piece, p, release); /* [piece] */
 }
 
@@ -169,6 +167,7 @@ static spn_fj_piece *current(struct spn__deque *d)
 
 void spn__deque_ask(struct spn__deque *d)
 {
+    /* mutant: as in move_to. */
     spn_fj_piece *p = spn__load(&d->piece, acquire); /* [piece] */
 
     /* relaxed, all: [trap].  Looked at first, for the owner's sake. */
@@ -348,6 +347,12 @@ static void theft_ended(void *arg)
         spn__parker_unpark(&t->victim->parker); /* [done] */
 }
 
+static void push_frame(struct spn__deque *d, struct spn__frame *frame)
+{
+    frame->outer = d->frame;
+    d->frame = frame;
+}
+
 /* Runs the record that the thief got by raising the victim's tail, at `at`. */
 static void run_stolen(struct spn__deque *d, spn_fj at, struct spn__deque *victim,
                        uint32_t number)
@@ -356,9 +361,8 @@ static void run_stolen(struct spn__deque *d, spn_fj at, struct spn__deque *victi
 
     t.record = record_of(victim, number);
     t.frame.base = number_of(spn__fj_piece(at), at);
-    t.frame.outer = d->frame;
     t.frame.job = (void *)spn__load(mark_of(t.record), relaxed); /* [share] */
-    d->frame = &t.frame;
+    push_frame(d, &t.frame);
     /* relaxed, all: a count of its own, and what comes with the mark. */
     spn__store(&d->steals, spn__load(&d->steals, relaxed) + 1, relaxed);
     spn__store(base_of(t.record), t.frame.base, relaxed);
@@ -453,10 +457,7 @@ static void wait_stolen(struct spn__deque *d, spn_fj_record *record, spn_fj at)
             looks = 0;
             continue;
         }
-        if (looks % LOOKS_AT_ONCE == LOOKS_AT_ONCE - 1)
-            spn__os_yield();
-        else
-            spn__cpu_relax();
+        spn__cpu_relax();
     }
 }
 

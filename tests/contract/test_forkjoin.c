@@ -380,7 +380,8 @@ static int value_of(void *arg, void **result)
 }
 
 /* Futures over the pool. */
-TEST(forkjoin__futures__values_and_failures, "FJP-6", "FJP-7", "FJP-26", "EXE-14")
+TEST(forkjoin__futures__values_and_failures, "FJP-6", "FJP-7", "FJP-26", "FJP-28",
+     "EXE-14")
 {
     spn_fj_pool *pool = fj_pool_async(2);
     spn_executor *ex = spn_fj_pool_executor(pool);
@@ -396,6 +397,12 @@ TEST(forkjoin__futures__values_and_failures, "FJP-6", "FJP-7", "FJP-26", "EXE-14
     CHECK_STATUS(spn_future_get(f, &value, SPN_FOREVER), SPN_EFAILED);
     spn_future_unref(f);
     CHECK_STATUS(spn_executor_submit(ex, NULL, NULL, &f), SPN_EINVAL);
+    CHECK_STATUS(spn_executor_invoke_all(ex, NULL, 1, SPN_FOREVER, NULL, &f),
+                 SPN_EINVAL);
+    CHECK_STATUS(spn_executor_invoke_any(ex, NULL, 1, SPN_FOREVER, NULL, &value, NULL),
+                 SPN_EINVAL);
+    CHECK_STATUS(spn_executor_invoke_any(ex, NULL, 0, SPN_FOREVER, NULL, &value, NULL),
+                 SPN_EINVAL);
     fj_end(pool);
 }
 
