@@ -29,10 +29,16 @@
 
 /* ---- traces --------------------------------------------------------------------------- */
 
+/* Where the trace of a slot is; NULL without traces. */
+static spn__slot_frame *frames_of(const struct spn_object_pool *pool, uint32_t i)
+{
+    return pool->frames == NULL ? NULL : &pool->frames[(size_t)i * pool->trace_frames];
+}
+
 void spn__objpool_trace(struct spn_object_pool *pool, uint32_t i, const void *frame)
 {
     struct spn__slot *slot = &pool->slot[i];
-    spn__slot_frame *frames = pool->frames + (size_t)i * pool->trace_frames;
+    spn__slot_frame *frames = frames_of(pool, i);
     uintptr_t callers[SPN_OBJECT_TRACE_MAX];
     uint32_t count = 0;
 
@@ -58,7 +64,7 @@ static bool take_picture(struct spn_object_pool *pool, uint32_t i, int64_t now_n
                          struct picture *p)
 {
     struct spn__slot *slot = &pool->slot[i];
-    const spn__slot_frame *frames = pool->frames + (size_t)i * pool->trace_frames;
+    const spn__slot_frame *frames = frames_of(pool, i);
     /* [slot] */
     const uint64_t states = spn__load(&spn__word_of(pool, i)->states, acquire);
     int64_t borrowed_ns;
