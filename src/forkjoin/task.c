@@ -37,7 +37,7 @@
  *             (the queues order that as well).
  *   [leave]   the lock's.
  *
- * LOCKS  a task's lock guards its waiters and RUNNING; a leaf.
+ * LOCKS  a task's lock guards its waiters, `running` and `interrupt`; a leaf.
  */
 #include "forkjoin/pool.h"
 
@@ -278,7 +278,7 @@ static void interrupt_runner(spn_fj_task *t)
     const struct spn__fj_place *place;
 
     spn__lock(lock_of(t));
-    if ((t->flags & SPN__FJ_RUNNING) != 0) {
+    if (t->running != 0) {
         place = spn__load(runner_of(t), relaxed); /* written under the lock */
         if (place->pool != NULL)
             spn__interrupt_set(spn__load(&place->worker->self, relaxed)); /* its end
@@ -427,7 +427,7 @@ static void stop_running(struct run *r)
     bool interrupted;
 
     spn__lock(lock_of(t));
-    t->flags &= ~SPN__FJ_RUNNING;
+    t->running = 0;
     interrupted = t->interrupt != 0;
     t->interrupt = 0;
     spn__unlock(lock_of(t));
@@ -499,7 +499,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         return;
     spn__lock(lock_of(t));
     spn__store(runner_of(t), place, relaxed); /* under the lock, or read as a hint */
-    t->flags |= SPN__FJ_RUNNING;
+    t->running = 1;
     spn__unlock(lock_of(t));
     /* relaxed: read by who sees STARTED and the runner, and checked again. */
     spn__lock(&place->queue.lock);
