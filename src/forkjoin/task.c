@@ -181,13 +181,16 @@ static void publish(spn_fj_task *t, uint32_t outcome)
 static bool withdraw(spn_fj_task *t)
 {
     struct spn_fj_pool *fj = t->home;
+    bool removed;
 
-    if (!spn__work_has(fj->pool, &t->task) || !spn__work_remove(fj->pool, &t->task))
-        return false;
-    spn_task_release(&t->task);
-    spn__pool_left_queue(fj->pool, &fj->pool->cancelled, 1);
-    spn__fj_settled(fj);
-    return true;
+    spn__pool_hold(fj->pool);
+    removed = spn__work_has(fj->pool, &t->task) && spn__work_remove(fj->pool, &t->task);
+    if (removed)
+        spn_task_release(&t->task);
+    spn__pool_left_queue(fj->pool, &fj->pool->cancelled, removed);
+    if (removed)
+        spn__fj_settled(fj);
+    return removed;
 }
 
 /* The one that has claimed it, and written what is to be written, ends it. */
