@@ -421,6 +421,7 @@ struct run {
     spn_fj_task *task;
     struct spn__nested nested;
     bool entered, returned;
+    bool completer; /* gone, perhaps, once its body has returned 0 */
 };
 
 /* It no longer runs: no interrupt is meant for it from here on. */
@@ -446,7 +447,8 @@ static void leave(struct run *r)
 
     if (--place->depth == 0)
         spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
-    stop_running(r);
+    if (!r->completer)
+        stop_running(r);
 }
 
 /* Follows the body also when it ended its thread. */
@@ -463,16 +465,18 @@ static void run_ended(void *arg)
 }
 
 /* What the body said, and what became of its tree. */
-static void conclude(spn_fj_task *t, int status)
+static void conclude(spn_fj_task *t, int status, bool completer)
 {
     int error = status == SPN_FJ_PENDING ? 0 : status;
 
-    if (error == 0)
-        error = spn__load(error_of(t), relaxed); /* its tree has ended */
-    if ((t->flags & SPN__FJ_COMPLETER) != 0) {
+    if (completer) {
         if (error != 0)
             spn_fj_completer_complete_error((spn_fj_completer *)(void *)t, error);
-    } else if (error != 0) {
+        return;
+    }
+    if (error == 0)
+        error = spn__load(error_of(t), relaxed); /* its tree has ended */
+    if (error != 0) {
         (void)spn__fj_task_end_failed(t, error);
     } else if (status != SPN_FJ_PENDING) {
         (void)spn__fj_task_end_normal(t);
@@ -494,7 +498,9 @@ static bool start(spn_fj_task *t)
 
 void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
 {
-    struct run r = { .place = place, .task = t };
+    struct run r = { .place = place,
+                     .task = t,
+                     .completer = (t->flags & SPN__FJ_COMPLETER) != 0 };
     int status = SPN_ENOMEM;
     spn_fj fj;
 
@@ -502,7 +508,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         return;
     spn__lock(lock_of(t));
     spn__store(runner_of(t), place, relaxed); /* under the lock, or read as a hint */
-    t->running = 1;
+    t->running = !r.completer;
     spn__unlock(lock_of(t));
     /* relaxed: read by who sees STARTED and the runner, and checked again. */
     spn__lock(&place->queue.lock);
@@ -523,7 +529,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         spn__deque_leave(&place->deque, &r.nested);
     }
     leave(&r);
-    conclude(t, status);
+    conclude(t, status, r.completer);
 }
 
 static int run_by_executor(spn_task *task)
@@ -831,7 +837,7 @@ static void run_here(spn_fj_task *t)
         place = alone = spn__fj_place_alone();
         if (alone == NULL) {
             if (start(t))
-                conclude(t, SPN_ENOMEM);
+                conclude(t, SPN_ENOMEM, (t->flags & SPN__FJ_COMPLETER) != 0);
             return;
         }
     }
