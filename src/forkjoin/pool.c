@@ -929,12 +929,12 @@ int spn_fj_help_quiesce(void)
 
 /* ---- a worker's own queue ------------------------------------------------------------------- */
 
-/* Takes a task out that is given back to the program. */
+/* A task was taken out, perhaps, and is given back to the program; the pool is held. */
 static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
 {
+    spn__pool_left_queue(fj->pool, &fj->pool->returned, task != NULL);
     if (task == NULL)
         return NULL;
-    spn__pool_left_queue(fj->pool, &fj->pool->returned, 1);
     spn__job_forget(task);
     spn_task_release(task);
     spn__fj_task_given_back(spn__fj_task_of(task));
@@ -967,6 +967,7 @@ int spn_fj_task_try_unfork(spn_fj_task *task)
         return SPN_EINVAL;
     if (place == NULL || !spn__fj_queue_remove(place, &task->task, true))
         return 0;
+    spn__pool_hold(place->pool->pool);
     (void)given_back(place->pool, &task->task);
     return 1;
 }
@@ -986,9 +987,10 @@ spn_fj_task *spn_fj_poll_local(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
 
-    return place == NULL
-               ? NULL
-               : given_back(place->pool, take_object(place, !place->pool->async));
+    if (place == NULL)
+        return NULL;
+    spn__pool_hold(place->pool->pool);
+    return given_back(place->pool, take_object(place, !place->pool->async));
 }
 
 static bool wanted_object(spn_task *task, const void *ctx)
@@ -1015,7 +1017,10 @@ static spn_task *take_submission(struct spn_fj_pool *fj)
 
 spn_fj_task *spn_fj_pool_poll_submission(spn_fj_pool *fj)
 {
-    return fj == NULL ? NULL : given_back(fj, take_submission(fj));
+    if (fj == NULL)
+        return NULL;
+    spn__pool_hold(fj->pool);
+    return given_back(fj, take_submission(fj));
 }
 
 spn_fj_task *spn_fj_poll_task(void)
@@ -1025,6 +1030,7 @@ spn_fj_task *spn_fj_poll_task(void)
 
     if (place == NULL)
         return NULL;
+    spn__pool_hold(place->pool->pool);
     task = take_object(place, !place->pool->async);
     for (struct spn__fj_place *p = first_place(place->pool); task == NULL && p != NULL;
          p = next_place(p))
