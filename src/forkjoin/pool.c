@@ -934,6 +934,7 @@ static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
 {
     if (task == NULL)
         return NULL;
+    spn__pool_hold(fj->pool);
     spn__pool_left_queue(fj->pool, &fj->pool->returned, 1);
     spn__job_forget(task);
     spn_task_release(task);
@@ -1015,7 +1016,14 @@ static spn_task *take_submission(struct spn_fj_pool *fj)
 
 spn_fj_task *spn_fj_pool_poll_submission(spn_fj_pool *fj)
 {
-    return fj == NULL ? NULL : given_back(fj, take_submission(fj));
+    spn_fj_task *task;
+
+    if (fj == NULL)
+        return NULL;
+    spn__pool_hold(fj->pool); /* it may be its last task */
+    task = given_back(fj, take_submission(fj));
+    spn__pool_left_queue(fj->pool, &fj->pool->returned, 0);
+    return task;
 }
 
 spn_fj_task *spn_fj_poll_task(void)

@@ -181,11 +181,15 @@ static void publish(spn_fj_task *t, uint32_t outcome)
 static bool withdraw(spn_fj_task *t)
 {
     struct spn_fj_pool *fj = t->home;
+    bool taken;
 
-    if (!spn__work_has(fj->pool, &t->task) || !spn__work_remove(fj->pool, &t->task))
+    spn__pool_hold(fj->pool); /* until left_queue: it may be its last task */
+    taken = spn__work_has(fj->pool, &t->task) && spn__work_remove(fj->pool, &t->task);
+    if (taken)
+        spn_task_release(&t->task);
+    spn__pool_left_queue(fj->pool, &fj->pool->cancelled, taken);
+    if (!taken)
         return false;
-    spn_task_release(&t->task);
-    spn__pool_left_queue(fj->pool, &fj->pool->cancelled, 1);
     spn__fj_settled(fj);
     return true;
 }
