@@ -239,3 +239,28 @@ SCENARIO(delayed__stage_cancelled_any_time__no_entry_stays, "CF-36")
     sim_assert(spn_delayed_executor_destroy(d) == SPN_OK);
     spn_future_unref(stage);
 }
+
+/* Destroyed as soon as it says that no task waits: whoever took the task out does not touch
+ * it any more. */
+SCENARIO(delayed__destroyed_while_a_task_leaves__not_touched_after, "CF-36")
+{
+    spn_delayed_executor *d;
+    spn_future *f;
+    const int64_t delay_ns = sim_choose(2) == 1 ? TICK : FAR;
+
+    spn__init(&ran, 0);
+    if (!create(NULL))
+        return;
+    sim_assert(spn_delayed_executor_create(&d, timer, spn_executor_direct(),
+                                           delay_ns) == SPN_OK);
+    sim_assert(spn_executor_submit(spn_delayed_executor_executor(d), run, NULL, &f) ==
+               SPN_OK);
+    if (delay_ns == FAR)
+        sim_thread(cancel, spn_future_ref(f));
+    while (spn_delayed_executor_destroy(d) == SPN_EBUSY)
+        sim_sleep(TICK);
+    sim_join_all();
+    end();
+    sim_assert(spn_future_is_done(f) == 1);
+    spn_future_unref(f);
+}
