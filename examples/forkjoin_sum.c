@@ -30,8 +30,10 @@ int main(void)
     long result = 0;
     int rc;
 
-    if (numbers == NULL || spn_fj_pool_create(&pool, NULL) != SPN_OK)
+    if (numbers == NULL || spn_fj_pool_create(&pool, NULL) != SPN_OK) {
+        free(numbers);
         return 1;
+    }
     for (int i = 0; i < NUMBERS; i++)
         numbers[i] = i % 1000;
     rc = sum_invoke(pool, &result, numbers, NUMBERS);

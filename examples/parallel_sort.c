@@ -6,6 +6,7 @@
  */
 #include <spindle.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,30 +53,47 @@ static int add_sums(void *arg, void *left, void *right)
     return 0;
 }
 
-int main(void)
+static bool in_order(const struct order *orders)
 {
-    struct order *orders = malloc(ORDERS * sizeof *orders);
-    double total = 0;
-    spn_fj_pool *pool;
-
-    if (orders == NULL || spn_fj_pool_create(&pool, NULL) != SPN_OK)
-        return 1;
-    if (spn_parallel_for(pool, 0, ORDERS, receive, orders, NULL) != SPN_OK)
-        return 1;
-    if (spn_parallel_sort(pool, orders, ORDERS, sizeof *orders, by_customer, NULL,
-                          NULL) != SPN_OK)
-        return 1;
-    if (spn_parallel_reduce(pool, 0, ORDERS, &total, sizeof total, add_amounts,
-                            add_sums, orders, NULL) != SPN_OK)
-        return 1;
     for (size_t i = 1; i < ORDERS; i++)
         if (orders[i - 1].customer > orders[i].customer ||
             (orders[i - 1].customer == orders[i].customer &&
              orders[i - 1].number >= orders[i].number))
-            return 1;
-    printf("%d orders sorted, %.12f in all\n", ORDERS, total);
+            return false;
+    return true;
+}
+
+static int sort_and_add(spn_fj_pool *pool, struct order *orders, double *total)
+{
+    int rc = spn_parallel_for(pool, 0, ORDERS, receive, orders, NULL);
+
+    if (rc == SPN_OK)
+        rc = spn_parallel_sort(pool, orders, ORDERS, sizeof *orders, by_customer, NULL,
+                               NULL);
+    if (rc == SPN_OK)
+        rc = spn_parallel_reduce(pool, 0, ORDERS, total, sizeof *total, add_amounts,
+                                 add_sums, orders, NULL);
+    return rc;
+}
+
+int main(void)
+{
+    struct order *orders = malloc(ORDERS * sizeof *orders);
+    double total = 0;
+    spn_fj_pool *pool = NULL;
+    int rc = SPN_ENOMEM;
+
+    if (orders != NULL)
+        rc = spn_fj_pool_create(&pool, NULL);
+    if (rc == SPN_OK)
+        rc = sort_and_add(pool, orders, &total);
+    if (rc == SPN_OK && !in_order(orders))
+        rc = SPN_ESTATE;
+    printf("%d orders sorted: %s, %.12f in all\n", ORDERS, spn_status_text(rc), total);
+    if (pool != NULL) {
+        (void)spn_fj_pool_close(pool);
+        (void)spn_fj_pool_destroy(pool);
+    }
     free(orders);
-    if (spn_fj_pool_close(pool) != SPN_OK)
-        return 1;
-    return spn_fj_pool_destroy(pool) == SPN_OK ? 0 : 1;
+    return rc == SPN_OK ? 0 : 1;
 }

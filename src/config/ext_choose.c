@@ -69,12 +69,12 @@ static int take_picture(spn_extensions *x, const char *kind, struct picture *p)
             spn__lock(&x->lock);
         there = spn__kind_find(x, kind) != NULL;
         needed = count_entries(x);
-        if (needed <= room || !there)
+        if ((p->shown != NULL && needed <= room) || !there)
             break;
         if (x != NULL)
             spn__unlock(&x->lock);
         spn__free(p->shown);
-        p->shown = spn__alloc(needed * sizeof *p->shown);
+        p->shown = spn__alloc((needed + 1) * sizeof *p->shown);
         if (p->shown == NULL)
             return SPN_ENOMEM;
         room = needed;

@@ -47,14 +47,14 @@ static int collect(struct brought *b, const spn_plugin *plugin, const char *orig
     int rc = SPN_OK;
 
     for (size_t i = 0; i < plugin->kind_count && rc == SPN_OK; i++) {
-        struct spn__kind *kind;
+        struct spn__kind *kind = NULL;
 
         rc = spn__kind_make(&kind, plugin->kinds[i], problem);
         if (rc == SPN_OK)
             spn__list_push_back(&b->kinds, &kind->link);
     }
     for (size_t i = 0; i < plugin->extension_count && rc == SPN_OK; i++) {
-        struct spn__ext_entry *entry;
+        struct spn__ext_entry *entry = NULL;
 
         rc = spn__ext_entry_make(&entry, plugin->extensions[i], origin, problem);
         if (rc == SPN_OK)
@@ -133,7 +133,7 @@ static int add(spn_extensions *x, struct spn__object *object, spn_problem *probl
 {
     struct brought b;
     struct spn__list_node *node;
-    spn_plugin plugin;
+    spn_plugin plugin = { .size = 0 };
     bool known = false;
     int rc = read_plugin(object->handle, &plugin, problem);
 

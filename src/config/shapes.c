@@ -82,7 +82,7 @@ static void take(spn_pool_opts *opts, const spn_pool_opts *shape)
 static int fixed(const spn_threadpool *self, const spn_url *url, spn_pool_opts *opts,
                  spn_problem *problem)
 {
-    struct keys k;
+    struct keys k = { 0, 0, 0, 0 };
     int rc = read_keys(url, DEFAULT_THREADS, &k, problem);
     spn_pool_opts shape;
 
@@ -98,7 +98,7 @@ static int cached(const spn_threadpool *self, const spn_url *url, spn_pool_opts 
                   spn_problem *problem)
 {
     const bool eager = self == &spn__threadpool_eager;
-    struct keys k;
+    struct keys k = { 0, 0, 0, 0 };
     int rc = read_keys(url, INT32_MAX, &k, problem);
     spn_pool_opts shape;
 
@@ -117,7 +117,7 @@ static int cached(const spn_threadpool *self, const spn_url *url, spn_pool_opts 
 static int limited(const spn_threadpool *self, const spn_url *url, spn_pool_opts *opts,
                    spn_problem *problem)
 {
-    struct keys k;
+    struct keys k = { 0, 0, 0, 0 };
     int rc = read_keys(url, DEFAULT_THREADS, &k, problem);
     spn_pool_opts shape;
 

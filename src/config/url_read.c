@@ -497,8 +497,8 @@ int spn_url_parse_encoded(spn_url **out, const char *text, spn_problem *problem)
     if (text == NULL)
         return spn__refuse(problem, SPN_EINVAL, 0, "there is no URL");
     /* Three bytes for one at most. */
-    if (strnlen(text, 3 * SPN_URL_TEXT_MAX + 1) > 3 * SPN_URL_TEXT_MAX)
-        return spn__refuse(problem, SPN_ERANGE, 3 * SPN_URL_TEXT_MAX,
+    if (strnlen(text, (size_t)3 * SPN_URL_TEXT_MAX + 1) > (size_t)3 * SPN_URL_TEXT_MAX)
+        return spn__refuse(problem, SPN_ERANGE, (size_t)3 * SPN_URL_TEXT_MAX,
                            "a URL has %d bytes at most", SPN_URL_TEXT_MAX);
     length = spn_url_decode(text, NULL, 0);
     if (length < 0) {

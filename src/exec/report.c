@@ -389,12 +389,14 @@ static void forget_names(struct spn_reject_report *report)
 static const char *name_of(struct spn_reject_report *report, uintptr_t pc, char *text)
 {
     struct known *known = &report->known[(pc ^ pc >> 6) % KNOWN];
+    size_t length;
 
     if (known->pc == pc)
         return known->name;
     spn__os_symbol(pc, text, SYMBOL_SIZE);
-    if (strlen(text) < KNOWN_SIZE) {
-        strcpy(known->name, text);
+    length = strlen(text);
+    if (length < KNOWN_SIZE) {
+        memcpy(known->name, text, length + 1);
         known->pc = pc;
     }
     return text;

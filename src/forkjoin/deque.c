@@ -464,7 +464,7 @@ static void wait_stolen(struct spn__deque *d, spn_fj_record *record, spn_fj at)
 /* The place above a record, in the next piece if need be. */
 static spn_fj above(struct spn__deque *d, spn_fj_record *record)
 {
-    spn_fj_piece *p = spn__fj_piece(record), *next = p;
+    spn_fj_piece *p = spn__fj_piece(record), *next;
 
     if (number_of(p, record) - p->first + 1 < p->count)
         return record + 1;

@@ -382,6 +382,8 @@ int64_t spn_scheduled_drain(spn_scheduled *s, spn_task **tasks, size_t capacity)
 
     if (s == NULL || (tasks == NULL && capacity > 0))
         return SPN_EINVAL;
+    if (capacity == 0)
+        return 0;
     spn__pool_hold(s->pool);
     count = spn__delays_take_due(&s->delays, tasks, capacity);
     spn__pool_left_queue(s->pool, &s->pool->returned, (int64_t)count);
