@@ -16,8 +16,8 @@
  *   fj_kernel.h has what is computed.  Workers are what a runtime calls so; where the
  *   caller works too (TBB, OpenMP) it is one of them.  The program's first thread asks
  *   from outside and waits.  Smaller pieces of the same work warm up, for a fifth of a
- *   second, after which every worker is awake and has found a CPU of its own; and every
- *   result is checked.
+ *   second, to give the workers time to start and to find a CPU each; and every result
+ *   is checked.
  *
  * A runtime is a struct fj_kind.  One in another language is a program of bench/peers,
  * which measures itself and does the same.  For C and C++.
