@@ -644,7 +644,7 @@ struct spn_fj_task {
     uint32_t lock;
     uint32_t flags;
     uint32_t interrupt;
-    uint32_t spare;
+    uint32_t running;
 };
 
 /* Makes a new task of caller's memory; fn may be NULL for one that is only ever

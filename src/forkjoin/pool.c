@@ -53,11 +53,12 @@
 #define DEFAULT_RECORDS  SPN__PIECE_RECORDS
 #define RESERVE_FRACTION 4
 
-/* How often a worker looks at all the others, while they run, before it sleeps. */
+/* How often a worker looks at all the others, while they run, before it sleeps: as a
+ * join does, see deque.c. */
 #ifdef SPN_SIM
-enum { LOOKS = 1 };
+enum { LOOKS = 1, LOOKS_AT_ONCE = 2 };
 #else
-enum { LOOKS = SPN__SPIN_LIMIT_LONG };
+enum { LOOKS = 10 * SPN__SPIN_LIMIT_LONG, LOOKS_AT_ONCE = SPN__SPIN_LIMIT_LONG };
 #endif
 
 static struct spn_fj_pool *pool_of_source(struct spn__source *source)
@@ -401,8 +402,10 @@ static bool take_other(struct spn__source *source, struct spn__worker *w,
         }
         if (found < 0 || wanted_elsewhere(fj, epoch))
             break;
-        looks++;
-        spn__cpu_relax();
+        if (++looks % LOOKS_AT_ONCE == 0)
+            spn__os_yield();
+        else
+            spn__cpu_relax();
     }
     spn__fence_light(); /* [quiet] */
     if (spn__load(&fj->quiet_waiters, relaxed) > 0)
@@ -929,13 +932,12 @@ int spn_fj_help_quiesce(void)
 
 /* ---- a worker's own queue ------------------------------------------------------------------- */
 
-/* Takes a task out that is given back to the program. */
+/* A task was taken out, perhaps, and is given back to the program; the pool is held. */
 static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
 {
+    spn__pool_left_queue(fj->pool, &fj->pool->returned, task != NULL);
     if (task == NULL)
         return NULL;
-    spn__pool_hold(fj->pool);
-    spn__pool_left_queue(fj->pool, &fj->pool->returned, 1);
     spn__job_forget(task);
     spn_task_release(task);
     spn__fj_task_given_back(spn__fj_task_of(task));
@@ -968,6 +970,7 @@ int spn_fj_task_try_unfork(spn_fj_task *task)
         return SPN_EINVAL;
     if (place == NULL || !spn__fj_queue_remove(place, &task->task, true))
         return 0;
+    spn__pool_hold(place->pool->pool);
     (void)given_back(place->pool, &task->task);
     return 1;
 }
@@ -987,9 +990,10 @@ spn_fj_task *spn_fj_poll_local(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
 
-    return place == NULL
-               ? NULL
-               : given_back(place->pool, take_object(place, !place->pool->async));
+    if (place == NULL)
+        return NULL;
+    spn__pool_hold(place->pool->pool);
+    return given_back(place->pool, take_object(place, !place->pool->async));
 }
 
 static bool wanted_object(spn_task *task, const void *ctx)
@@ -1016,14 +1020,10 @@ static spn_task *take_submission(struct spn_fj_pool *fj)
 
 spn_fj_task *spn_fj_pool_poll_submission(spn_fj_pool *fj)
 {
-    spn_fj_task *task;
-
     if (fj == NULL)
         return NULL;
-    spn__pool_hold(fj->pool); /* it may be its last task */
-    task = given_back(fj, take_submission(fj));
-    spn__pool_left_queue(fj->pool, &fj->pool->returned, 0);
-    return task;
+    spn__pool_hold(fj->pool);
+    return given_back(fj, take_submission(fj));
 }
 
 spn_fj_task *spn_fj_poll_task(void)
@@ -1033,6 +1033,7 @@ spn_fj_task *spn_fj_poll_task(void)
 
     if (place == NULL)
         return NULL;
+    spn__pool_hold(place->pool->pool);
     task = take_object(place, !place->pool->async);
     for (struct spn__fj_place *p = first_place(place->pool); task == NULL && p != NULL;
          p = next_place(p))

@@ -121,7 +121,6 @@ bool spn__fj_task_done(spn_fj_task *task);
 
 /* completer.c */
 #define SPN__FJ_COMPLETER 1u /* spn_fj_task.flags */
-#define SPN__FJ_RUNNING   2u /* guarded by the task's lock */
 bool spn__fj_descends(spn_fj_task *task, const spn_fj_task *root);
 
 #endif /* SPN__FORKJOIN_POOL_H */

@@ -37,7 +37,7 @@
  *             (the queues order that as well).
  *   [leave]   the lock's.
  *
- * LOCKS  a task's lock guards its waiters and RUNNING; a leaf.
+ * LOCKS  a task's lock guards its waiters, `running` and `interrupt`; a leaf.
  */
 #include "forkjoin/pool.h"
 
@@ -181,17 +181,16 @@ static void publish(spn_fj_task *t, uint32_t outcome)
 static bool withdraw(spn_fj_task *t)
 {
     struct spn_fj_pool *fj = t->home;
-    bool taken;
+    bool removed;
 
-    spn__pool_hold(fj->pool); /* until left_queue: it may be its last task */
-    taken = spn__work_has(fj->pool, &t->task) && spn__work_remove(fj->pool, &t->task);
-    if (taken)
+    spn__pool_hold(fj->pool);
+    removed = spn__work_has(fj->pool, &t->task) && spn__work_remove(fj->pool, &t->task);
+    if (removed)
         spn_task_release(&t->task);
-    spn__pool_left_queue(fj->pool, &fj->pool->cancelled, taken);
-    if (!taken)
-        return false;
-    spn__fj_settled(fj);
-    return true;
+    spn__pool_left_queue(fj->pool, &fj->pool->cancelled, removed);
+    if (removed)
+        spn__fj_settled(fj);
+    return removed;
 }
 
 /* The one that has claimed it, and written what is to be written, ends it. */
@@ -282,7 +281,7 @@ static void interrupt_runner(spn_fj_task *t)
     const struct spn__fj_place *place;
 
     spn__lock(lock_of(t));
-    if ((t->flags & SPN__FJ_RUNNING) != 0) {
+    if (t->running != 0) {
         place = spn__load(runner_of(t), relaxed); /* written under the lock */
         if (place->pool != NULL)
             spn__interrupt_set(spn__load(&place->worker->self, relaxed)); /* its end
@@ -422,6 +421,7 @@ struct run {
     spn_fj_task *task;
     struct spn__nested nested;
     bool entered, returned;
+    bool completer; /* gone, perhaps, once its body has returned 0 */
 };
 
 /* It no longer runs: no interrupt is meant for it from here on. */
@@ -431,7 +431,7 @@ static void stop_running(struct run *r)
     bool interrupted;
 
     spn__lock(lock_of(t));
-    t->flags &= ~SPN__FJ_RUNNING;
+    t->running = 0;
     interrupted = t->interrupt != 0;
     t->interrupt = 0;
     spn__unlock(lock_of(t));
@@ -447,7 +447,8 @@ static void leave(struct run *r)
 
     if (--place->depth == 0)
         spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
-    stop_running(r);
+    if (!r->completer)
+        stop_running(r);
 }
 
 /* Follows the body also when it ended its thread. */
@@ -464,16 +465,18 @@ static void run_ended(void *arg)
 }
 
 /* What the body said, and what became of its tree. */
-static void conclude(spn_fj_task *t, int status)
+static void conclude(spn_fj_task *t, int status, bool completer)
 {
     int error = status == SPN_FJ_PENDING ? 0 : status;
 
-    if (error == 0)
-        error = spn__load(error_of(t), relaxed); /* its tree has ended */
-    if ((t->flags & SPN__FJ_COMPLETER) != 0) {
+    if (completer) {
         if (error != 0)
             spn_fj_completer_complete_error((spn_fj_completer *)(void *)t, error);
-    } else if (error != 0) {
+        return;
+    }
+    if (error == 0)
+        error = spn__load(error_of(t), relaxed); /* its tree has ended */
+    if (error != 0) {
         (void)spn__fj_task_end_failed(t, error);
     } else if (status != SPN_FJ_PENDING) {
         (void)spn__fj_task_end_normal(t);
@@ -495,7 +498,9 @@ static bool start(spn_fj_task *t)
 
 void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
 {
-    struct run r = { .place = place, .task = t };
+    struct run r = { .place = place,
+                     .task = t,
+                     .completer = (t->flags & SPN__FJ_COMPLETER) != 0 };
     int status = SPN_ENOMEM;
     spn_fj fj;
 
@@ -503,7 +508,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         return;
     spn__lock(lock_of(t));
     spn__store(runner_of(t), place, relaxed); /* under the lock, or read as a hint */
-    t->flags |= SPN__FJ_RUNNING;
+    t->running = !r.completer;
     spn__unlock(lock_of(t));
     /* relaxed: read by who sees STARTED and the runner, and checked again. */
     spn__lock(&place->queue.lock);
@@ -524,7 +529,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         spn__deque_leave(&place->deque, &r.nested);
     }
     leave(&r);
-    conclude(t, status);
+    conclude(t, status, r.completer);
 }
 
 static int run_by_executor(spn_task *task)
@@ -832,7 +837,7 @@ static void run_here(spn_fj_task *t)
         place = alone = spn__fj_place_alone();
         if (alone == NULL) {
             if (start(t))
-                conclude(t, SPN_ENOMEM);
+                conclude(t, SPN_ENOMEM, (t->flags & SPN__FJ_COMPLETER) != 0);
             return;
         }
     }
