@@ -53,12 +53,11 @@
 #define DEFAULT_RECORDS  SPN__PIECE_RECORDS
 #define RESERVE_FRACTION 4
 
-/* How often a worker looks at all the others, while they run, before it sleeps: as a
- * join does, see deque.c. */
+/* How often a worker looks at all the others, while they run, before it sleeps. */
 #ifdef SPN_SIM
-enum { LOOKS = 1, LOOKS_AT_ONCE = 2 };
+enum { LOOKS = 1 };
 #else
-enum { LOOKS = 10 * SPN__SPIN_LIMIT_LONG, LOOKS_AT_ONCE = SPN__SPIN_LIMIT_LONG };
+enum { LOOKS = SPN__SPIN_LIMIT_LONG };
 #endif
 
 static struct spn_fj_pool *pool_of_source(struct spn__source *source)
@@ -402,10 +401,8 @@ static bool take_other(struct spn__source *source, struct spn__worker *w,
         }
         if (found < 0 || wanted_elsewhere(fj, epoch))
             break;
-        if (++looks % LOOKS_AT_ONCE == 0)
-            spn__os_yield();
-        else
-            spn__cpu_relax();
+        looks++;
+        spn__cpu_relax();
     }
     spn__fence_light(); /* [quiet] */
     if (spn__load(&fj->quiet_waiters, relaxed) > 0)
