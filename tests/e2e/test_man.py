@@ -112,7 +112,7 @@ with tempfile.TemporaryDirectory() as directory:
             check(header == included, "%s: %s is in <%s>" % (name, function, header))
         # A page names no code that does not exist.  Its own title is none.
         body = re.sub(r"^\.Dt .*$", "", text, flags=re.M)
-        codes = set(re.findall(r"SPN_E[A-Z]+", body)) - {"SPN_EUNKNOWN"}
+        codes = set(re.findall(r"\bSPN_E[A-Z]+\b", body)) - {"SPN_EUNKNOWN"}
         known = set("SPN_E" + c for c in re.findall(
             r"X\((\w+), -\d+,", open(source + "/include/spindle/status.h").read()))
         check(codes <= known, "%s: no such code: %s" % (name, codes - known))

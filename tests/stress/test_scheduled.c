@@ -17,7 +17,8 @@ static atomic_long accepted, ran, cancelled, early, periodic_runs;
 
 struct request {
     int64_t due_ns;
-    atomic_int ended;    /* runs and cancels */
+    atomic_int runs;
+    atomic_int ended;    /* runs and cancels: both may win, if it runs meanwhile */
     atomic_int released; /* its argument came back: nobody uses it any more */
     atomic_int inside;
     spn_future *future;
@@ -30,7 +31,8 @@ static int run(void *arg, void **result)
     (void)result;
     if (spn_now() < r->due_ns)
         atomic_fetch_add(&early, 1);
-    CHECK_EQ(atomic_fetch_add(&r->ended, 1), 0);
+    CHECK_EQ(atomic_fetch_add(&r->runs, 1), 0);
+    atomic_fetch_add(&r->ended, 1);
     atomic_fetch_add(&ran, 1);
     return 0;
 }
