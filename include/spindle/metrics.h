@@ -212,8 +212,9 @@ SPN_API SPN_NODISCARD
 int spn_metrics_add_histogram(spn_metrics *metrics, const char *name, const char *help,
                               spn_histogram *histogram);
 
-/* Takes a thing out; afterwards nobody looks at it any more.  SPN_OK; SPN_EEMPTY: it is not
- * there; SPN_EINVAL (a NULL).  Waits for a scrape that is under way.  Since 0.1 */
+/* Takes a thing out, under all its names; afterwards nobody looks at it any more.  SPN_OK;
+ * SPN_EEMPTY: it is not there; SPN_EINVAL (a NULL).  Waits for a scrape that is under way.
+ * Since 0.1 */
 SPN_API int spn_metrics_remove(spn_metrics *metrics, const void *thing);
 
 typedef enum spn_metrics_format {

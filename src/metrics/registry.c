@@ -631,20 +631,24 @@ int spn_metrics_add_histogram(spn_metrics *metrics, const char *name, const char
 
 int spn_metrics_remove(spn_metrics *metrics, const void *thing)
 {
-    struct spn__list_node *node;
-    struct spn__item *found = NULL;
+    struct spn__list_node *node, *following;
+    struct spn__list found; /* one for each name */
+    int rc = SPN_EEMPTY;
 
     if (metrics == NULL || thing == NULL)
         return SPN_EINVAL;
+    spn__list_init(&found);
     spn__lock(&metrics->lock);
-    spn__list_each (node, &metrics->items)
-        if (item_of(node)->thing == thing)
-            found = item_of(node);
-    if (found != NULL)
-        spn__list_remove(&found->link);
+    spn__list_each_safe (node, following, &metrics->items) {
+        if (item_of(node)->thing == thing) {
+            spn__list_remove(node);
+            spn__list_push_back(&found, node);
+        }
+    }
     spn__unlock(&metrics->lock);
-    if (found == NULL)
-        return SPN_EEMPTY;
-    free_item(found);
-    return SPN_OK;
+    while ((node = spn__list_pop_front(&found)) != NULL) {
+        free_item(item_of(node));
+        rc = SPN_OK;
+    }
+    return rc;
 }

@@ -650,3 +650,26 @@ TEST(metrics__registered_twice__refused, "MET-5")
     spn_histogram_destroy(histogram);
     spn_metrics_destroy(metrics);
 }
+
+/* A thing under two names is gone under both. */
+TEST(metrics__removed__gone_under_all_its_names, "MET-5")
+{
+    spn_counter *other;
+    spn_metrics *metrics;
+
+    REQUIRE_OK(spn_metrics_create(&metrics));
+    REQUIRE_OK(spn_counter_create(&counter));
+    REQUIRE_OK(spn_counter_create(&other));
+    CHECK_OK(spn_metrics_add_counter(metrics, "a", "", counter));
+    CHECK_OK(spn_metrics_add_counter(metrics, "other", "", other));
+    CHECK_OK(spn_metrics_add_counter(metrics, "b", "", counter));
+    CHECK_OK(spn_metrics_remove(metrics, counter));
+    CHECK_STATUS(spn_metrics_remove(metrics, counter), SPN_EEMPTY);
+    spn_counter_destroy(counter);
+    write_as(metrics, SPN_METRICS_JSON);
+    CHECK(strstr(text, "\"name\":\"a\"") == NULL);
+    CHECK(strstr(text, "\"name\":\"b\"") == NULL);
+    CHECK(strstr(text, "\"name\":\"other\"") != NULL);
+    spn_metrics_destroy(metrics);
+    spn_counter_destroy(other);
+}
