@@ -15,7 +15,10 @@
 #include "sync/lock.h"
 #include "sync/seam_stacks.h"
 
-enum { BUFFER = 65536, EVENT_MAX = 1024, TEXT_MAX = 100 };
+enum { BUFFER = 65536, EVENT_MAX = 2048, TEXT_MAX = 100 };
+
+_Static_assert(EVENT_MAX >= 2 * 6 * TEXT_MAX + 256,
+               "two names, all escapes, and the rest");
 
 struct spn_trace {
     struct spn__lock lock; /* guards the rest; held while a full buffer is written */
@@ -72,7 +75,7 @@ static void quote(char text[6 * TEXT_MAX + 1], const char *name)
 void spn__trace_run(spn_trace *trace, const char *pool, const char *name,
                     int64_t start_ns, int64_t end_ns)
 {
-    char event[EVENT_MAX + 256], label[6 * TEXT_MAX + 1], category[6 * TEXT_MAX + 1];
+    char event[EVENT_MAX], label[6 * TEXT_MAX + 1], category[6 * TEXT_MAX + 1];
     int length;
 
     quote(label, name != NULL ? name : "task");
@@ -80,7 +83,7 @@ void spn__trace_run(spn_trace *trace, const char *pool, const char *name,
     length = snprintf(
         event, sizeof event,
         "\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%lld.%03d,\"dur\":%lld.%03d,"
-        "\"cat\":\"%.500s\",\"name\":\"%.500s\"}",
+        "\"cat\":\"%s\",\"name\":\"%s\"}",
         (int)spn__os_tid(), (long long)(start_ns / 1000), (int)(start_ns % 1000),
         (long long)((end_ns - start_ns) / 1000), (int)((end_ns - start_ns) % 1000),
         category, label);

@@ -365,6 +365,44 @@ TEST(metrics__traced__one_event_per_run, "MET-11")
     CHECK(strstr(text, "a \\\"pool\\\"") != NULL);
 }
 
+/* Names that grow when they are escaped are not cut in the middle of it. */
+TEST(metrics__traced_names_of_controls__still_json, "MET-11")
+{
+    char folder[] = "/tmp/spindle-trace-XXXXXX", path[64], name[101], written[4096];
+    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_pool_opts pool_opts = spn_pool_opts_single();
+    spn_job job = SPN_JOB_INIT(run_job, NULL);
+    spn_task_times *times;
+    spn_pool *pool;
+    const char *at;
+    size_t length;
+    FILE *file;
+
+    memset(name, 1, sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    REQUIRE(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/trace.json", folder);
+    REQUIRE_OK(spn_trace_create(&opts.trace, path));
+    pool_opts.name = job.label = name;
+    atomic_store(&gate, 1);
+    REQUIRE_OK(spn_task_times_create(&times, &opts));
+    pool = pool_with(times, pool_opts);
+    CHECK_OK(spn_executor_execute(spn_pool_executor(pool), &job.task));
+    end_pool(pool);
+    CHECK_OK(spn_trace_close(opts.trace));
+    spn_task_times_destroy(times);
+    file = fopen(path, "r");
+    REQUIRE(file != NULL);
+    length = fread(written, 1, sizeof written - 1, file);
+    written[length] = '\0';
+    fclose(file);
+    unlink(path);
+    rmdir(folder);
+    CHECK(length > 2 * 6 * strlen(name)); /* both are whole */
+    at = json_value(written);
+    CHECK(at != NULL && strcmp(at, "\n") == 0);
+}
+
 /* ---- text --------------------------------------------------------------------------------- */
 
 static char text[400000];
