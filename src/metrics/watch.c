@@ -10,6 +10,8 @@
  *
  *   A task is slow when it runs longer than slow_ns by what looks have seen
  *   (task_times.c), so it is told up to a period late, and never for one that has ended.
+ *   Which run was told is kept by thread: a thread runs one task at a time, so a run that
+ *   goes on is never forgotten, and there are no more entries than threads.
  *
  * LOCKS  `lock` guards what is remembered and who looks; it is taken before nothing and
  *   after nothing.  A look is made by one thread at a time, and the list is its own.
@@ -31,9 +33,15 @@ _Static_assert(sizeof(spn_watch_opts) ==
                    sizeof(size_t) + 5 * sizeof(void *) + 7 * sizeof(int64_t),
                "append only, no holes");
 
-enum { NAME_SIZE = 128, KINDS = SPN_ALARM_SLOW, SLOW_MAX = 64, ALARMS_MAX = 256 };
+enum { NAME_SIZE = 128, KINDS = SPN_ALARM_SLOW, ALARMS_MAX = 256 };
 #define PERIOD_DEFAULT_NS   SPN_SEC(1)
 #define INTERVAL_DEFAULT_NS SPN_SEC(60)
+
+/* The slow run of a thread that was told last. */
+struct told {
+    uintptr_t thread;
+    uint64_t run;
+};
 
 /* What the watch remembers of a pool; the looker's own. */
 struct memory {
@@ -42,11 +50,8 @@ struct memory {
     bool seen; /* in this look */
     int64_t rejected;
     int64_t due_ns[KINDS], swallowed[KINDS];
-    struct {
-        uintptr_t thread;
-        uint64_t run;
-    } told[SLOW_MAX]; /* slow runs */
-    size_t next_told;
+    struct told *told; /* one for each thread that ever was slow */
+    size_t told_count, told_room;
 };
 
 /* An alarm to be given. */
@@ -138,19 +143,44 @@ struct slow {
     struct memory *memory;
 };
 
+/* The thread's entry, made if there is none; NULL: no memory. */
+static struct told *told_of(struct memory *m, uintptr_t thread)
+{
+    for (size_t i = 0; i < m->told_count; i++)
+        if (m->told[i].thread == thread)
+            return &m->told[i];
+    if (m->told_count == m->told_room) {
+        const size_t room = m->told_room != 0 ? 2 * m->told_room : 8;
+        struct told *larger = spn__alloc(room * sizeof *larger);
+
+        if (larger == NULL)
+            return NULL;
+        if (m->told_count != 0)
+            memcpy(larger, m->told, m->told_count * sizeof *larger);
+        spn__free(m->told);
+        m->told = larger;
+        m->told_room = room;
+    }
+    m->told[m->told_count] = (struct told){ thread, 0 }; /* runs are odd */
+    return &m->told[m->told_count++];
+}
+
 static void look_at_run(void *ctx, const spn_running *running)
 {
     struct slow *s = ctx;
     struct memory *m = s->memory;
+    struct told *told;
 
     if (running->running_ns < s->watch->opts.slow_ns)
         return;
-    for (int i = 0; i < SLOW_MAX; i++)
-        if (m->told[i].thread == running->thread && m->told[i].run == running->run)
-            return;
-    m->told[m->next_told].thread = running->thread;
-    m->told[m->next_told].run = running->run;
-    m->next_told = (m->next_told + 1) % SLOW_MAX;
+    told = told_of(m, running->thread);
+    if (told == NULL) {
+        m->swallowed[SPN_ALARM_SLOW - 1]++; /* the next look tries again */
+        return;
+    }
+    if (told->run == running->run)
+        return;
+    told->run = running->run;
     put_alarm(s->watch, m, SPN_ALARM_SLOW, running->label, running->running_ns,
               s->watch->opts.slow_ns);
 }
@@ -195,6 +225,7 @@ static void forget(struct spn_watch *watch)
             at = &m->next;
         } else {
             *at = m->next;
+            spn__free(m->told);
             spn__free(m);
         }
     }

@@ -37,14 +37,16 @@ static int hold(spn_task *task)
     return 0;
 }
 
-/* A pool of one thread and two places, in a registry, with a watch that is driven by
+enum { MANY = 100 };
+
+/* A pool of one thread (or many) and two places, in a registry, with a watch that is driven by
  * hand. */
 static spn_pool *pool;
 static spn_metrics *metrics;
 static spn_task_times *times;
 static spn_clock *clock_;
 static spn_watch *watch;
-static spn_job jobs[4];
+static spn_job jobs[MANY];
 static int job_count;
 
 static int submit(void)
@@ -60,7 +62,7 @@ static void hold_one(void)
     job_count++;
 }
 
-static void open_watch(spn_watch_opts opts)
+static void open_watch_of(int threads, spn_watch_opts opts)
 {
     spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
     spn_task_times_opts times_opts = SPN_TASK_TIMES_OPTS_INIT;
@@ -74,7 +76,7 @@ static void open_watch(spn_watch_opts opts)
     times_opts.every = 1;
     REQUIRE_OK(spn_task_times_create(&times, &times_opts));
     pool_opts.name = "io";
-    pool_opts.core_threads = pool_opts.max_threads = 1;
+    pool_opts.core_threads = pool_opts.max_threads = threads;
     pool_opts.queue_capacity = 2;
     REQUIRE_OK(spn_task_times_install(times, &pool_opts.hooks));
     REQUIRE_OK(spn_pool_create(&pool, &pool_opts));
@@ -84,6 +86,11 @@ static void open_watch(spn_watch_opts opts)
     opts.alarm = hear;
     opts.ctx = &heard;
     REQUIRE_OK(spn_watch_create(&watch, &opts));
+}
+
+static void open_watch(spn_watch_opts opts)
+{
+    open_watch_of(1, opts);
 }
 
 static void close_watch(void)
@@ -183,6 +190,24 @@ TEST(watch__slow_task__told_once_per_run, "MET-13")
         T_AWAIT(spn_pool_active(pool) == 0);
     }
     CHECK_EQ(spn_watch_check(watch), 0);
+    close_watch();
+}
+
+/* However many are slow at once. */
+TEST(watch__many_slow_tasks__each_told_once, "MET-13")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+
+    opts.slow_ns = SPN_MS(2);
+    open_watch_of(MANY, opts);
+    for (int i = 0; i < MANY; i++)
+        hold_one();
+    T_AWAIT(atomic_load(&running) == MANY);
+    CHECK_EQ(spn_watch_check(watch), 0); /* seen for the first time */
+    T_AWAIT(spn_watch_check(watch) >= 0 && heard.calls[SPN_ALARM_SLOW] >= MANY);
+    for (int look = 0; look < 3; look++)
+        CHECK_EQ(spn_watch_check(watch), 0);
+    CHECK_EQ(heard.calls[SPN_ALARM_SLOW], MANY);
     close_watch();
 }
 
