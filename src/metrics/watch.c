@@ -33,7 +33,8 @@ _Static_assert(sizeof(spn_watch_opts) ==
                    sizeof(size_t) + 5 * sizeof(void *) + 7 * sizeof(int64_t),
                "append only, no holes");
 
-enum { NAME_SIZE = 128, KINDS = SPN_ALARM_SLOW, ALARMS_MAX = 256 };
+enum { NAME_SIZE = 256, LABEL_SIZE = 64, KINDS = SPN_ALARM_SLOW, ALARMS_MAX = 256 };
+_Static_assert((int)NAME_SIZE > SPN_THREAD_NAME_MAX, "names of pools are whole");
 #define PERIOD_DEFAULT_NS   SPN_SEC(1)
 #define INTERVAL_DEFAULT_NS SPN_SEC(60)
 
@@ -57,7 +58,7 @@ struct memory {
 /* An alarm to be given. */
 struct pending {
     uint32_t kind;
-    char pool[NAME_SIZE], label[NAME_SIZE];
+    char pool[NAME_SIZE], label[LABEL_SIZE]; /* task_times.c keeps less of labels */
     bool labelled;
     int64_t value, threshold, suppressed;
 };

@@ -12,7 +12,7 @@
 static struct {
     int calls[6]; /* by kind */
     spn_alarm last;
-    char label[64], pool[64];
+    char label[64], pool[256];
 } heard;
 
 static void hear(void *ctx, const spn_alarm *alarm)
@@ -164,6 +164,38 @@ TEST(watch__thresholds__each_tells_at_its_own, "MET-12")
     CHECK_EQ(heard.last.value, 2);
     CHECK_EQ(spn_watch_check(watch), 0);
     close_watch();
+}
+
+/* Long names that differ at their ends are two pools, each told by its whole name. */
+TEST(watch__names_alike_but_for_the_end__told_apart, "MET-12")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+    spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
+    spn_pool *pools[2];
+    spn_job held[2];
+    char name[SPN_THREAD_NAME_MAX - 20 + 1];
+
+    opts.active_percent = 100;
+    open_watch(opts);
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    pool_opts.name = name;
+    pool_opts.core_threads = pool_opts.max_threads = 1;
+    for (int i = 0; i < 2; i++) {
+        name[sizeof name - 2] = (char)('a' + i);
+        REQUIRE_OK(spn_pool_create(&pools[i], &pool_opts));
+        REQUIRE_OK(spn_metrics_add_pool(metrics, pools[i], NULL));
+        held[i] = (spn_job)SPN_JOB_INIT(hold, NULL);
+        CHECK_OK(spn_executor_execute(spn_pool_executor(pools[i]), &held[i].task));
+    }
+    T_AWAIT(atomic_load(&running) == 2);
+    CHECK_EQ(spn_watch_check(watch), 2);
+    CHECK_STR(heard.pool, name); /* the second's */
+    close_watch();
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(spn_pool_close(pools[i]));
+        CHECK_OK(spn_pool_destroy(pools[i]));
+    }
 }
 
 /* A task that runs too long is told once, with its label; the next one again. */
