@@ -158,14 +158,20 @@ static struct spn__item *item_of(struct spn__list_node *node)
 void spn__item_look(struct spn__item *item)
 {
     void *thing = (void *)(uintptr_t)item->thing;
+    int64_t from_ns;
 
     switch (item->kind) {
     case ITEM_POOL:
+        from_ns = item->times != NULL ? spn__now() : 0;
         item->now.pool = (spn_pool_stats)SPN_POOL_STATS_INIT;
         (void)spn_pool_stats_get(thing, &item->now.pool);
         if (item->times != NULL) {
             item->longest_ns = spn__task_times_longest(item->times);
-            item->oldest_ns = spn__task_times_oldest(item->times);
+            item->oldest_ns = 0;
+            if (item->now.pool.queued == 0)
+                spn__task_times_empty(item->times, from_ns);
+            else
+                item->oldest_ns = spn__task_times_oldest(item->times);
         }
         break;
     case ITEM_TIMER:

@@ -15,6 +15,11 @@
  *   place replaces an earlier one, whose task is then not timed.  A task that is submitted
  *   without being timed takes an old note of its own away: a task may be refused, or be
  *   taken back, and come again.
+ *   Nobody tells of tasks that never reach a worker (refused, cancelled, expired, run by
+ *   their submitter), so their notes stay.  A look that finds the pool's queue empty says
+ *   so, and what was noted before then does not count as waiting any more.  The notes
+ *   are left in place: a worker may hold such a task and be about to ask how long it has
+ *   waited.  A task that was being put in at that moment is timed, but not seen waiting.
  *
  * RUNNING
  *   How long a task has run is known without timing it: a look notes the number, and the
@@ -28,7 +33,7 @@
  *          acquire, and the number again: unchanged, the label is that run's.  It is a
  *          copy because the task's own may be gone before anybody has read it.
  *
- * LOCKS  `looks` guards what looks note in the parts; a leaf.
+ * LOCKS  `looks` guards what looks note, in the parts and of the queue; a leaf.
  */
 #include "metrics/task_times.h"
 
@@ -70,6 +75,7 @@ struct spn_task_times {
     SPN__ATOMIC(uint32_t) submitted; /* a rough count */
     struct note notes[NOTES];
     struct spn__lock looks;
+    int64_t empty_ns; /* guarded by looks: nothing waited then */
 };
 
 static void init_part(struct spn__tally *tally)
@@ -238,6 +244,7 @@ int spn_task_times_create(spn_task_times **out, const spn_task_times_opts *opts)
         spn__init(&times->notes[i].since_ns, 0);
     }
     spn__lock_init(&times->looks);
+    times->empty_ns = INT64_MIN;
     *out = times;
     return SPN_OK;
 }
@@ -359,18 +366,29 @@ int64_t spn__task_times_longest(spn_task_times *times)
     return longest;
 }
 
+void spn__task_times_empty(spn_task_times *times, int64_t at_ns)
+{
+    spn__lock(&times->looks);
+    if (at_ns > times->empty_ns)
+        times->empty_ns = at_ns;
+    spn__unlock(&times->looks);
+}
+
 int64_t spn__task_times_oldest(spn_task_times *times)
 {
     const int64_t now_ns = spn__now();
-    int64_t oldest = 0;
+    int64_t oldest = 0, empty_ns;
 
+    spn__lock(&times->looks);
+    empty_ns = times->empty_ns;
+    spn__unlock(&times->looks);
     for (int i = 0; i < NOTES; i++) {
         struct note *note = &times->notes[i];
 
         if (spn__load(&note->task, acquire) != NULL) {                    /* [note] */
             const int64_t since_ns = spn__load(&note->since_ns, relaxed); /* [note] */
 
-            if (now_ns - since_ns > oldest)
+            if (since_ns >= empty_ns && now_ns - since_ns > oldest)
                 oldest = now_ns - since_ns;
         }
     }

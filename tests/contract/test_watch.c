@@ -166,6 +166,35 @@ TEST(watch__thresholds__each_tells_at_its_own, "MET-12")
     close_watch();
 }
 
+/* A task that was refused waits no more: not in an idle pool, nor when others wait. */
+TEST(watch__timed_task_refused__not_told_as_waiting, "MET-12")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+    int64_t from;
+
+    opts.wait_ns = 1;
+    open_watch(opts);
+    hold_one();
+    T_AWAIT(atomic_load(&running) == 1);
+    hold_one();
+    hold_one(); /* full */
+    jobs[3] = (spn_job)SPN_JOB_INIT(hold, NULL);
+    CHECK_STATUS(submit(), SPN_EREJECTED);
+    atomic_store(&gate, 1);
+    T_AWAIT(spn_pool_completed_count(pool) == 3);
+    CHECK_EQ(spn_watch_check(watch), 0);
+    atomic_store(&gate, 0);
+    job_count = 4; /* the refused one does not come again */
+    from = spn_now();
+    hold_one();
+    T_AWAIT(atomic_load(&running) == 4);
+    hold_one();
+    CHECK_EQ(spn_watch_check(watch), 1);
+    CHECK_EQ(heard.calls[SPN_ALARM_WAIT], 1);
+    CHECK(heard.last.value <= spn_now() - from);
+    close_watch();
+}
+
 /* Long names that differ at their ends are two pools, each told by its whole name. */
 TEST(watch__names_alike_but_for_the_end__told_apart, "MET-12")
 {
