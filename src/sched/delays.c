@@ -730,6 +730,7 @@ size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capa
 {
     size_t count = 0;
     int64_t now_ns;
+    bool earlier;
 
     spn__lock(&d->lock);
     now_ns = spn__delays_now(d);
@@ -741,8 +742,10 @@ size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capa
             break;
         tasks[count++] = take_out(d, slot).arg;
     }
-    (void)publish(d);
+    earlier = publish(d);
     spn__unlock(&d->lock);
+    if (earlier)
+        spn__idle_notify_first(d->source.pool);
     for (size_t i = 0; i < count; i++)
         if (is_tied(tasks[i]))
             spn__scheduled_left(tasks[i], false);
