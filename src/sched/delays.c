@@ -511,6 +511,9 @@ static int push(struct spn__work_source *source, struct spn__entry entry,
     if (d->closed)
         rc = SPN_ESHUTDOWN;
     if (rc == SPN_OK) {
+        /* Time may have passed since the last one was due. */
+        if (due_ns != SPN_FOREVER && tick_of(due_ns) - d->tick >= SPN__BUCKETS)
+            advance(d, spn__delays_now(d));
         *sequence = d->sequence;
         *first = put_in(d, entry, due_ns);
     }
@@ -575,7 +578,7 @@ static bool take(struct spn__work_source *source, struct spn__entry *entry, bool
     if (taken) {
         *entry = take_out(d, d->near.entries[0].slot);
         d->away += is_periodic(task_in(entry));
-        *last = waiting(d) == 0 && d->closed;
+        *last = waiting(d) == 0;
     } else {
         (void)publish(d); /* exactly, now */
     }
