@@ -281,6 +281,8 @@ void spn__pool_hold(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
 void spn__pool_cancel_end(struct spn_pool *pool);
 void spn__pool_staff_held(struct spn_pool *pool);
+/* Whether a worker that finds nothing to do may leave: a hint. */
+bool spn__pool_may_shrink(struct spn_pool *pool);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */

@@ -322,16 +322,23 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
     return rc;
 }
 
+bool spn__pool_may_shrink(struct spn_pool *pool)
+{
+    /* relaxed, all: knobs, and whoever changes the rest tells the workers. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+
+    return spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING ||
+           spn__load(&pool->core_timeout, relaxed) != 0 ||
+           spn__ctl_count(ctl) > spn__load(&pool->core, relaxed);
+}
+
 /* ---- taking tasks back ------------------------------------------------------------------ */
 
-/* TIMED: the last task is gone, and a worker above core may have stayed for it. */
+/* TIMED: the last task is gone, and a worker may have stayed for it. */
 static bool stays_for_nothing(struct spn_pool *pool)
 {
-    /* relaxed, both: the lock is held, and a knob. */
-    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
-
     return pool->kind == SPN__WORK_TIMED && !spn__work_any(pool) &&
-           count > spn__load(&pool->core, relaxed);
+           spn__pool_may_shrink(pool);
 }
 
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)

@@ -85,6 +85,8 @@ static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry,
         withdrawn = pool->work.source->ops->withdraw(pool->work.source, sequence);
     else
         withdrawn = entry.fn == spn__entry_task && withdraw(pool, entry.arg);
+    if (withdrawn && pool->kind == SPN__WORK_TIMED)
+        refused_by_lane(pool); /* it was in sight for a while */
     spn__pool_give_up(pool);
     return withdrawn ? SPN_EAGAIN : SPN_OK;
 }

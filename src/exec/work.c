@@ -624,7 +624,7 @@ static bool timed_take(struct spn_pool *pool, struct spn__entry *entry)
 
     if (!source->ops->take(source, entry, &last))
         return false;
-    if (last) { /* those that stayed for it may go now */
+    if (last && spn__pool_may_shrink(pool)) { /* those that stayed for it may go now */
         spn__lock(&pool->lock);
         spn__idle_look_around(pool);
         spn__unlock(&pool->lock);

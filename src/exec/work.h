@@ -118,7 +118,7 @@ struct spn__work_source_ops {
                 int64_t due_ns, uint64_t *sequence, bool *first);
     /* Due now, for tasks that say nothing else. */
     int64_t (*now)(struct spn__work_source *source);
-    /* The next one if it is due; *last: no other waits, and it is closed. */
+    /* The next one if it is due; *last: no other waits. */
     bool (*take)(struct spn__work_source *source, struct spn__entry *entry, bool *last);
     /* When to look for the next one, on the monotonic clock: INT64_MIN: now;
      * SPN_FOREVER: none waits, or somebody will tell. */

@@ -439,9 +439,10 @@ static bool leave(struct spn__worker *w)
     hand_over_counts(pool, w);
     free_worker(pool, w);
     ((struct spn_thread *)spn__self_get())->worker = NULL;
-    if (pool->kind == SPN__WORK_STEAL &&
+    /* Others may have stayed for what it did.  relaxed: changes under the lock. */
+    if ((pool->kind == SPN__WORK_STEAL || pool->kind == SPN__WORK_USER) &&
         spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_SHUTDOWN)
-        spn__idle_look_around(pool); /* they may have stayed for what it did */
+        spn__idle_look_around(pool);
     end = spn__pool_try_terminate(pool);
     /* The user put something into his queue between the two looks. */
     left_over = pool->kind == SPN__WORK_USER && !end &&

@@ -727,6 +727,8 @@ static bool say_where(struct spn__task_future *t, spn_executor *executor, bool *
         *first = spn__cas(&t->executor, &found, word_of(executor), release, relaxed);
         if (*first)
             return true;
+        if (t->keeper != NULL && t->keeper->run != NULL)
+            return false; /* it comes back to where it is, run after run */
         /* [queued] Who gives it back parts from it first, so if it is not queued any
          * more it is either with nobody now, or running. */
         if (spn__load(spn__task_queued(&t->task), acquire) != 0)

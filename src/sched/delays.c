@@ -511,6 +511,9 @@ static int push(struct spn__work_source *source, struct spn__entry entry,
     if (d->closed)
         rc = SPN_ESHUTDOWN;
     if (rc == SPN_OK) {
+        /* Time may have passed since the last one was due. */
+        if (due_ns != SPN_FOREVER && tick_of(due_ns) - d->tick >= SPN__BUCKETS)
+            advance(d, spn__delays_now(d));
         *sequence = d->sequence;
         *first = put_in(d, entry, due_ns);
     }
@@ -575,7 +578,7 @@ static bool take(struct spn__work_source *source, struct spn__entry *entry, bool
     if (taken) {
         *entry = take_out(d, d->near.entries[0].slot);
         d->away += is_periodic(task_in(entry));
-        *last = waiting(d) == 0 && d->closed;
+        *last = waiting(d) == 0;
     } else {
         (void)publish(d); /* exactly, now */
     }
@@ -730,6 +733,7 @@ size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capa
 {
     size_t count = 0;
     int64_t now_ns;
+    bool earlier;
 
     spn__lock(&d->lock);
     now_ns = spn__delays_now(d);
@@ -741,8 +745,10 @@ size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capa
             break;
         tasks[count++] = take_out(d, slot).arg;
     }
-    (void)publish(d);
+    earlier = publish(d);
     spn__unlock(&d->lock);
+    if (earlier)
+        spn__idle_notify_first(d->source.pool);
     for (size_t i = 0; i < count; i++)
         if (is_tied(tasks[i]))
             spn__scheduled_left(tasks[i], false);

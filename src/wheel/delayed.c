@@ -102,16 +102,16 @@ static void drop(struct entry *e, int reason)
 
 static void hand_on(struct entry *e)
 {
-    spn_executor *next = e->delayed->next;
+    struct spn_delayed_executor *delayed = e->delayed;
     spn_task *task = e->task;
     int rc;
 
-    let_go(e->delayed);
     spn_task_release(task);
-    rc = spn_executor_execute(next, task);
+    rc = spn_executor_execute(delayed->next, task);
     /* BUSY: the task's owner was quicker, and another executor has it. */
     if (rc != SPN_OK && rc != SPN_EBUSY)
         spn__task_drop_guarded(task, rc);
+    let_go(delayed); /* last: until then the executor it goes to must be there */
 }
 
 /* The time has come (SPN_OK), or will not. */

@@ -954,3 +954,38 @@ TEST(scheduled__context__goes_with_every_run, "STPE-7")
     spn_context_unref(context);
     cut_pool();
 }
+
+/* ---- a periodic future elsewhere --------------------------------------------------- */
+
+static spn_future *periodic;
+static atomic_int resubmitted;
+
+static int resubmit(void *arg)
+{
+    if (atomic_load(&resubmitted) == 0)
+        atomic_store(&resubmitted, spn_future_submit(periodic, arg));
+    return 0;
+}
+
+/* A periodic future is its executor's, also while it runs: nobody else gets it. */
+TEST(scheduled__periodic_submitted_while_it_runs__busy, "STPE-17")
+{
+    spn_manual_executor *other;
+
+    REQUIRE_OK(spn_manual_executor_create(&other));
+    atomic_store(&resubmitted, 0);
+    open_pool(1);
+    REQUIRE_OK(spn_scheduled_at_fixed_rate(sched, resubmit,
+                                           spn_manual_executor_executor(other),
+                                           SPN_SEC(1), SPN_SEC(1), &periodic));
+    CHECK_STATUS(spn_future_submit(periodic, spn_manual_executor_executor(other)),
+                 SPN_EBUSY);
+    advance(SPN_SEC(1));
+    T_AWAIT(atomic_load(&resubmitted) != 0);
+    CHECK_STATUS(atomic_load(&resubmitted), SPN_EBUSY);
+    CHECK_EQ(spn_manual_executor_pending(other), 0);
+    CHECK_EQ(spn_future_cancel(periodic, 0), 1);
+    spn_future_unref(periodic);
+    close_pool();
+    CHECK_OK(spn_manual_executor_destroy(other));
+}

@@ -264,3 +264,28 @@ SCENARIO(delayed__destroyed_while_a_task_leaves__not_touched_after, "CF-36")
     sim_assert(spn_future_is_done(f) == 1);
     spn_future_unref(f);
 }
+
+/* The executor that tasks go to is destroyed as soon as the delayed one is. */
+SCENARIO(delayed__next_destroyed_after_it__not_touched_after, "CF-36")
+{
+    spn_manual_executor *next;
+    spn_delayed_executor *d;
+    spn_future *f;
+
+    spn__init(&ran, 0);
+    if (!create(NULL))
+        return;
+    sim_assert(spn_manual_executor_create(&next) == SPN_OK);
+    sim_assert(spn_delayed_executor_create(&d, timer,
+                                           spn_manual_executor_executor(next),
+                                           TICK) == SPN_OK);
+    sim_assert(spn_executor_submit(spn_delayed_executor_executor(d), run, NULL, &f) ==
+               SPN_OK);
+    while (spn_delayed_executor_destroy(d) == SPN_EBUSY)
+        sim_sleep(TICK);
+    sim_assert(spn_manual_executor_run_all(next, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(next) == SPN_OK);
+    end();
+    sim_assert(spn_future_is_done(f) == 1);
+    spn_future_unref(f);
+}

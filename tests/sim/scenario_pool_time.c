@@ -377,6 +377,30 @@ SCENARIO(pool_time__delayed_task__one_worker_waits_for_it, "TPE-36 TPE-27")
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
 
+/* Two workers stay for a delayed task when the pool is shut down; the one that runs it
+ * leaves, and so does the other. */
+SCENARIO(pool_time__delayed_task_in_a_shut_down_pool__both_leave, "TPE-36 TPE-61")
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
+    spn_queue *queue;
+
+    q.due = due_of;
+    sim_assert(spn_queue_create(&queue, SPN_QUEUE_DELAY, &q) == SPN_OK);
+    o.name = "t";
+    o.core_threads = 2;
+    o.max_threads = 2;
+    o.queue = queue;
+    open_with(&o);
+    submit(0); /* these start the workers */
+    submit(1);
+    works[2].due = sim_now() + SPN_MS(9);
+    submit(2);
+    close_pool();
+    sim_assert(works[2].at >= works[2].due);
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
 /* ---- after a burst --------------------------------------------------------------------- */
 
 /* The eager pool is back at its core after the burst. */

@@ -288,6 +288,31 @@ SCENARIO(scheduled__core_0__runs_and_leaves, "STPE-30", "EXE-13", "STPE-36")
 SCENARIO_OPTS(scheduled__core_0__runs_and_leaves, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
+/* Core threads that may time out stay for a task that is not due; when it is cancelled,
+ * or one of them has run it, they go. */
+SCENARIO(scheduled__core_timeout_and_nothing_left__all_leave, "STPE-30", "TPE-31")
+{
+    spn_scheduled_opts o = spn_scheduled_opts_pool(2);
+    const bool cancelled = sim_choose(2) == 0;
+
+    o.core_timeout = 1;
+    o.keep_alive_ns = NEAR_ / 2;
+    open_with(o);
+    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(schedule(0, cancelled ? FAR : LATER) == SPN_OK);
+    sim_sleep(NEAR_); /* longer than they would wait for nothing */
+    if (cancelled)
+        sim_assert(spn_future_cancel(jobs[0].future, 0) == 1);
+    else
+        on_time(0);
+    while (spn_pool_threads(pool) != 0)
+        sim_sleep(SPN_MS(5));
+    sim_assert(sim_now() < FAR);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__core_timeout_and_nothing_left__all_leave, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
 /* What it stayed for is cancelled: it goes. */
 SCENARIO(scheduled__core_0_cancelled__worker_leaves, "STPE-21", "STPE-30")
 {
