@@ -25,7 +25,8 @@ extern "C" {
  * Threads     every call but destroy is safe from any thread; destroy_all not from a task
  *             of one of the pools.
  * Defaults    as spn_url_pool; a consumer's pool is cached.  Without `threadname` threads
- *             are named after the key: "dubbo-protocol-20880", "isolation-demo.Hello:1.0".
+ *             are named after the key: "dubbo-protocol-20880", "isolation-demo.Hello:1.0",
+ *             cut where a pool's name must end.  A service key has at most 495 bytes.
  */
 typedef struct spn_repository spn_repository;
 

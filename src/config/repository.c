@@ -51,6 +51,9 @@ _Static_assert(sizeof(spn_repository_opts) == 5 * sizeof(void *),
 
 enum { KEY_MAX = 512, PROVIDER = 0, CONSUMER = 1, SCHEDULER_THREADS = 8 };
 
+/* Of a pool, as spn_pool_create has it: room is left for the number of a thread. */
+enum { POOL_NAME_MAX = SPN_THREAD_NAME_MAX - 20 };
+
 struct slot {
     struct spn__list_node link;
     spn_url_pool *url_pool; /* fixed, as is the key */
@@ -79,8 +82,23 @@ struct spn_repository {
 struct key {
     int side;
     char text[KEY_MAX];
-    char name[KEY_MAX]; /* of its threads, if the URL has none */
+    char name[POOL_NAME_MAX + 1]; /* of its threads, if the URL has none */
 };
+
+/* A name of threads may be shorter than a key: the end of a long one is left out, but not
+ * half of a character. */
+static void name_after(struct key *key, const char *service)
+{
+    static const char prefix[] = "isolation-";
+    size_t length = strlen(service);
+
+    if (length > sizeof key->name - sizeof prefix) {
+        length = sizeof key->name - sizeof prefix;
+        while (length > 0 && ((unsigned char)service[length] & 0xC0) == 0x80)
+            length--;
+    }
+    (void)snprintf(key->name, sizeof key->name, "%s%.*s", prefix, (int)length, service);
+}
 
 /* As Dubbo compares it: in any case. */
 static bool is_consumer(const spn_url *url)
@@ -109,7 +127,7 @@ static int make_key(const spn_repository *r, const spn_url *url, struct key *key
         if (length >= (int64_t)sizeof service)
             return spn__refuse(problem, SPN_ERANGE, 0, "the service key is too long");
         (void)snprintf(key->text, sizeof key->text, "service/%s", service);
-        (void)snprintf(key->name, sizeof key->name, "isolation-%s", service);
+        name_after(key, service);
         return SPN_OK;
     }
     (void)snprintf(key->text, sizeof key->text, "%s/%d",

@@ -340,6 +340,52 @@ TEST(repository__isolation__by_service_key, "REP-17")
     close_repository();
 }
 
+/* A key may be longer than the name of a pool: the name is cut, whole characters only. */
+TEST(repository__long_service_key__name_is_cut, "REP-17")
+{
+    enum { ROOM = SPN_THREAD_NAME_MAX - 20 };
+    static const int lengths[] = { 225, 226, 400, 495 };
+    char service[512], text[1024];
+
+    open_repository(1);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const int length = lengths[i];
+        spn_pool *pool;
+
+        memset(service, 'a', sizeof service);
+        service[length] = '\0';
+        (void)snprintf(text, sizeof text, "dubbo://h:1/x?interface=%s&" REST, service);
+        pool = take(text, true);
+        REQUIRE(pool != NULL);
+        CHECK_EQ((int)strlen(spn_pool_name(pool)), ROOM);
+        CHECK(strncmp(spn_pool_name(pool), "isolation-aaa", 13) == 0);
+    }
+    /* The last byte there is room for would be the first of two. */
+    memset(service, 'a', sizeof service);
+    (void)snprintf(service + ROOM - 11, sizeof service - ROOM + 11, "\xc3\xa4");
+    (void)snprintf(text, sizeof text, "dubbo://h:1/x?interface=%s&" REST, service);
+    CHECK_EQ((int)strlen(spn_pool_name(take(text, true))), ROOM - 1);
+    close_repository();
+}
+
+/* What is longer than any key is refused, and the message says what is too long. */
+TEST(repository__service_key_too_long__is_refused, "REP-6")
+{
+    char text[1024] = "dubbo://h:1/x?" REST "&interface=";
+    const size_t length = strlen(text);
+    spn_pool *pool;
+    spn_url *url;
+
+    memset(text + length, 'a', 496);
+    text[length + 496] = '\0';
+    url = read_url(text);
+    open_repository(1);
+    CHECK_STATUS(spn_repository_get_or_create(r, url, &pool, &problem), SPN_ERANGE);
+    CHECK_STR(problem.text, "the service key is too long");
+    spn_url_unref(url);
+    close_repository();
+}
+
 /* ---- changing under load --------------------------------------------------------------- */
 
 static atomic_long ran_under_load, accepted;
