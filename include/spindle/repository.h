@@ -39,7 +39,8 @@ typedef struct spn_repository_opts {
                                    own, by its service key                             */
     uint32_t reserved;  /* 0                                                   */
     spn_exhausted_fn
-        exhausted; /* as of spn_url_pool_opts                             */
+        exhausted; /* as of spn_url_pool_opts; must not call the repository,
+                                   which may free the very report that calls it        */
     void *ctx;     /* its argument                                        */
 } spn_repository_opts;
 
