@@ -108,8 +108,9 @@ int spn_repository_scheduled(spn_repository *repository, spn_scheduled **out);
 
 /*
  * The end of all pools: no new ones from now on; the timer stops, and what was pending in
- * it is forgotten; every pool is shut down and waited for, up to timeout_ns in all; what
- * runs then is interrupted, and what waits dropped (SPN_ESHUTDOWN).  May be called again.
+ * it is forgotten, once no callback of it runs; every pool is shut down and waited for, and
+ * so are callbacks, up to timeout_ns in all; what runs then is interrupted, and what waits
+ * dropped (SPN_ESHUTDOWN).  May be called again.
  *
  * Returns  SPN_OK: all have ended; SPN_ETIMEDOUT: not all; SPN_EINTR: the same, and the
  *          caller was interrupted; SPN_EDEADLK: from a task of one of them, nothing was

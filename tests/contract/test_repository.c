@@ -299,6 +299,78 @@ TEST(repository__destroy_all__within_its_deadline, "REP-15")
     spn_url_unref(url);
 }
 
+static spn_latch *callback_latch;
+static atomic_int callback_began, callback_gate;
+
+static int block_in_callback(spn_timeout *t)
+{
+    (void)t;
+    atomic_store(&callback_began, 1);
+    return wait_interrupt(callback_latch);
+}
+
+static int block_for_good(spn_timeout *t)
+{
+    (void)t;
+    atomic_store(&callback_began, 1);
+    return wait_gate(&callback_gate);
+}
+
+static int never(spn_timeout *t)
+{
+    (void)t;
+    CHECK(false);
+    return 0;
+}
+
+static spn_timeout first_timeout, second_timeout;
+
+/* Opens a repository whose timer runs a callback, and has a timeout that is far off. */
+static void open_in_callback(spn_timeout_fn fn)
+{
+    spn_timer *timer;
+
+    open_repository(0);
+    atomic_store(&callback_began, 0);
+    atomic_store(&callback_gate, 0);
+    first_timeout = (spn_timeout)SPN_TIMEOUT_INIT;
+    second_timeout = (spn_timeout)SPN_TIMEOUT_INIT;
+    REQUIRE_OK(spn_repository_shared_timer(r, &timer));
+    REQUIRE_OK(spn_timer_schedule(timer, &second_timeout, never, SPN_SEC(3600)));
+    REQUIRE_OK(spn_timer_schedule(timer, &first_timeout, fn, 0));
+    T_AWAIT(atomic_load(&callback_began) != 0);
+}
+
+/* A callback of the shared timer is a task of the shared pool: the deadline is for it as
+ * well, and then it is interrupted. */
+TEST(repository__timer_callback_blocks__is_interrupted, "REP-15")
+{
+    REQUIRE_OK(spn_latch_create(&callback_latch, 1));
+    open_in_callback(block_in_callback);
+    CHECK_OK(spn_repository_destroy_all(r, 999999));
+    CHECK_EQ(spn_timeout_is_cancelled(&second_timeout), 1);
+    CHECK_OK(spn_repository_destroy(r));
+    CHECK_OK(spn_latch_destroy(callback_latch));
+}
+
+/* One that does not hear the interrupt is said to run; another call ends the rest. */
+TEST(repository__timer_callback_hangs__within_its_deadline, "REP-15")
+{
+    spn_timer *timer;
+
+    open_in_callback(block_for_good);
+    CHECK_STATUS(spn_repository_destroy_all(r, 999999), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_repository_shared_timer(r, &timer), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY);
+    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
+    CHECK_STATUS(spn_repository_destroy_all(r, SPN_FOREVER), SPN_EINTR);
+    CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY);
+    atomic_store(&callback_gate, 1);
+    CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
+    CHECK_EQ(spn_timeout_is_cancelled(&second_timeout), 1);
+    CHECK_OK(spn_repository_destroy(r));
+}
+
 static int end_from_inside(void *arg)
 {
     *(int *)arg = spn_repository_destroy_all(r, SPN_FOREVER);
