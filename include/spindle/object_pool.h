@@ -75,7 +75,8 @@ typedef struct spn_object_pool_opts {
     int64_t period_ns;  /* from one pass to the next, with a timer; 0: 1 s           */
     spn_timer *timer;   /* has maintain called; NULL: the program does.  Factory
                             functions run where its callbacks run: give it an executor
-                            if they may block.  Stopped after the pool is shut down   */
+                            if they may block.  Stopped after the pool is shut down,
+                            destroyed after the pool is: destroy uses it              */
     spn_clock *clock;   /* for ages; NULL: the monotonic one.  Waits are in real time */
     spn_object_factory factory;
     spn_object_lease_fn leaked; /* told of a leak, by the pass; NULL: a warning is

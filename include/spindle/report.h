@@ -41,7 +41,9 @@ typedef struct spn_exhaustion {
     int64_t suppressed;         /* tasks refused without a report since the last one */
 } spn_exhaustion;
 
-/* Runs on the report's thread, after the file is complete, with no lock held. */
+/* Runs on the report's thread, after the file is complete, with no lock held.  It must not
+ * do what may destroy its own report: destroy its url_pool, or call the repository the pool
+ * is of, where any call may be the one that frees a pool that was replaced. */
 typedef void (*spn_exhausted_fn)(void *ctx, const spn_exhaustion *what);
 
 /* Zero means default.  Append only. */

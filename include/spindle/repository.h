@@ -25,7 +25,8 @@ extern "C" {
  * Threads     every call but destroy is safe from any thread; destroy_all not from a task
  *             of one of the pools.
  * Defaults    as spn_url_pool; a consumer's pool is cached.  Without `threadname` threads
- *             are named after the key: "dubbo-protocol-20880", "isolation-demo.Hello:1.0".
+ *             are named after the key: "dubbo-protocol-20880", "isolation-demo.Hello:1.0",
+ *             cut where a pool's name must end.  A service key has at most 495 bytes.
  */
 typedef struct spn_repository spn_repository;
 
@@ -38,7 +39,8 @@ typedef struct spn_repository_opts {
                                    own, by its service key                             */
     uint32_t reserved;  /* 0                                                   */
     spn_exhausted_fn
-        exhausted; /* as of spn_url_pool_opts                             */
+        exhausted; /* as of spn_url_pool_opts; must not call the repository,
+                                   which may free the very report that calls it        */
     void *ctx;     /* its argument                                        */
 } spn_repository_opts;
 
@@ -106,8 +108,9 @@ int spn_repository_scheduled(spn_repository *repository, spn_scheduled **out);
 
 /*
  * The end of all pools: no new ones from now on; the timer stops, and what was pending in
- * it is forgotten; every pool is shut down and waited for, up to timeout_ns in all; what
- * runs then is interrupted, and what waits dropped (SPN_ESHUTDOWN).  May be called again.
+ * it is forgotten, once no callback of it runs; every pool is shut down and waited for, and
+ * so are callbacks, up to timeout_ns in all; what runs then is interrupted, and what waits
+ * dropped (SPN_ESHUTDOWN).  May be called again.
  *
  * Returns  SPN_OK: all have ended; SPN_ETIMEDOUT: not all; SPN_EINTR: the same, and the
  *          caller was interrupted; SPN_EDEADLK: from a task of one of them, nothing was

@@ -318,8 +318,9 @@ static size_t choose_wrappers(spn_extensions *x, const spn_extension *e,
         struct spn__ext_entry *w = spn__list_entry(node, struct spn__ext_entry, link);
         size_t at = count;
 
-        if (!goes_around(w, e))
-            continue;
+        if (!goes_around(w, e) ||
+            find(x, w->extension.kind, w->extension.name, true) != w)
+            continue; /* another's, or replaced */
         count++;
         if (into == NULL)
             continue;

@@ -22,7 +22,10 @@
  *   is thrown away when it comes to be linked.
  *
  * SHARED things are made once on request, each by its own call, and the loser of two that
- *   make one throws his away.  The timer ends first, as it hands work to the shared pool.
+ *   make one throws his away.  The timer is closed first, as it hands work to the shared
+ *   pool; what waits for its timeouts is told as soon as no callback runs.  One that does
+ *   not end is interrupted with the pool's tasks, and then the timer ends or is left to
+ *   the next call.
  *
  * LOCKS  `lock` guards all that is not fixed.  Under it only the state words of pools are
  *   read.
@@ -42,6 +45,7 @@
 #include "config/ext.h"
 #include "config/problem.h"
 #include "sync/lock.h"
+#include "wheel/timer.h"
 
 _Static_assert(sizeof(spn_repository_opts) == 5 * sizeof(void *),
                "append only, no holes");
@@ -50,6 +54,9 @@ _Static_assert(sizeof(spn_repository_opts) == 5 * sizeof(void *),
 #define GRACE_NS SPN_MS(100)
 
 enum { KEY_MAX = 512, PROVIDER = 0, CONSUMER = 1, SCHEDULER_THREADS = 8 };
+
+/* Of a pool, as spn_pool_create has it: room is left for the number of a thread. */
+enum { POOL_NAME_MAX = SPN_THREAD_NAME_MAX - 20 };
 
 struct slot {
     struct spn__list_node link;
@@ -79,8 +86,23 @@ struct spn_repository {
 struct key {
     int side;
     char text[KEY_MAX];
-    char name[KEY_MAX]; /* of its threads, if the URL has none */
+    char name[POOL_NAME_MAX + 1]; /* of its threads, if the URL has none */
 };
+
+/* A name of threads may be shorter than a key: the end of a long one is left out, but not
+ * half of a character. */
+static void name_after(struct key *key, const char *service)
+{
+    static const char prefix[] = "isolation-";
+    size_t length = strlen(service);
+
+    if (length > sizeof key->name - sizeof prefix) {
+        length = sizeof key->name - sizeof prefix;
+        while (length > 0 && ((unsigned char)service[length] & 0xC0) == 0x80)
+            length--;
+    }
+    (void)snprintf(key->name, sizeof key->name, "%s%.*s", prefix, (int)length, service);
+}
 
 /* As Dubbo compares it: in any case. */
 static bool is_consumer(const spn_url *url)
@@ -109,7 +131,7 @@ static int make_key(const spn_repository *r, const spn_url *url, struct key *key
         if (length >= (int64_t)sizeof service)
             return spn__refuse(problem, SPN_ERANGE, 0, "the service key is too long");
         (void)snprintf(key->text, sizeof key->text, "service/%s", service);
-        (void)snprintf(key->name, sizeof key->name, "isolation-%s", service);
+        name_after(key, service);
         return SPN_OK;
     }
     (void)snprintf(key->text, sizeof key->text, "%s/%d",
@@ -601,7 +623,8 @@ static bool is_inside_any(spn_repository *r)
     return inside;
 }
 
-static int end_timer(spn_repository *r)
+/* Its callbacks run on the shared pool: they are waited for until the deadline. */
+static int end_timer(spn_repository *r, int64_t deadline_ns)
 {
     spn_timeout *left = NULL;
     spn_timer *timer;
@@ -610,8 +633,8 @@ static int end_timer(spn_repository *r)
     spn__lock(&r->lock);
     timer = r->timer;
     spn__unlock(&r->lock);
-    if (timer != NULL && spn_timer_is_stopped(timer) == 0)
-        rc = spn_timer_stop(timer, &left);
+    if (timer != NULL)
+        rc = spn__timer_stop_until(timer, &left, deadline_ns);
     while (spn_timeout_pop(&left) != NULL)
         ;
     return rc;
@@ -629,10 +652,9 @@ static int await_one(spn_pool *pool, int64_t deadline_ns, int worst)
     return rc == SPN_OK || only_look ? worst : rc;
 }
 
-static int await_all(spn_repository *r, int64_t deadline_ns)
+static int await_all(spn_repository *r, int64_t deadline_ns, int worst)
 {
     spn_pool *scheduled = scheduled_pool(r);
-    int worst = SPN_OK;
 
     for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
         worst = await_one(pool_of(slot), deadline_ns, worst);
@@ -661,7 +683,7 @@ static void shut_all_down(spn_repository *r)
 
 int spn_repository_destroy_all(spn_repository *r, int64_t timeout_ns)
 {
-    int64_t deadline_ns;
+    int64_t deadline_ns, grace_ns;
     int rc, again;
 
     if (r == NULL)
@@ -672,14 +694,17 @@ int spn_repository_destroy_all(spn_repository *r, int64_t timeout_ns)
     spn__lock(&r->lock);
     r->closed = true;
     spn__unlock(&r->lock);
-    rc = end_timer(r);
-    if (rc == SPN_ENOMEM || rc == SPN_EDEADLK)
-        return rc;
+    rc = end_timer(r, spn__now());
+    if (rc == SPN_ENOMEM || rc == SPN_ESTATE)
+        return rc == SPN_ESTATE ? SPN_EDEADLK : rc; /* it was not stopped */
     shut_all_down(r);
-    rc = await_all(r, deadline_ns);
+    if (rc == SPN_ETIMEDOUT)
+        rc = end_timer(r, deadline_ns);
+    rc = await_all(r, deadline_ns, rc);
     if (rc != SPN_OK) {
         stop_all(r);
-        again = await_all(r, spn__deadline(spn__now(), GRACE_NS));
+        grace_ns = spn__deadline(spn__now(), GRACE_NS);
+        again = await_all(r, grace_ns, end_timer(r, grace_ns));
         rc = again == SPN_OK && rc == SPN_ETIMEDOUT ? SPN_OK : rc;
     }
     reap(r);

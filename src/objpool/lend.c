@@ -23,7 +23,8 @@
  * WHICH OBJECT
  *   The one returned last is named in `recent`, which returns write without care: it is
  *   a hint.  If it is gone, the stamps of the idle slots of one word are compared.  So
- *   LIFO costs a load as a rule, and 31 at most.
+ *   LIFO costs a load as a rule, and 31 at most.  A fair pool keeps its promise with any
+ *   number of objects: the stamps of all that are idle are compared.
  *
  * WHY NOT a stack of idle slots?  It needs a tag against reuse, cannot give up a slot in
  * its middle to the pass that evicts it, and says nothing of slots that are out: a double
@@ -70,6 +71,39 @@ static uint32_t choose(struct spn_object_pool *pool, uint32_t word, uint64_t idl
     return best;
 }
 
+/* Takes the slot that was idle longest, whichever word it is in. */
+static uint32_t take_oldest(struct spn_object_pool *pool, enum spn__slot_state to,
+                            uint64_t unless)
+{
+    for (;;) {
+        uint32_t best = SPN__NO_SLOT, stamp = 0;
+        uint64_t seen = 0;
+
+        for (uint32_t w = 0; w < pool->words; w++) {
+            /* relaxed: checked below */
+            const uint64_t states = spn__load(&pool->word[w].states, relaxed);
+            const uint64_t idle = spn__slots_in(states, SLOT_IDLE);
+            uint32_t i, other;
+
+            if ((states & unless) != 0 || idle == 0)
+                continue;
+            i = choose(pool, w, idle);
+            other = spn__load(&pool->slot[i].stamp, relaxed); /* a hint, as in choose */
+            if (best == SPN__NO_SLOT || (int32_t)(other - stamp) < 0) {
+                best = i;
+                stamp = other;
+                seen = states;
+            }
+        }
+        if (best == SPN__NO_SLOT)
+            return SPN__NO_SLOT;
+        /* [slot] */
+        if (spn__cas_weak(&spn__word_of(pool, best)->states, &seen,
+                          spn__slot_with(seen, best, to), acquire, relaxed))
+            return best;
+    }
+}
+
 /* Takes an idle slot; SPN__NO_SLOT: there is none, or it is not for us. */
 static uint32_t take_idle(struct spn_object_pool *pool, bool overtake)
 {
@@ -78,7 +112,9 @@ static uint32_t take_idle(struct spn_object_pool *pool, bool overtake)
     const uint64_t unless = SPN__SLOTS_CLOSED | (overtake ? 0 : SPN__SLOTS_WAITED);
     uint32_t w = 0;
 
-    if (pool->words > 1 && !pool->fair)
+    if (pool->fair)
+        return take_oldest(pool, to, unless);
+    if (pool->words > 1)
         w = (uint32_t)spn__load(&pool->recent, relaxed) /
             SPN__SLOTS_PER_WORD; /* a hint */
     for (uint32_t n = 0; n < pool->words; n++, w = w + 1 == pool->words ? 0 : w + 1) {

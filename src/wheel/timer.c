@@ -293,11 +293,14 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
 /* Whether somebody could still touch a timer. */
 static bool is_busy(struct spn_timer *timer)
 {
+    uint32_t state;
     bool busy;
 
     spn__lock(&timer->life_lock);
     /* relaxed: changes under the lock. */
-    busy = spn__load(&timer->state, relaxed) == SPN__TIMER_STARTED || timer->stopping;
+    state = spn__load(&timer->state, relaxed);
+    busy = state == SPN__TIMER_STARTED || timer->stopping != 0 ||
+           (state == SPN__TIMER_STOPPED && !timer->collected);
     spn__unlock(&timer->life_lock);
     for (uint32_t i = 0; i <= timer->shard_mask && !busy; i++) {
         struct spn__shard *s = &timer->shards[i];
@@ -387,20 +390,30 @@ static bool in_callback(struct spn_timer *timer, const struct spn_thread *thread
     return found;
 }
 
-/* Waits until no callback of the shard runs, whatever comes. */
-static void await_idle(struct spn__shard *s, struct spn_thread *self)
+/* Waits until no callback of the shard runs: whatever comes, or interruptibly until a
+ * deadline. */
+static int await_idle(struct spn__shard *s, struct spn_thread *self,
+                      const int64_t *deadline_ns)
 {
+    int rc = SPN_OK;
+
     spn__quick_lock(&s->lock);
-    while (!spn__list_empty(&s->running)) {
+    while (rc == SPN_OK && !spn__list_empty(&s->running)) {
         struct spn__waiter w;
 
         spn__shard_enlist(s, &w, self);
         spn__quick_unlock(&s->lock);
-        spn__waitq_sleep(&w);
+        if (deadline_ns == NULL)
+            spn__waitq_sleep(&w);
+        else
+            rc = spn__waitq_wait(&w, &s->idle_lock, *deadline_ns);
+        if (rc != SPN_OK)
+            spn__unlock(&s->idle_lock);
         spn__quick_lock(&s->lock);
         s->waiting--;
     }
     spn__quick_unlock(&s->lock);
+    return rc;
 }
 
 /* Timeouts as a list: of the callers, and of the library. */
@@ -507,11 +520,24 @@ static bool join_thread(struct spn_timer *timer)
     return interrupted;
 }
 
-int spn_timer_stop(spn_timer *timer, spn_timeout **left)
+/* True for the one who is to collect. */
+static bool begin_collect(struct spn_timer *timer)
+{
+    bool first;
+
+    spn__lock(&timer->life_lock);
+    first = !timer->collected;
+    timer->collected = true;
+    spn__unlock(&timer->life_lock);
+    return first;
+}
+
+static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns)
 {
     struct spn_thread *self;
     spn_timeout *list = NULL;
-    bool first, interrupted;
+    bool interrupted;
+    int rc = SPN_OK;
 
     if (left != NULL)
         *left = NULL;
@@ -522,15 +548,14 @@ int spn_timer_stop(spn_timer *timer, spn_timeout **left)
         return SPN_ENOMEM;
     if (in_callback(timer, self))
         return SPN_ESTATE;
-    first = begin_stop(timer);
-    if (first && timer->thread != NULL)
+    if (begin_stop(timer) && timer->thread != NULL)
         (void)spn_thread_interrupt(timer->thread); /* its sleep, or its callback */
     interrupted = join_thread(timer);
-    for (uint32_t i = 0; i <= timer->shard_mask; i++)
-        await_idle(&timer->shards[i], self);
-    if (first)
+    for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
+        rc = await_idle(&timer->shards[i], self, deadline_ns);
+    if (rc == SPN_OK && begin_collect(timer))
         list = collect(timer);
-    for (uint32_t i = 0; i <= timer->shard_mask; i++)
+    for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
         await_guests(&timer->shards[i]);
     if (interrupted)
         spn__interrupt_set(self);
@@ -539,7 +564,17 @@ int spn_timer_stop(spn_timer *timer, spn_timeout **left)
     spn__unlock(&timer->life_lock);
     if (left != NULL)
         *left = list;
-    return SPN_OK;
+    return rc;
+}
+
+int spn_timer_stop(spn_timer *timer, spn_timeout **left)
+{
+    return stop(timer, left, NULL);
+}
+
+int spn__timer_stop_until(spn_timer *timer, spn_timeout **left, int64_t deadline_ns)
+{
+    return stop(timer, left, &deadline_ns);
 }
 
 spn_timeout *spn_timeout_pop(spn_timeout **list)

@@ -166,8 +166,9 @@ struct spn_timer {
     struct spn__slabs *slabs; /* of handles */
 
     SPN__ATOMIC(uint32_t) state; /* see timer.c [started] */
-    struct spn__lock life_lock;  /* guards changes of state, and the next line */
+    struct spn__lock life_lock;  /* guards changes of state, and what follows */
     int32_t stopping;            /* threads in stop */
+    bool collected;              /* what was left is taken out, or is about to be */
     struct spn__log_limit failures, refusals;
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) wake_ns; /* [wake] */
@@ -273,6 +274,13 @@ uint32_t spn__timer_own_shard(const struct spn_timer *timer);
 void spn__timer_free(struct spn_timer *timer);
 /* SPN_OK once the timer is started, or why it is not. */
 int spn__timer_start(struct spn_timer *timer);
+
+/* spn_timer_stop, but callbacks are waited for until the deadline only, interruptibly:
+ * SPN_ETIMEDOUT, SPN_EINTR (the flag is cleared): no callback begins any more, but what is
+ * left was not taken out, and the timer cannot be destroyed; stop it again.  A callback on
+ * the timer's own thread is waited for all the same. */
+int spn__timer_stop_until(struct spn_timer *timer, spn_timeout **left,
+                          int64_t deadline_ns);
 
 static inline int spn__timer_ensure_started(struct spn_timer *timer)
 {

@@ -404,6 +404,34 @@ static void add_wrapper(const char *name, int order, const char *only,
     add(e);
 }
 
+/* A wrapper that was replaced does not go around as well, whatever its order. */
+TEST(extension__wrapper_replaced__only_the_newest_goes_around, "EXT-5", "EXT-10")
+{
+    spn_extension e = { .size = sizeof e, .kind = "codec", .name = "plain" };
+    const void *out;
+
+    layer_count = 0;
+    undone[0] = '\0';
+    open_registry();
+    e.instance = "core";
+    add(e);
+    e.name = "zip";
+    add(e);
+    add_wrapper("around", 1, NULL, NULL, NULL);
+    e = (spn_extension){ .size = sizeof e, .kind = "codec", .name = "around" };
+    e.flags = SPN_EXTENSION_WRAPPER | SPN_EXTENSION_REPLACE;
+    e.create = wrap;
+    e.destroy = unwrap;
+    e.except = "zip";
+    add(e);
+    CHECK_OK(spn_extensions_get(x, "codec", "plain", &out, NULL));
+    CHECK_STR(out, "around(core)");
+    CHECK_OK(spn_extensions_get(x, "codec", "zip", &out, NULL));
+    CHECK_STR(out, "core"); /* the newest leaves it out, and the older is replaced */
+    close_registry();
+    CHECK_STR(undone, "around ");
+}
+
 /* Wrappers by order, the lowest outermost; restricted by name; taken off in order. */
 TEST(extension__wrappers__go_around_in_order, "EXT-10", "EXT-16")
 {

@@ -194,6 +194,28 @@ TEST(object_pool__fair__longest_idle_first, "OBJ-6")
     close_pool();
 }
 
+/* However many there are: slots are in groups of 31, which the order must not show. */
+TEST(object_pool__fair_and_many__longest_idle_first, "OBJ-6")
+{
+    enum { MANY = 62 };
+    static const int order[] = { 40, 3, 61, 0, 31, 30 };
+    const int count = (int)(sizeof order / sizeof *order);
+    spn_object_pool_opts opts = options(MANY);
+    void *o[MANY];
+
+    opts.fair = 1;
+    open_pool(&opts);
+    for (int i = 0; i < MANY; i++)
+        o[i] = borrowed();
+    for (int i = 0; i < count; i++)
+        CHECK_OK(spn_object_pool_return(pool, o[order[i]]));
+    for (int i = 0; i < count; i++)
+        CHECK(borrowed() == o[order[i]]);
+    for (int i = 0; i < MANY; i++)
+        CHECK_OK(spn_object_pool_return(pool, o[i]));
+    close_pool();
+}
+
 static atomic_int turn;
 static int turn_taken[3];
 

@@ -299,6 +299,78 @@ TEST(repository__destroy_all__within_its_deadline, "REP-15")
     spn_url_unref(url);
 }
 
+static spn_latch *callback_latch;
+static atomic_int callback_began, callback_gate;
+
+static int block_in_callback(spn_timeout *t)
+{
+    (void)t;
+    atomic_store(&callback_began, 1);
+    return wait_interrupt(callback_latch);
+}
+
+static int block_for_good(spn_timeout *t)
+{
+    (void)t;
+    atomic_store(&callback_began, 1);
+    return wait_gate(&callback_gate);
+}
+
+static int never(spn_timeout *t)
+{
+    (void)t;
+    CHECK(false);
+    return 0;
+}
+
+static spn_timeout first_timeout, second_timeout;
+
+/* Opens a repository whose timer runs a callback, and has a timeout that is far off. */
+static void open_in_callback(spn_timeout_fn fn)
+{
+    spn_timer *timer;
+
+    open_repository(0);
+    atomic_store(&callback_began, 0);
+    atomic_store(&callback_gate, 0);
+    first_timeout = (spn_timeout)SPN_TIMEOUT_INIT;
+    second_timeout = (spn_timeout)SPN_TIMEOUT_INIT;
+    REQUIRE_OK(spn_repository_shared_timer(r, &timer));
+    REQUIRE_OK(spn_timer_schedule(timer, &second_timeout, never, SPN_SEC(3600)));
+    REQUIRE_OK(spn_timer_schedule(timer, &first_timeout, fn, 0));
+    T_AWAIT(atomic_load(&callback_began) != 0);
+}
+
+/* A callback of the shared timer is a task of the shared pool: the deadline is for it as
+ * well, and then it is interrupted. */
+TEST(repository__timer_callback_blocks__is_interrupted, "REP-15")
+{
+    REQUIRE_OK(spn_latch_create(&callback_latch, 1));
+    open_in_callback(block_in_callback);
+    CHECK_OK(spn_repository_destroy_all(r, 999999));
+    CHECK_EQ(spn_timeout_is_cancelled(&second_timeout), 1);
+    CHECK_OK(spn_repository_destroy(r));
+    CHECK_OK(spn_latch_destroy(callback_latch));
+}
+
+/* One that does not hear the interrupt is said to run; another call ends the rest. */
+TEST(repository__timer_callback_hangs__within_its_deadline, "REP-15")
+{
+    spn_timer *timer;
+
+    open_in_callback(block_for_good);
+    CHECK_STATUS(spn_repository_destroy_all(r, 999999), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_repository_shared_timer(r, &timer), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY);
+    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
+    CHECK_STATUS(spn_repository_destroy_all(r, SPN_FOREVER), SPN_EINTR);
+    CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY);
+    atomic_store(&callback_gate, 1);
+    CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
+    CHECK_EQ(spn_timeout_is_cancelled(&second_timeout), 1);
+    CHECK_OK(spn_repository_destroy(r));
+}
+
 static int end_from_inside(void *arg)
 {
     *(int *)arg = spn_repository_destroy_all(r, SPN_FOREVER);
@@ -337,6 +409,52 @@ TEST(repository__isolation__by_service_key, "REP-17")
     CHECK_STR(spn_pool_name(c), "dubbo-protocol-1");
     CHECK_OK(spn_repository_each(r, note, keys));
     CHECK_STR(keys, "service/g/demo.A:1.0 service/demo.B provider/1 consumer/9 ");
+    close_repository();
+}
+
+/* A key may be longer than the name of a pool: the name is cut, whole characters only. */
+TEST(repository__long_service_key__name_is_cut, "REP-17")
+{
+    enum { ROOM = SPN_THREAD_NAME_MAX - 20 };
+    static const int lengths[] = { 225, 226, 400, 495 };
+    char service[512], text[1024];
+
+    open_repository(1);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const int length = lengths[i];
+        spn_pool *pool;
+
+        memset(service, 'a', sizeof service);
+        service[length] = '\0';
+        (void)snprintf(text, sizeof text, "dubbo://h:1/x?interface=%s&" REST, service);
+        pool = take(text, true);
+        REQUIRE(pool != NULL);
+        CHECK_EQ((int)strlen(spn_pool_name(pool)), ROOM);
+        CHECK(strncmp(spn_pool_name(pool), "isolation-aaa", 13) == 0);
+    }
+    /* The last byte there is room for would be the first of two. */
+    memset(service, 'a', sizeof service);
+    (void)snprintf(service + ROOM - 11, sizeof service - ROOM + 11, "\xc3\xa4");
+    (void)snprintf(text, sizeof text, "dubbo://h:1/x?interface=%s&" REST, service);
+    CHECK_EQ((int)strlen(spn_pool_name(take(text, true))), ROOM - 1);
+    close_repository();
+}
+
+/* What is longer than any key is refused, and the message says what is too long. */
+TEST(repository__service_key_too_long__is_refused, "REP-6")
+{
+    char text[1024] = "dubbo://h:1/x?" REST "&interface=";
+    const size_t length = strlen(text);
+    spn_pool *pool;
+    spn_url *url;
+
+    memset(text + length, 'a', 496);
+    text[length + 496] = '\0';
+    url = read_url(text);
+    open_repository(1);
+    CHECK_STATUS(spn_repository_get_or_create(r, url, &pool, &problem), SPN_ERANGE);
+    CHECK_STR(problem.text, "the service key is too long");
+    spn_url_unref(url);
     close_repository();
 }
 
