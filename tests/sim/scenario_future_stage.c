@@ -179,7 +179,7 @@ SCENARIO(stage__copied_while_completing__is_published, "CF-38", "G-19")
     drop_two();
 }
 SCENARIO_OPTS(stage__copied_while_completing__is_published, .dfs = 3,
-              .dfs_models = SIM_SC | SIM_C11, .faults = true)
+              .dfs_models = SIM_SC, .faults = true)
 
 /* Abandoned by one thread and read through a stage by another: whoever is last
  * frees it. */
@@ -204,7 +204,7 @@ SCENARIO(stage__source_abandoned_while_read__freed_by_the_last, "CF-41", "G-16")
     spn_future_unref(g);
 }
 SCENARIO_OPTS(stage__source_abandoned_while_read__freed_by_the_last, .dfs = 2,
-              .faults = true)
+              .dfs_models = SIM_SC | SIM_C11, .faults = true)
 
 /* combine of two that complete at once runs once, and sees both. */
 SCENARIO(stage__both_sources_complete_at_once__runs_once, "CF-22", "G-19")
