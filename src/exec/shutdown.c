@@ -80,6 +80,7 @@ static void drop_late(struct spn_pool *pool)
     spn__pool_settle(pool, taken);
     spn__unlock(&pool->lock);
     give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
+    pool->work.stealing->settled(pool->work.stealing);
 }
 
 void spn__pool_terminate(struct spn_pool *pool)

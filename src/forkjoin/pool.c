@@ -29,7 +29,9 @@
  *   have.
  *   [quiet] Who waits for that says so, makes a heavy fence and adds up.  A worker that
  *           found nothing to do (and has counted what it did) makes a light fence and
- *           looks whether somebody waits; then it adds up.
+ *           looks whether somebody waits; then it adds up.  So does one that leaves,
+ *           for a pool that was stopped has its workers look for nothing, and one
+ *           too many does not look either; and whoever drops or takes back tasks.
  *
  * ORDERING
  *   [places] A place is published with all that is in it.
@@ -434,6 +436,11 @@ static bool busy(struct spn__source *source)
     return false;
 }
 
+static void settled(struct spn__source *source)
+{
+    spn__fj_settled(pool_of_source(source));
+}
+
 static int64_t size(struct spn__source *source)
 {
     int64_t sum = 0;
@@ -605,8 +612,8 @@ spn_executor *spn_fj_pool_executor(spn_fj_pool *fj)
 /* ---- making ---------------------------------------------------------------------------- */
 
 static const struct spn__source source_ops = {
-    come,   go,   inherit, take_own,    take_other, any,     busy,
-    listed, size, pushed,  remove_task, collect,    snapshot
+    come,   go,      inherit, take_own, take_other,  any,     busy,
+    listed, settled, size,    pushed,   remove_task, collect, snapshot
 };
 
 static bool is_default(int64_t value)

@@ -740,6 +740,34 @@ TEST(forkjoin__forked_after_shutdown_now__cancelled, "FJP-14", "FJP-15")
     }
 }
 
+static int rest(void *arg)
+{
+    return spn_fj_pool_await_quiescence(arg, SPN_FOREVER);
+}
+
+/* The last task of a stopped pool ends: whoever waits for rest is told. */
+TEST(forkjoin__stopped_while_somebody_waits_for_rest__told, "FJP-9", "FJP-14")
+{
+    for (int32_t p = 1; p <= 2; p++) {
+        spn_fj_pool *pool = fj_pool(p);
+        struct forks_late f = { .begun = 0 };
+        struct peer peer;
+
+        spn_fj_task_init(&f.task, fork_when_stopped);
+        spn_fj_task_init(&f.child, until_interrupted);
+        CHECK_OK(spn_fj_pool_submit(pool, &f.task));
+        T_AWAIT(atomic_load(&f.begun) != 0);
+        peer_start(&peer, rest, pool);
+        peer_await_blocked(&peer);
+        CHECK_OK(spn_fj_pool_shutdown_now(pool));
+        atomic_store(&f.stopped, 1);
+        CHECK_OK(peer_finish(&peer));
+        CHECK_EQ(spn_fj_task_is_done(&f.task), 1);
+        CHECK_EQ(spn_fj_task_is_cancelled(&f.child), 1);
+        fj_end(pool);
+    }
+}
+
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 struct few {
