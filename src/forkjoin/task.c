@@ -520,6 +520,10 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
             spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
     }
     fj = spn__deque_enter(&place->deque, &r.nested, t);
+    if (fj != NULL && spn__fj_deep(fj)) { /* a body needs room, as a record's does */
+        spn__deque_leave(&place->deque, &r.nested);
+        fj = NULL;
+    }
     if (fj != NULL) {
         r.entered = true;
         SPN__CLEANUP_PUSH(run_ended, &r);
