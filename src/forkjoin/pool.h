@@ -118,6 +118,8 @@ int spn__fj_job_status(spn_fj_task *job);
 bool spn__fj_task_end_normal(spn_fj_task *task);
 bool spn__fj_task_end_failed(spn_fj_task *task, int error);
 bool spn__fj_task_done(spn_fj_task *task);
+/* How its tree has failed, if it has and nobody has ended the object yet; else 0. */
+int spn__fj_task_failure(spn_fj_task *task);
 
 /* completer.c */
 #define SPN__FJ_COMPLETER 1u /* spn_fj_task.flags */

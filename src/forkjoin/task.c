@@ -254,6 +254,15 @@ bool spn__fj_task_end_failed(spn_fj_task *t, int error)
     return true;
 }
 
+int spn__fj_task_failure(spn_fj_task *t)
+{
+    /* relaxed, both: the tree's joins, or a pending count, come before; who ends it
+     * meanwhile wins, or loses to the caller's claim. */
+    const int error = spn__load(error_of(t), relaxed);
+
+    return (spn__load(state_of(t), relaxed) & CLAIMED) != 0 ? 0 : error;
+}
+
 int spn_fj_task_complete(spn_fj_task *t, void *result)
 {
     if (t == NULL)
@@ -310,8 +319,16 @@ static void dropped(spn_task *task, int reason)
     spn_fj_task *t = (spn_fj_task *)(void *)task;
 
     (void)reason;
-    if (put_down(t)) /* else it has ended, and may be gone */
-        (void)spn_fj_task_cancel(t, 0);
+    if (!put_down(t) || !claim(t)) /* it has ended, and may be gone */
+        return;
+    t->result = NULL;
+    spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
+    /* Those above count on it.  First them: who knows that all children are done may
+     * free the parent. */
+    if ((t->flags & SPN__FJ_COMPLETER) != 0)
+        spn_fj_completer_complete_error(((spn_fj_completer *)(void *)t)->parent,
+                                        SPN_ECANCELED);
+    end(t, CANCELLED);
 }
 
 /* ---- looking --------------------------------------------------------------------------- */
@@ -461,7 +478,11 @@ static void run_ended(void *arg)
     if (r->entered)
         spn__deque_abandon(&r->place->deque, &r->nested);
     leave(r);
-    (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
+    if (r->completer)
+        spn_fj_completer_complete_error((spn_fj_completer *)(void *)r->task,
+                                        SPN_ECANCELED);
+    else
+        (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
 }
 
 /* What the body said, and what became of its tree. */
