@@ -241,13 +241,16 @@ static bool understaffed(struct spn_fj_pool *fj)
 void spn__fj_signal(struct spn_fj_pool *fj)
 {
     struct spn_pool *pool = fj->pool;
+    int rc;
 
     spn__idle_notify(pool); /* makes the light fence [wake] [block] */
     /* relaxed, both: after the fence. */
     if (spn__load(&pool->idle_count, relaxed) > 0 ||
         spn__load(&pool->searching, relaxed) > 0 || !understaffed(fj))
         return;
-    if (spn__pool_add_worker_or(pool, NULL, SPN__TO_BLOCKED, false) < 0)
+    rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_BLOCKED, false);
+    /* Somebody else was quicker, or it ends: that says nothing about threads. */
+    if (rc < 0 && rc != SPN_EFULL && rc != SPN_ESHUTDOWN)
         spn__store(&fj->staff_failed, 1, relaxed); /* a hint */
 }
 
@@ -538,11 +541,9 @@ static int op_shutdown(spn_executor *executor)
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                            int64_t *count)
 {
-    struct spn_fj_pool *fj = pool_of(executor);
-    const int rc = spn_pool_shutdown_now(fj->pool, unrun, ctx, count);
-
-    spn__fj_settled(fj);
-    return rc;
+    /* Who leaves, or ends the pool, tells who waits for rest [quiet]; afterwards it may
+     * be gone. */
+    return spn_pool_shutdown_now(pool_of(executor)->pool, unrun, ctx, count);
 }
 
 static int op_await(spn_executor *executor, int64_t timeout_ns)
@@ -563,10 +564,13 @@ static int op_state(spn_executor *executor)
 static int op_remove(spn_executor *executor, spn_task *task)
 {
     struct spn_fj_pool *fj = pool_of(executor);
-    const int rc = spn_pool_remove(fj->pool, task);
+    int rc;
 
+    spn__pool_hold(fj->pool);
+    rc = spn_pool_remove(fj->pool, task);
     if (rc == 1)
         spn__fj_settled(fj);
+    spn__pool_left_queue(fj->pool, NULL, 0); /* it may end, and be gone, from here on */
     return rc;
 }
 
@@ -939,13 +943,17 @@ int spn_fj_help_quiesce(void)
 /* A task was taken out, perhaps, and is given back to the program; the pool is held. */
 static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
 {
-    spn__pool_left_queue(fj->pool, &fj->pool->returned, task != NULL);
+    if (task != NULL) {
+        spn__pool_hold(fj->pool);
+        spn__pool_left_queue(fj->pool, &fj->pool->returned, 1);
+        spn__fj_settled(fj);
+    }
+    spn__pool_left_queue(fj->pool, NULL, 0); /* it may end, and be gone, from here on */
     if (task == NULL)
         return NULL;
     spn__job_forget(task);
     spn_task_release(task);
     spn__fj_task_given_back(spn__fj_task_of(task));
-    spn__fj_settled(fj);
     return spn__fj_task_of(task);
 }
 

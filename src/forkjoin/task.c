@@ -184,12 +184,14 @@ static bool withdraw(spn_fj_task *t)
     bool removed;
 
     spn__pool_hold(fj->pool);
+    spn__pool_hold(fj->pool);
     removed = spn__work_has(fj->pool, &t->task) && spn__work_remove(fj->pool, &t->task);
     if (removed)
         spn_task_release(&t->task);
     spn__pool_left_queue(fj->pool, &fj->pool->cancelled, removed);
     if (removed)
         spn__fj_settled(fj);
+    spn__pool_left_queue(fj->pool, NULL, 0); /* it may end, and be gone, from here on */
     return removed;
 }
 
