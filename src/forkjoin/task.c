@@ -54,8 +54,9 @@ enum {
     WAITERS = 4,
     STARTED = 8,
     CLAIMED = 16,
-    HANDED = 32,  /* a queue has it, or who took it out                      */
-    DEFERRED = 64 /* whoever has it is to set the outcome when it puts it down */
+    HANDED = 32,   /* a queue has it, or who took it out                      */
+    DEFERRED = 64, /* whoever has it is to set the outcome when it puts it down */
+    HANDING = 128  /* somebody is about to hand it over                       */
 };
 
 enum { OUTCOME_SHIFT = 8 };
@@ -201,6 +202,8 @@ static void end(spn_fj_task *t, uint32_t outcome)
     uint32_t state = spn__load(state_of(t), acquire); /* [start] its home */
 
     if ((state & HANDED) != 0 && withdraw(t)) {
+        /* relaxed: out of the queue it is nobody else's. */
+        (void)spn__fetch_and(state_of(t), ~(uint32_t)HANDED, relaxed);
         publish(t, outcome);
         return;
     }
@@ -225,11 +228,22 @@ static bool put_down(spn_fj_task *t)
     return (state & CLAIMED) == 0;
 }
 
-/* Before it is handed to a pool. */
-static void hand(spn_fj_task *t, struct spn_fj_pool *fj)
+/* Before it is handed to a pool; false: somebody else does, or has. */
+static bool hand(spn_fj_task *t, struct spn_fj_pool *fj)
 {
+    /* acquire: who had it before is done with its home [defer]. */
+    const uint32_t state = spn__fetch_or(state_of(t), HANDING, acquire);
+
+    if ((state & HANDING) != 0)
+        return false;
+    if ((state & HANDED) != 0) {
+        (void)spn__fetch_and(state_of(t), ~(uint32_t)HANDING, relaxed); /* untouched */
+        return false;
+    }
     t->home = fj;
-    (void)spn__fetch_or(state_of(t), HANDED, release); /* [start] with its home */
+    /* The one bit for the other.  [start] with its home */
+    (void)spn__fetch_sub(state_of(t), HANDING - HANDED, release);
+    return true;
 }
 
 /* It was refused, or given back. */
@@ -776,7 +790,8 @@ static int submit_by(struct spn_fj_pool *fj, spn_fj_task *t,
     /* relaxed: as good as any moment. */
     if (spn__load(spn__task_queued(&t->task), relaxed) != 0)
         return SPN_EBUSY;
-    hand(t, fj);
+    if (!hand(t, fj))
+        return SPN_EBUSY;
     rc = push(fj, &t->task);
     if (rc != SPN_OK)
         unhand(t);
