@@ -940,9 +940,12 @@ int spn_fj_help_quiesce(void)
 
 /* ---- a worker's own queue ------------------------------------------------------------------- */
 
-/* A task was taken out, perhaps, and is given back to the program; the pool is held. */
+/* A task was taken out, perhaps, and is given back to the program; the pool is held.
+ * NULL: there is none, or it was ended meanwhile, and may be gone. */
 static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
 {
+    spn_fj_task *object;
+
     if (task != NULL) {
         spn__pool_hold(fj->pool);
         spn__pool_left_queue(fj->pool, &fj->pool->returned, 1);
@@ -953,25 +956,14 @@ static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
         return NULL;
     spn__job_forget(task);
     spn_task_release(task);
-    spn__fj_task_given_back(spn__fj_task_of(task));
-    return spn__fj_task_of(task);
+    object = spn__fj_task_of(task);
+    return spn__fj_task_given_back(object) ? object : NULL;
 }
 
 static bool is_object(spn_task *task, void *ctx)
 {
     (void)ctx;
     return spn__fj_task_of(task) != NULL;
-}
-
-/* The next of its own, if it is an object. */
-static spn_task *take_object(struct spn__fj_place *place, bool newest)
-{
-    spn_task *task = spn__fj_queue_peek(place, newest);
-
-    if (task == NULL || spn__fj_task_of(task) == NULL)
-        return NULL;
-    /* Only this worker adds, but another may have taken it. */
-    return spn__fj_queue_remove(place, task, false) ? task : NULL;
 }
 
 int spn_fj_task_try_unfork(spn_fj_task *task)
@@ -983,29 +975,30 @@ int spn_fj_task_try_unfork(spn_fj_task *task)
     if (place == NULL || !spn__fj_queue_remove(place, &task->task, true))
         return 0;
     spn__pool_hold(place->pool->pool);
-    (void)given_back(place->pool, &task->task);
-    return 1;
+    return given_back(place->pool, &task->task) != NULL;
 }
 
 spn_fj_task *spn_fj_peek_local(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
-    spn_task *task;
 
-    if (place == NULL)
-        return NULL;
-    task = spn__fj_queue_peek(place, !place->pool->async);
-    return task != NULL ? spn__fj_task_of(task) : NULL;
+    return place != NULL ? spn__fj_queue_peek(place, !place->pool->async) : NULL;
 }
 
 spn_fj_task *spn_fj_poll_local(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
+    spn_fj_task *object;
+    spn_task *task;
 
     if (place == NULL)
         return NULL;
-    spn__pool_hold(place->pool->pool);
-    return given_back(place->pool, take_object(place, !place->pool->async));
+    do {
+        spn__pool_hold(place->pool->pool);
+        task = spn__fj_queue_take_object(place, !place->pool->async);
+        object = given_back(place->pool, task);
+    } while (task != NULL && object == NULL);
+    return object;
 }
 
 static bool wanted_object(spn_task *task, const void *ctx)
@@ -1032,27 +1025,38 @@ static spn_task *take_submission(struct spn_fj_pool *fj)
 
 spn_fj_task *spn_fj_pool_poll_submission(spn_fj_pool *fj)
 {
+    spn_fj_task *object;
+    spn_task *task;
+
     if (fj == NULL)
         return NULL;
-    spn__pool_hold(fj->pool);
-    return given_back(fj, take_submission(fj));
+    do {
+        spn__pool_hold(fj->pool);
+        task = take_submission(fj);
+        object = given_back(fj, task);
+    } while (task != NULL && object == NULL);
+    return object;
 }
 
 spn_fj_task *spn_fj_poll_task(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
+    spn_fj_task *object;
     spn_task *task;
 
     if (place == NULL)
         return NULL;
-    spn__pool_hold(place->pool->pool);
-    task = take_object(place, !place->pool->async);
-    for (struct spn__fj_place *p = first_place(place->pool); task == NULL && p != NULL;
-         p = next_place(p))
-        task = spn__fj_queue_take_if(p, is_object, NULL);
-    if (task == NULL)
-        task = take_submission(place->pool);
-    return given_back(place->pool, task);
+    do {
+        spn__pool_hold(place->pool->pool);
+        task = spn__fj_queue_take_object(place, !place->pool->async);
+        for (struct spn__fj_place *p = first_place(place->pool);
+             task == NULL && p != NULL; p = next_place(p))
+            task = spn__fj_queue_take_if(p, is_object, NULL);
+        if (task == NULL)
+            task = take_submission(place->pool);
+        object = given_back(place->pool, task);
+    } while (task != NULL && object == NULL);
+    return object;
 }
 
 int32_t spn_fj_local_queued(void)

@@ -320,8 +320,14 @@ int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
 {
     if (t == NULL)
         return SPN_EINVAL;
-    if (!claim(t))
-        return outcome_of(t) == CANCELLED;
+    if (!claim(t)) {
+        /* It may be cancelled and wait for who has it [defer]. */
+        const uint32_t state = spn__load(state_of(t), acquire);
+
+        return outcome_of(t) == CANCELLED ||
+               ((state & DEFERRED) != 0 &&
+                (state >> OUTCOME_SHIFT & OUTCOME) == CANCELLED);
+    }
     t->result = NULL;
     spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
     if (interrupt != 0)
@@ -864,9 +870,9 @@ int spn_fj_task_fork(spn_fj_task *t)
     return place == NULL ? SPN_ESTATE : submit_by(place->pool, t, push_own);
 }
 
-void spn__fj_task_given_back(spn_fj_task *t)
+bool spn__fj_task_given_back(spn_fj_task *t)
 {
-    unhand(t);
+    return put_down(t);
 }
 
 /* Runs a task that is in no queue, here. */
