@@ -797,8 +797,17 @@ SPN_API int spn_fj_help_quiesce(void);
  * when its body returns: trees without joins.  Set the pending count, fork the
  * children, let each call try_complete once, as the body itself does at its end: with
  * n children and a count of n the n+1st call runs on_completion and goes on with the
- * parent.  A parent must live until it is done; one without an end of its own is freed
- * with its root.
+ * parent.
+ *
+ * A failure that a body does not return (spn_fj_fail, no stack, no memory) fails the
+ * object when its turn comes, with its parents, as complete_error does.  A child that
+ * never runs, because the pool was stopped or its thread ended, fails its parents with
+ * SPN_ECANCELED.
+ *
+ * A parent must live until it is done, and until each of its children has run to its end
+ * or is done or was taken back: also when it failed, or was cancelled or completed by
+ * hand, before them.  One without an end of its own is freed with its root.  A body does
+ * not touch its own object, nor its place, after what may have ended the tree.
  */
 typedef struct spn_fj_completer spn_fj_completer;
 struct spn_fj_completer {

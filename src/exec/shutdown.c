@@ -61,10 +61,33 @@ bool spn__pool_try_terminate(struct spn_pool *pool)
     return true;
 }
 
+static void give_back(struct spn_pool *pool, struct spn__list *tasks,
+                      spn_unrun_fn unrun, void *ctx, int reason);
+
+/* STEAL: what a worker brought after shutdown_now had looked; it needs no door.  Now no
+ * worker is left to bring more. */
+static void drop_late(struct spn_pool *pool)
+{
+    struct spn__list late;
+    int64_t taken, lost = 0;
+
+    if (pool->kind != SPN__WORK_STEAL)
+        return;
+    spn__list_init(&late);
+    spn__lock(&pool->lock);
+    taken = spn__work_collect(pool, NULL, NULL, &late, &lost);
+    pool->returned += taken;
+    spn__pool_settle(pool, taken);
+    spn__unlock(&pool->lock);
+    give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
+    pool->work.stealing->settled(pool->work.stealing);
+}
+
 void spn__pool_terminate(struct spn_pool *pool)
 {
     struct spn__chosen chosen = { NULL, NULL };
 
+    drop_late(pool);
     if (pool->hooks.terminated != NULL) {
         struct spn_thread *self = spn__thread_self();
 
@@ -123,9 +146,6 @@ static bool needs_worker(struct spn_pool *pool)
     return spn__ctl_count(ctl) == 0 && spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
            spn__work_any(pool);
 }
-
-static void give_back(struct spn_pool *pool, struct spn__list *tasks,
-                      spn_unrun_fn unrun, void *ctx, int reason);
 
 /* TIMED: takes out what may not run any more; pool->lock is held, and the queue is
  * closed. */

@@ -43,6 +43,8 @@ struct spn__entry;
  *             down keeps those that it has.
  * listed      the worker is on the list of those that sleep and has made the heavy
  *             fence [wake]: it may ask for work now, and then looks once more.
+ * settled     a worker has counted what it did and is about to leave, or the last tasks
+ *             were dropped: whoever waits for that is told.  No lock is held.
  * size, pushed, remove, collect, snapshot   as spn__work_...
  */
 struct spn__source {
@@ -57,6 +59,7 @@ struct spn__source {
     bool (*any)(struct spn__source *source);
     bool (*busy)(struct spn__source *source);
     void (*listed)(struct spn__source *source, struct spn__worker *worker);
+    void (*settled)(struct spn__source *source);
     int64_t (*size)(struct spn__source *source);
     int64_t (*pushed)(struct spn__source *source);
     bool (*remove)(struct spn__source *source, spn_task *task);

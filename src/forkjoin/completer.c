@@ -8,6 +8,10 @@
  *   others behind it, calls on_completion, and goes on with the parent, in a loop: a
  *   chain of any length takes no stack.
  *
+ *   What failed below a body without its saying so (spn_fj_fail, no stack, no memory) is
+ *   in the object's error: whoever comes to it last fails it, and those above.  A child
+ *   that will never run, for its pool was stopped or its thread has ended, does the same.
+ *
  * ORDERING
  *   [pending] Each decrement is a release, and who finds zero has read it with acquire: it
  *             sees what all the others did before theirs.
@@ -101,7 +105,12 @@ static void go_up(spn_fj_completer *c, spn_fj_completer *caller, bool call)
 {
     while (c != NULL && spn_fj_completer_decrement_unless_zero(c) == 0) {
         spn_fj_completer *parent = c->parent;
+        const int error = spn__fj_task_failure(&c->task);
 
+        if (error != 0) {
+            spn_fj_completer_complete_error(c, error);
+            return;
+        }
         if (call && c->on_completion != NULL)
             c->on_completion(c, caller); /* may free it if it is not the root */
         if (parent == NULL)
@@ -172,6 +181,10 @@ spn_fj_completer *spn_fj_completer_next_complete(spn_fj_completer *c)
 {
     if (c == NULL)
         return NULL;
+    if (spn__fj_task_failure(&c->task) != 0) {
+        spn_fj_completer_complete_error(c, spn__fj_task_failure(&c->task));
+        return NULL;
+    }
     if (c->parent != NULL)
         return spn_fj_completer_first_complete(c->parent);
     (void)spn__fj_task_end_normal(&c->task);

@@ -29,7 +29,9 @@
  *   have.
  *   [quiet] Who waits for that says so, makes a heavy fence and adds up.  A worker that
  *           found nothing to do (and has counted what it did) makes a light fence and
- *           looks whether somebody waits; then it adds up.
+ *           looks whether somebody waits; then it adds up.  So does one that leaves,
+ *           for a pool that was stopped has its workers look for nothing, and one
+ *           too many does not look either; and whoever drops or takes back tasks.
  *
  * ORDERING
  *   [places] A place is published with all that is in it.
@@ -239,13 +241,16 @@ static bool understaffed(struct spn_fj_pool *fj)
 void spn__fj_signal(struct spn_fj_pool *fj)
 {
     struct spn_pool *pool = fj->pool;
+    int rc;
 
     spn__idle_notify(pool); /* makes the light fence [wake] [block] */
     /* relaxed, both: after the fence. */
     if (spn__load(&pool->idle_count, relaxed) > 0 ||
         spn__load(&pool->searching, relaxed) > 0 || !understaffed(fj))
         return;
-    if (spn__pool_add_worker_or(pool, NULL, SPN__TO_BLOCKED, false) < 0)
+    rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_BLOCKED, false);
+    /* Somebody else was quicker, or it ends: that says nothing about threads. */
+    if (rc < 0 && rc != SPN_EFULL && rc != SPN_ESHUTDOWN)
         spn__store(&fj->staff_failed, 1, relaxed); /* a hint */
 }
 
@@ -434,6 +439,11 @@ static bool busy(struct spn__source *source)
     return false;
 }
 
+static void settled(struct spn__source *source)
+{
+    spn__fj_settled(pool_of_source(source));
+}
+
 static int64_t size(struct spn__source *source)
 {
     int64_t sum = 0;
@@ -531,11 +541,9 @@ static int op_shutdown(spn_executor *executor)
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                            int64_t *count)
 {
-    struct spn_fj_pool *fj = pool_of(executor);
-    const int rc = spn_pool_shutdown_now(fj->pool, unrun, ctx, count);
-
-    spn__fj_settled(fj);
-    return rc;
+    /* Who leaves, or ends the pool, tells who waits for rest [quiet]; afterwards it may
+     * be gone. */
+    return spn_pool_shutdown_now(pool_of(executor)->pool, unrun, ctx, count);
 }
 
 static int op_await(spn_executor *executor, int64_t timeout_ns)
@@ -556,10 +564,13 @@ static int op_state(spn_executor *executor)
 static int op_remove(spn_executor *executor, spn_task *task)
 {
     struct spn_fj_pool *fj = pool_of(executor);
-    const int rc = spn_pool_remove(fj->pool, task);
+    int rc;
 
+    spn__pool_hold(fj->pool);
+    rc = spn_pool_remove(fj->pool, task);
     if (rc == 1)
         spn__fj_settled(fj);
+    spn__pool_left_queue(fj->pool, NULL, 0); /* it may end, and be gone, from here on */
     return rc;
 }
 
@@ -605,8 +616,8 @@ spn_executor *spn_fj_pool_executor(spn_fj_pool *fj)
 /* ---- making ---------------------------------------------------------------------------- */
 
 static const struct spn__source source_ops = {
-    come,   go,   inherit, take_own,    take_other, any,     busy,
-    listed, size, pushed,  remove_task, collect,    snapshot
+    come,   go,      inherit, take_own, take_other,  any,     busy,
+    listed, settled, size,    pushed,   remove_task, collect, snapshot
 };
 
 static bool is_default(int64_t value)
@@ -929,34 +940,30 @@ int spn_fj_help_quiesce(void)
 
 /* ---- a worker's own queue ------------------------------------------------------------------- */
 
-/* A task was taken out, perhaps, and is given back to the program; the pool is held. */
+/* A task was taken out, perhaps, and is given back to the program; the pool is held.
+ * NULL: there is none, or it was ended meanwhile, and may be gone. */
 static spn_fj_task *given_back(struct spn_fj_pool *fj, spn_task *task)
 {
-    spn__pool_left_queue(fj->pool, &fj->pool->returned, task != NULL);
+    spn_fj_task *object;
+
+    if (task != NULL) {
+        spn__pool_hold(fj->pool);
+        spn__pool_left_queue(fj->pool, &fj->pool->returned, 1);
+        spn__fj_settled(fj);
+    }
+    spn__pool_left_queue(fj->pool, NULL, 0); /* it may end, and be gone, from here on */
     if (task == NULL)
         return NULL;
     spn__job_forget(task);
     spn_task_release(task);
-    spn__fj_task_given_back(spn__fj_task_of(task));
-    spn__fj_settled(fj);
-    return spn__fj_task_of(task);
+    object = spn__fj_task_of(task);
+    return spn__fj_task_given_back(object) ? object : NULL;
 }
 
 static bool is_object(spn_task *task, void *ctx)
 {
     (void)ctx;
     return spn__fj_task_of(task) != NULL;
-}
-
-/* The next of its own, if it is an object. */
-static spn_task *take_object(struct spn__fj_place *place, bool newest)
-{
-    spn_task *task = spn__fj_queue_peek(place, newest);
-
-    if (task == NULL || spn__fj_task_of(task) == NULL)
-        return NULL;
-    /* Only this worker adds, but another may have taken it. */
-    return spn__fj_queue_remove(place, task, false) ? task : NULL;
 }
 
 int spn_fj_task_try_unfork(spn_fj_task *task)
@@ -968,29 +975,30 @@ int spn_fj_task_try_unfork(spn_fj_task *task)
     if (place == NULL || !spn__fj_queue_remove(place, &task->task, true))
         return 0;
     spn__pool_hold(place->pool->pool);
-    (void)given_back(place->pool, &task->task);
-    return 1;
+    return given_back(place->pool, &task->task) != NULL;
 }
 
 spn_fj_task *spn_fj_peek_local(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
-    spn_task *task;
 
-    if (place == NULL)
-        return NULL;
-    task = spn__fj_queue_peek(place, !place->pool->async);
-    return task != NULL ? spn__fj_task_of(task) : NULL;
+    return place != NULL ? spn__fj_queue_peek(place, !place->pool->async) : NULL;
 }
 
 spn_fj_task *spn_fj_poll_local(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
+    spn_fj_task *object;
+    spn_task *task;
 
     if (place == NULL)
         return NULL;
-    spn__pool_hold(place->pool->pool);
-    return given_back(place->pool, take_object(place, !place->pool->async));
+    do {
+        spn__pool_hold(place->pool->pool);
+        task = spn__fj_queue_take_object(place, !place->pool->async);
+        object = given_back(place->pool, task);
+    } while (task != NULL && object == NULL);
+    return object;
 }
 
 static bool wanted_object(spn_task *task, const void *ctx)
@@ -1017,27 +1025,38 @@ static spn_task *take_submission(struct spn_fj_pool *fj)
 
 spn_fj_task *spn_fj_pool_poll_submission(spn_fj_pool *fj)
 {
+    spn_fj_task *object;
+    spn_task *task;
+
     if (fj == NULL)
         return NULL;
-    spn__pool_hold(fj->pool);
-    return given_back(fj, take_submission(fj));
+    do {
+        spn__pool_hold(fj->pool);
+        task = take_submission(fj);
+        object = given_back(fj, task);
+    } while (task != NULL && object == NULL);
+    return object;
 }
 
 spn_fj_task *spn_fj_poll_task(void)
 {
     struct spn__fj_place *place = spn__fj_place_current();
+    spn_fj_task *object;
     spn_task *task;
 
     if (place == NULL)
         return NULL;
-    spn__pool_hold(place->pool->pool);
-    task = take_object(place, !place->pool->async);
-    for (struct spn__fj_place *p = first_place(place->pool); task == NULL && p != NULL;
-         p = next_place(p))
-        task = spn__fj_queue_take_if(p, is_object, NULL);
-    if (task == NULL)
-        task = take_submission(place->pool);
-    return given_back(place->pool, task);
+    do {
+        spn__pool_hold(place->pool->pool);
+        task = spn__fj_queue_take_object(place, !place->pool->async);
+        for (struct spn__fj_place *p = first_place(place->pool);
+             task == NULL && p != NULL; p = next_place(p))
+            task = spn__fj_queue_take_if(p, is_object, NULL);
+        if (task == NULL)
+            task = take_submission(place->pool);
+        object = given_back(place->pool, task);
+    } while (task != NULL && object == NULL);
+    return object;
 }
 
 int32_t spn_fj_local_queued(void)

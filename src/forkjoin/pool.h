@@ -87,9 +87,12 @@ void spn__fj_queue_init(struct spn__fj_queue *q);
 int64_t spn__fj_queue_size(struct spn__fj_queue *q);
 /* Takes in a task that is claimed. */
 void spn__fj_queue_push(struct spn__fj_place *place, spn_task *task);
-/* The one at the end or the beginning, taken out or only looked at; NULL: empty. */
+/* The one at the end or the beginning, taken out; NULL: empty. */
 spn_task *spn__fj_queue_take(struct spn__fj_place *place, bool newest);
-spn_task *spn__fj_queue_peek(struct spn__fj_place *place, bool newest);
+/* The same if it is an object, or only looked at; else NULL.  Asked with the lock held:
+ * another may take it, run it and free it. */
+spn_task *spn__fj_queue_take_object(struct spn__fj_place *place, bool newest);
+spn_fj_task *spn__fj_queue_peek(struct spn__fj_place *place, bool newest);
 /* Takes a task out that waits there; false if it does not.  With last_only, only if
  * it is the newest. */
 bool spn__fj_queue_remove(struct spn__fj_place *place, spn_task *task, bool last_only);
@@ -109,8 +112,9 @@ spn_fj_task *spn__fj_task_of(spn_task *task);
 void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *task);
 /* Runs a task that was taken out of a queue out of its turn. */
 void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task);
-/* It was taken out of its queue and is the program's again. */
-void spn__fj_task_given_back(spn_fj_task *task);
+/* It was taken out of its queue and is the program's again; false: it was ended
+ * meanwhile, and may be gone. */
+bool spn__fj_task_given_back(spn_fj_task *task);
 /* Makes a job fail, unless it has. */
 void spn__fj_job_fail(spn_fj_task *job, int status);
 int spn__fj_job_status(spn_fj_task *job);
@@ -118,6 +122,8 @@ int spn__fj_job_status(spn_fj_task *job);
 bool spn__fj_task_end_normal(spn_fj_task *task);
 bool spn__fj_task_end_failed(spn_fj_task *task, int error);
 bool spn__fj_task_done(spn_fj_task *task);
+/* How its tree has failed, if it has and nobody has ended the object yet; else 0. */
+int spn__fj_task_failure(spn_fj_task *task);
 
 /* completer.c */
 #define SPN__FJ_COMPLETER 1u /* spn_fj_task.flags */

@@ -94,15 +94,32 @@ spn_task *spn__fj_queue_take(struct spn__fj_place *place, bool newest)
     return task;
 }
 
-spn_task *spn__fj_queue_peek(struct spn__fj_place *place, bool newest)
+spn_task *spn__fj_queue_take_object(struct spn__fj_place *place, bool newest)
 {
     struct spn__fj_queue *q = &place->queue;
     struct spn__list_node *node;
+    spn_task *task = NULL;
 
     spn__lock(&q->lock);
     node = at_end(q, newest);
+    if (node != NULL && spn__fj_task_of(spn__node_task(node)) != NULL)
+        task = take_out(q, node);
     spn__unlock(&q->lock);
-    return node != NULL ? spn__node_task(node) : NULL;
+    return task;
+}
+
+spn_fj_task *spn__fj_queue_peek(struct spn__fj_place *place, bool newest)
+{
+    struct spn__fj_queue *q = &place->queue;
+    struct spn__list_node *node;
+    spn_fj_task *object = NULL;
+
+    spn__lock(&q->lock);
+    node = at_end(q, newest);
+    if (node != NULL)
+        object = spn__fj_task_of(spn__node_task(node));
+    spn__unlock(&q->lock);
+    return object;
 }
 
 bool spn__fj_queue_remove(struct spn__fj_place *place, spn_task *task, bool last_only)

@@ -54,8 +54,9 @@ enum {
     WAITERS = 4,
     STARTED = 8,
     CLAIMED = 16,
-    HANDED = 32,  /* a queue has it, or who took it out                      */
-    DEFERRED = 64 /* whoever has it is to set the outcome when it puts it down */
+    HANDED = 32,   /* a queue has it, or who took it out                      */
+    DEFERRED = 64, /* whoever has it is to set the outcome when it puts it down */
+    HANDING = 128  /* somebody is about to hand it over                       */
 };
 
 enum { OUTCOME_SHIFT = 8 };
@@ -184,12 +185,14 @@ static bool withdraw(spn_fj_task *t)
     bool removed;
 
     spn__pool_hold(fj->pool);
+    spn__pool_hold(fj->pool);
     removed = spn__work_has(fj->pool, &t->task) && spn__work_remove(fj->pool, &t->task);
     if (removed)
         spn_task_release(&t->task);
     spn__pool_left_queue(fj->pool, &fj->pool->cancelled, removed);
     if (removed)
         spn__fj_settled(fj);
+    spn__pool_left_queue(fj->pool, NULL, 0); /* it may end, and be gone, from here on */
     return removed;
 }
 
@@ -199,6 +202,8 @@ static void end(spn_fj_task *t, uint32_t outcome)
     uint32_t state = spn__load(state_of(t), acquire); /* [start] its home */
 
     if ((state & HANDED) != 0 && withdraw(t)) {
+        /* relaxed: out of the queue it is nobody else's. */
+        (void)spn__fetch_and(state_of(t), ~(uint32_t)HANDED, relaxed);
         publish(t, outcome);
         return;
     }
@@ -223,11 +228,22 @@ static bool put_down(spn_fj_task *t)
     return (state & CLAIMED) == 0;
 }
 
-/* Before it is handed to a pool. */
-static void hand(spn_fj_task *t, struct spn_fj_pool *fj)
+/* Before it is handed to a pool; false: somebody else does, or has. */
+static bool hand(spn_fj_task *t, struct spn_fj_pool *fj)
 {
+    /* acquire: who had it before is done with its home [defer]. */
+    const uint32_t state = spn__fetch_or(state_of(t), HANDING, acquire);
+
+    if ((state & HANDING) != 0)
+        return false;
+    if ((state & HANDED) != 0) {
+        (void)spn__fetch_and(state_of(t), ~(uint32_t)HANDING, relaxed); /* untouched */
+        return false;
+    }
     t->home = fj;
-    (void)spn__fetch_or(state_of(t), HANDED, release); /* [start] with its home */
+    /* The one bit for the other.  [start] with its home */
+    (void)spn__fetch_sub(state_of(t), HANDING - HANDED, release);
+    return true;
 }
 
 /* It was refused, or given back. */
@@ -252,6 +268,15 @@ bool spn__fj_task_end_failed(spn_fj_task *t, int error)
     spn__store(error_of(t), error != 0 ? error : SPN_EFAILED, relaxed); /* [outcome] */
     end(t, FAILED);
     return true;
+}
+
+int spn__fj_task_failure(spn_fj_task *t)
+{
+    /* relaxed, both: the tree's joins, or a pending count, come before; who ends it
+     * meanwhile wins, or loses to the caller's claim. */
+    const int error = spn__load(error_of(t), relaxed);
+
+    return (spn__load(state_of(t), relaxed) & CLAIMED) != 0 ? 0 : error;
 }
 
 int spn_fj_task_complete(spn_fj_task *t, void *result)
@@ -295,8 +320,14 @@ int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
 {
     if (t == NULL)
         return SPN_EINVAL;
-    if (!claim(t))
-        return outcome_of(t) == CANCELLED;
+    if (!claim(t)) {
+        /* It may be cancelled and wait for who has it [defer]. */
+        const uint32_t state = spn__load(state_of(t), acquire);
+
+        return outcome_of(t) == CANCELLED ||
+               ((state & DEFERRED) != 0 &&
+                (state >> OUTCOME_SHIFT & OUTCOME) == CANCELLED);
+    }
     t->result = NULL;
     spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
     if (interrupt != 0)
@@ -310,8 +341,16 @@ static void dropped(spn_task *task, int reason)
     spn_fj_task *t = (spn_fj_task *)(void *)task;
 
     (void)reason;
-    if (put_down(t)) /* else it has ended, and may be gone */
-        (void)spn_fj_task_cancel(t, 0);
+    if (!put_down(t) || !claim(t)) /* it has ended, and may be gone */
+        return;
+    t->result = NULL;
+    spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
+    /* Those above count on it.  First them: who knows that all children are done may
+     * free the parent. */
+    if ((t->flags & SPN__FJ_COMPLETER) != 0)
+        spn_fj_completer_complete_error(((spn_fj_completer *)(void *)t)->parent,
+                                        SPN_ECANCELED);
+    end(t, CANCELLED);
 }
 
 /* ---- looking --------------------------------------------------------------------------- */
@@ -461,7 +500,11 @@ static void run_ended(void *arg)
     if (r->entered)
         spn__deque_abandon(&r->place->deque, &r->nested);
     leave(r);
-    (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
+    if (r->completer)
+        spn_fj_completer_complete_error((spn_fj_completer *)(void *)r->task,
+                                        SPN_ECANCELED);
+    else
+        (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
 }
 
 /* What the body said, and what became of its tree. */
@@ -520,6 +563,10 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
             spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
     }
     fj = spn__deque_enter(&place->deque, &r.nested, t);
+    if (fj != NULL && spn__fj_deep(fj)) { /* a body needs room, as a record's does */
+        spn__deque_leave(&place->deque, &r.nested);
+        fj = NULL;
+    }
     if (fj != NULL) {
         r.entered = true;
         SPN__CLEANUP_PUSH(run_ended, &r);
@@ -749,7 +796,8 @@ static int submit_by(struct spn_fj_pool *fj, spn_fj_task *t,
     /* relaxed: as good as any moment. */
     if (spn__load(spn__task_queued(&t->task), relaxed) != 0)
         return SPN_EBUSY;
-    hand(t, fj);
+    if (!hand(t, fj))
+        return SPN_EBUSY;
     rc = push(fj, &t->task);
     if (rc != SPN_OK)
         unhand(t);
@@ -822,9 +870,9 @@ int spn_fj_task_fork(spn_fj_task *t)
     return place == NULL ? SPN_ESTATE : submit_by(place->pool, t, push_own);
 }
 
-void spn__fj_task_given_back(spn_fj_task *t)
+bool spn__fj_task_given_back(spn_fj_task *t)
 {
-    unhand(t);
+    return put_down(t);
 }
 
 /* Runs a task that is in no queue, here. */

@@ -703,6 +703,71 @@ TEST(forkjoin__shutdown_now__queued_cancelled_running_interrupted, "FJP-13", "FJ
     }
 }
 
+struct forks_late {
+    spn_fj_task task;
+    atomic_int begun, stopped;
+    spn_fj_task child;
+};
+
+static int fork_when_stopped(spn_fj fj, spn_fj_task *task)
+{
+    struct forks_late *f = (struct forks_late *)(void *)task;
+
+    (void)fj;
+    atomic_store(&f->begun, 1);
+    T_AWAIT(atomic_load(&f->stopped) != 0);
+    CHECK_OK(spn_fj_task_fork(&f->child));
+    return 0;
+}
+
+/* What a body forks after shutdown_now, and does not join, ends too. */
+TEST(forkjoin__forked_after_shutdown_now__cancelled, "FJP-14", "FJP-15")
+{
+    for (int32_t p = 1; p <= 2; p++) {
+        spn_fj_pool *pool = fj_pool(p);
+        struct forks_late f = { .begun = 0 };
+
+        spn_fj_task_init(&f.task, fork_when_stopped);
+        spn_fj_task_init(&f.child, until_interrupted);
+        CHECK_OK(spn_fj_pool_submit(pool, &f.task));
+        T_AWAIT(atomic_load(&f.begun) != 0);
+        CHECK_OK(spn_fj_pool_shutdown_now(pool));
+        atomic_store(&f.stopped, 1);
+        CHECK_OK(spn_fj_task_join(&f.task));
+        CHECK_STATUS(spn_fj_task_wait(&f.child, T_LONG_NS), SPN_OK);
+        CHECK_EQ(spn_fj_task_is_cancelled(&f.child), 1);
+        fj_end(pool);
+    }
+}
+
+static int rest(void *arg)
+{
+    return spn_fj_pool_await_quiescence(arg, SPN_FOREVER);
+}
+
+/* The last task of a stopped pool ends: whoever waits for rest is told. */
+TEST(forkjoin__stopped_while_somebody_waits_for_rest__told, "FJP-9", "FJP-14")
+{
+    for (int32_t p = 1; p <= 2; p++) {
+        spn_fj_pool *pool = fj_pool(p);
+        struct forks_late f = { .begun = 0 };
+        struct peer peer;
+
+        spn_fj_task_init(&f.task, fork_when_stopped);
+        spn_fj_task_init(&f.child, until_interrupted);
+        CHECK_OK(spn_fj_pool_submit(pool, &f.task));
+        T_AWAIT(atomic_load(&f.begun) != 0);
+        peer_start(&peer, rest, pool);
+        peer_await_blocked(&peer);
+        CHECK_OK(spn_fj_pool_shutdown_now(pool));
+        atomic_store(&f.stopped, 1);
+        CHECK_OK(peer_finish(&peer));
+        CHECK_EQ(spn_fj_task_is_done(&f.task), 1);
+        CHECK_EQ(spn_fj_task_is_cancelled(&f.child), 1);
+        fj_end(pool);
+    }
+}
+
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 struct few {

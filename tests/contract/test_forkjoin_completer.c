@@ -3,6 +3,7 @@
 #include "forkjoin.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 struct node {
@@ -330,6 +331,105 @@ TEST(completer__one_in_the_tree_fails__root_is_abnormal, "CC-11")
         fib_free(&f);
         fj_end(pool);
     }
+}
+
+static int fail_quietly(spn_fj fj, spn_fj_task *task)
+{
+    spn_fj_fail(fj, -5);
+    spn_fj_completer_try_complete((spn_fj_completer *)(void *)task);
+    return 0;
+}
+
+static int fork_two(spn_fj fj, spn_fj_task *task)
+{
+    struct node *n = (struct node *)(void *)task;
+
+    (void)fj;
+    for (int i = 1; i <= 2; i++)
+        CHECK_OK(spn_fj_task_fork(&n[i].c.task));
+    spn_fj_completer_try_complete(&n->c);
+    return 0;
+}
+
+/* A body says that its tree has failed, and returns 0: those above fail all the same. */
+TEST(completer__fails_without_returning_it__root_is_abnormal, "CC-11")
+{
+    for (int32_t p = 1; p <= 2; p++) {
+        spn_fj_pool *pool = fj_pool(p);
+        struct node n[3];
+
+        node_init(&n[0], NULL, 0);
+        n[0].c.task.fn = fail_quietly;
+        CHECK_EQ(spn_fj_pool_invoke(pool, &n[0].c.task), -5);
+        CHECK_EQ(n[0].completions, 0);
+        CHECK_EQ(n[0].failures, 1);
+        for (int i = 0; i < 3; i++)
+            node_init(&n[i], i == 0 ? NULL : &n[0], i == 0 ? 2 : 0);
+        n[0].c.task.fn = fork_two;
+        n[1].c.task.fn = n[2].c.task.fn = fail_quietly;
+        CHECK_EQ(spn_fj_pool_invoke(pool, &n[0].c.task), -5);
+        CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
+        CHECK_EQ(n[0].completions + n[1].completions + n[2].completions, 0);
+        CHECK_EQ(n[0].failures, 1);
+        fj_end(pool);
+    }
+}
+
+static atomic_int forked_two, gate;
+
+static int fork_two_and_wait(spn_fj fj, spn_fj_task *task)
+{
+    (void)fork_two(fj, task);
+    atomic_store(&forked_two, 1);
+    T_AWAIT(atomic_load(&gate) != 0);
+    return 0;
+}
+
+/* Children that are queued when the pool is stopped: the root ends. */
+TEST(completer__pool_stopped_with_children_queued__root_is_abnormal, "CC-11", "FJP-14")
+{
+    spn_fj_pool *pool = fj_pool(1);
+    struct node n[3];
+
+    atomic_store(&forked_two, 0);
+    atomic_store(&gate, 0);
+    for (int i = 0; i < 3; i++)
+        node_init(&n[i], i == 0 ? NULL : &n[0], i == 0 ? 2 : 0);
+    n[0].c.task.fn = fork_two_and_wait;
+    n[1].c.task.fn = n[2].c.task.fn = fail_quietly;
+    CHECK_OK(spn_fj_pool_submit(pool, &n[0].c.task));
+    T_AWAIT(atomic_load(&forked_two) != 0);
+    CHECK_OK(spn_fj_pool_shutdown_now(pool));
+    atomic_store(&gate, 1);
+    CHECK_OK(spn_fj_task_wait(&n[0].c.task, T_LONG_NS));
+    CHECK_EQ(spn_fj_task_error(&n[0].c.task), SPN_ECANCELED);
+    CHECK_EQ(n[0].failures, 1);
+    for (int i = 1; i <= 2; i++)
+        CHECK_EQ(spn_fj_task_is_cancelled(&n[i].c.task), 1);
+    fj_end(pool);
+}
+
+static int exit_thread(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    pthread_exit(NULL);
+}
+
+/* A child ends its thread: the root ends. */
+TEST(completer__child_ends_its_thread__root_is_abnormal, "CC-11", "FJP-21")
+{
+    spn_fj_pool *pool = fj_pool(1);
+    struct node n[3];
+
+    for (int i = 0; i < 3; i++)
+        node_init(&n[i], i == 0 ? NULL : &n[0], i == 0 ? 2 : 0);
+    n[0].c.task.fn = fork_two;
+    n[1].c.task.fn = n[2].c.task.fn = exit_thread;
+    CHECK_OK(spn_fj_pool_submit(pool, &n[0].c.task));
+    CHECK_OK(spn_fj_task_wait(&n[0].c.task, T_LONG_NS));
+    CHECK_EQ(spn_fj_task_error(&n[0].c.task), SPN_ECANCELED);
+    fj_end(pool);
 }
 
 static int cancelled_inside(spn_fj fj, void *arg)

@@ -876,6 +876,64 @@ SPN_FJ_TASK(uint64_t, dive, uint64_t, depth)
 #define SMALL_STACK ((size_t)64 << 10)
 #endif
 
+struct nest {
+    spn_fj_task task;
+    int depth, forked;
+};
+
+/* An object in an object, and so on; every frame as large as that of spn_fj_run. */
+static int nest_run(spn_fj fj, spn_fj_task *task)
+{
+    const struct nest *outer = (struct nest *)task;
+    struct nest inner = { .depth = outer->depth - 1, .forked = outer->forked };
+
+    (void)fj;
+    if (outer->depth == 0)
+        return 0;
+    spn_fj_task_init(&inner.task, nest_run);
+    if (outer->forked && spn_fj_task_fork(&inner.task) == SPN_OK)
+        return spn_fj_task_join(&inner.task);
+    return spn_fj_task_invoke(&inner.task);
+}
+
+static int nest_call(spn_fj fj, void *arg)
+{
+    int depth = *(int *)arg - 1;
+
+    (void)fj;
+    return depth == 0 ? 0 : spn_fj_run(spn_fj_pool_current(), nest_call, &depth);
+}
+
+/* Pitfall P8 for objects, and for trees in trees. */
+TEST(fj_task__objects_too_deep_for_the_stack__fail, "FJT-27")
+{
+    FJ_EACH_PARALLELISM(n)
+    {
+        spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
+        spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+        spn_fj_pool *pool;
+        int many = 20000, few = 5;
+
+        thread.stack_size = (size_t)256 << 10;
+        opts.thread = &thread;
+        opts.parallelism = n;
+        opts.spare_threads = 0; /* each is another stack */
+        REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
+        for (int forked = 0; forked <= 1; forked++) {
+            struct nest nest = { .depth = many, .forked = forked };
+
+            spn_fj_task_init(&nest.task, nest_run);
+            CHECK_STATUS(spn_fj_pool_invoke(pool, &nest.task), SPN_ENOMEM);
+            nest.depth = 5;
+            CHECK_OK(spn_fj_task_reinit(&nest.task));
+            CHECK_OK(spn_fj_pool_invoke(pool, &nest.task));
+        }
+        CHECK_STATUS(spn_fj_run(pool, nest_call, &many), SPN_ENOMEM);
+        CHECK_OK(spn_fj_run(pool, nest_call, &few));
+        fj_shut(pool);
+    }
+}
+
 /* Pitfall P8: a million nested joins on small stacks are an error, not a crash; and the
  * pool is as good as before. */
 TEST(fj_task__a_million_deep_on_small_stacks__fails)

@@ -274,6 +274,34 @@ SCENARIO(forkjoin__stopped_while_submitted_to__every_object_ends, "FJP-15", "FJP
     tear_down();
 }
 
+static void submits(void *arg)
+{
+    const int rc = spn_fj_pool_submit_external(pool, &object[0]);
+
+    (void)arg;
+    sim_assert(rc == SPN_OK || rc == SPN_EBUSY);
+    (void)spn__fetch_add(&ran[1], rc == SPN_OK, relaxed);
+}
+
+/* Two that submit the same object: one is refused, and that changes nothing; ended
+ * then it is in no queue. */
+SCENARIO(forkjoin__submitted_by_two__one_is_refused, "FJT-29", "FJP-15")
+{
+    if (!set_up(1))
+        return;
+    spn__store(&data[0], 1, relaxed);
+    spn_fj_task_init(&object[0], run_leaf);
+    sim_thread(submits, NULL);
+    submits(NULL);
+    sim_join_all();
+    (void)spn_fj_task_cancel(&object[0], 0);
+    (void)spn_fj_task_join(&object[0]);
+    if (spn__load(&ran[1], relaxed) == 1) /* else it was taken again when it had run */
+        sim_assert(spn_fj_task_reinit(&object[0]) == SPN_OK);
+    sim_assert(spn_fj_pool_await_quiescence(pool, SPN_FOREVER) == SPN_OK);
+    tear_down();
+}
+
 /* ---- completers ---------------------------------------------------------------------- */
 
 static spn_fj_completer root, child[2];
