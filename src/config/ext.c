@@ -635,13 +635,13 @@ void spn__extensions_release(spn_extensions *x)
 
 static void free_all(spn_extensions *x)
 {
-    struct spn__list_node *node;
+    struct spn__list_node *node, *following;
 
-    while ((node = spn__list_pop_front(&x->made)) != NULL)
+    spn__list_each (node, &x->made)
         unmake(spn__list_entry(node, struct spn__ext_entry, made));
-    while ((node = spn__list_pop_front(&x->entries)) != NULL)
+    spn__list_each_safe (node, following, &x->entries)
         spn__free(spn__list_entry(node, struct spn__ext_entry, link));
-    while ((node = spn__list_pop_front(&x->kinds)) != NULL)
+    spn__list_each_safe (node, following, &x->kinds)
         spn__free(spn__list_entry(node, struct spn__kind, link));
     spn__objects_close(x); /* after the last of their functions has run */
     for (size_t i = 0; i < x->directory_count; i++)
@@ -678,17 +678,17 @@ static int add_builtin(spn_extensions *x)
     int rc = SPN_OK;
 
     for (size_t i = 0; i < spn__builtin_kind_count && rc == SPN_OK; i++) {
-        struct spn__kind *kind;
+        struct spn__kind *kind = NULL;
 
         rc = spn__kind_make(&kind, &spn__builtin_kinds[i], NULL);
-        if (rc == SPN_OK)
+        if (kind != NULL)
             spn__list_push_back(&x->kinds, &kind->link);
     }
     for (size_t i = 0; i < spn__builtin_extension_count && rc == SPN_OK; i++) {
-        struct spn__ext_entry *entry;
+        struct spn__ext_entry *entry = NULL;
 
         rc = spn__ext_entry_make(&entry, &spn__builtin_extensions[i], "built in", NULL);
-        if (rc == SPN_OK)
+        if (entry != NULL)
             spn__list_push_back(&x->entries, &entry->link);
     }
     return rc;
