@@ -25,7 +25,8 @@
  *   [tie]  Coming back sets TIED, makes a full fence, and looks at the future; who
  *          completes that changes its state and then looks at the tie, both seq_cst.
  *          So a future that is cancelled while it is on its way back is taken out by one
- *          of the two, and by one only: the compare-and-swap from TIED.
+ *          of the two, and by one only: the compare-and-swap from TIED.  The release of
+ *          TIED pairs with that, too: with it comes which executor has the future.
  *   [cut]  The release of LOOSE pairs with the acquire in left: the canceller is no
  *          longer in the queue or the pool.
  */
@@ -67,7 +68,9 @@ void spn__scheduled_entered(spn_task *task, int64_t due_ns)
     struct spn__scheduled_future *f = future_of_task(task);
 
     spn__store(&f->due_ns, due_ns, relaxed); /* published by the lock */
-    spn__store(&f->tie, TIED, relaxed);      /* so is this; or [tie] is_over */
+    /* [tie] release: a canceller who has not the lock reads where it is.
+     * mutant: publishes plain fields; ThreadSanitizer sees it */
+    spn__store(&f->tie, TIED, release);
 }
 
 bool spn__scheduled_is_over(spn_task *task)
