@@ -599,12 +599,13 @@ static int run_by_executor(spn_task *task)
 void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
 {
     const bool object = spn__fj_task_of(task) != NULL;
+    int status;
 
     place->held += !object;
     spn_task_release(task);
-    (void)spn__task_run_here(task); /* the node may be gone now */
+    status = spn__task_run_here(task); /* the node may be gone now */
     place->held -= !object;
-    spn__worker_count(place->worker);
+    spn__worker_count(place->worker, status);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */

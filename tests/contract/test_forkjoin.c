@@ -855,6 +855,13 @@ static int fails_uncaught(void *arg)
     return -3;
 }
 
+static int executes_and_helps(spn_fj fj, void *arg)
+{
+    (void)fj;
+    CHECK_OK(spn_executor_call(spn_fj_pool_executor(arg), fails_uncaught, NULL));
+    return spn_fj_help_quiesce();
+}
+
 TEST(forkjoin__executed_task_fails__uncaught_hook, "FJP-21")
 {
     spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
@@ -865,9 +872,10 @@ TEST(forkjoin__executed_task_fails__uncaught_hook, "FJP-21")
     opts.hooks.ctx = &counts_uncaught;
     REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
     CHECK_OK(spn_executor_call(spn_fj_pool_executor(pool), fails_uncaught, NULL));
+    body_of(pool, executes_and_helps, pool); /* out of its turn */
     CHECK_OK(spn_fj_pool_close(pool));
-    CHECK_EQ(counts_uncaught, 1);
-    CHECK_EQ(fj_stats(pool).failed, 1);
+    CHECK_EQ(counts_uncaught, 2);
+    CHECK_EQ(fj_stats(pool).failed, 2);
     CHECK_OK(spn_fj_pool_destroy(pool));
 }
 
