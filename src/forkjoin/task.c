@@ -586,25 +586,21 @@ static int run_by_executor(spn_task *task)
 
     if (!put_down(t))
         return 0; /* it has ended, and may be gone */
-    if (place != NULL) {
-        place->held++;
+    if (place != NULL)
         spn__fj_task_run(place, t);
-        place->held--;
-    } else {
+    else
         (void)spn_fj_task_invoke(t); /* somebody got it back and runs it by hand */
-    }
     return 0;
 }
 
 void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
 {
-    const bool object = spn__fj_task_of(task) != NULL;
     int status;
 
-    place->held += !object;
+    place->held++;
     spn_task_release(task);
     status = spn__task_run_here(task); /* the node may be gone now */
-    place->held -= !object;
+    place->held--;
     spn__worker_count(place->worker, status);
 }
 

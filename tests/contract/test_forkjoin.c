@@ -604,6 +604,66 @@ TEST(forkjoin__help_quiesce__runs_all_that_was_forked, "FJT-23", "FJP-9", "FJT-2
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
+static int helps(spn_fj fj, void *arg)
+{
+    (void)fj;
+    (void)arg;
+    return spn_fj_help_quiesce();
+}
+
+static int runs_helper(void *arg)
+{
+    CHECK_OK(spn_fj_run(arg, helps, NULL));
+    return 0;
+}
+
+/* A plain task stands below the tree that helps: it is not waited for. */
+TEST(forkjoin__help_quiesce_in_a_tree_of_a_plain_task__returns, "FJT-23", "FJP-9")
+{
+    spn_fj_pool *pool = fj_pool(2);
+
+    CHECK_OK(spn_executor_call(spn_fj_pool_executor(pool), runs_helper, pool));
+    CHECK_OK(spn_fj_pool_await_quiescence(pool, T_LONG_NS));
+    fj_end(pool);
+}
+
+static atomic_int nested_gate;
+
+static int helps_nested(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    /* The other worker's task has not ended. */
+    CHECK_STATUS(spn_fj_pool_await_quiescence(spn_fj_pool_current(), 0), SPN_ETIMEDOUT);
+    atomic_store(&nested_gate, 1);
+    return 0;
+}
+
+static int helps_around(spn_fj fj, void *arg)
+{
+    (void)fj;
+    CHECK_OK(spn_fj_task_fork(arg));
+    return spn_fj_help_quiesce();
+}
+
+/* One that helps runs another that does: the outer tasks count once. */
+TEST(forkjoin__help_quiesce_in_itself__waits_for_what_runs, "FJT-23", "FJP-9")
+{
+    spn_fj_pool *pool = fj_pool(2);
+    struct gated other;
+    spn_fj_task inner;
+
+    atomic_store(&nested_gate, 0);
+    gated_init(&other, &nested_gate);
+    CHECK_OK(spn_fj_pool_submit(pool, &other.task));
+    T_AWAIT(atomic_load(&other.ran) != 0);
+    spn_fj_task_init(&inner, helps_nested);
+    body_of(pool, helps_around, &inner);
+    CHECK_OK(spn_fj_task_join(&inner));
+    CHECK_OK(spn_fj_task_join(&other.task));
+    fj_end(pool);
+}
+
 TEST(forkjoin__shutdown__submitted_work_completes, "FJP-11", "FJP-13", "FJP-32")
 {
     spn_fj_pool *pool = fj_pool(2);
