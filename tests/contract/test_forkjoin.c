@@ -1068,3 +1068,64 @@ TEST(forkjoin__body_ends_its_thread__task_fails_and_pool_lives, "FJP-21")
     }
     fj_end(pool);
 }
+
+struct thief_exits {
+    int32_t owner;
+    atomic_int begun, leaves;
+};
+
+static int thief_leaf(spn_fj fj, void *arg)
+{
+    struct thief_exits *s = arg;
+
+    (void)fj;
+    atomic_fetch_add(&s->leaves, 1);
+    return 0;
+}
+
+static int exit_if_stolen(spn_fj fj, void *arg)
+{
+    struct thief_exits *s = arg;
+
+    if (spn_fj_worker_index() == s->owner)
+        return 0;
+    spn_fj_fork(&fj, thief_leaf, s); /* and is not joined */
+    spn_fj_fork(&fj, thief_leaf, s);
+    atomic_store(&s->begun, 1);
+    pthread_exit(NULL);
+}
+
+static int fork_and_join(spn_fj fj, struct thief_exits *s)
+{
+    spn_fj_fork(&fj, thief_leaf, s);
+    (void)spn_fj_join(&fj);
+    return atomic_load(&s->begun);
+}
+
+static int fork_until_stolen(spn_fj fj, void *arg)
+{
+    struct thief_exits *s = arg;
+
+    s->owner = spn_fj_worker_index();
+    spn_fj_fork(&fj, exit_if_stolen, s);
+    T_AWAIT(fork_and_join(fj, s) != 0);
+    (void)spn_fj_join(&fj);
+    return 0;
+}
+
+/* A stolen record ends the thief's thread: its tree fails, and the thief's place is as
+ * good as before. */
+TEST(forkjoin__stolen_record_ends_its_thread__tree_fails_and_pool_lives, "FJP-21")
+{
+    spn_fj_pool *pool = fj_pool(2);
+    int result;
+
+    for (int i = 0; i < 5; i++) {
+        struct thief_exits s = { .owner = -1 };
+
+        CHECK_STATUS(spn_fj_run(pool, fork_until_stolen, &s), SPN_ECANCELED);
+        CHECK_OK(fib_invoke(pool, &result, 16));
+        CHECK_EQ(result, 987);
+    }
+    fj_end(pool);
+}
