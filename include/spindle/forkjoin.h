@@ -620,7 +620,8 @@ static inline int spn_fj_join(spn_fj *fj)
 /*
  * A task that is waited for, cancelled and completed by whoever knows it: a struct of
  * the caller's, which must last until it is done and nobody waits for it any more; if
- * somebody else than its body ends it while that runs, until that has returned, too.
+ * somebody else than its body ends it while that runs, until that has returned, too.  A
+ * body that ends its own task has joined what it forked, and does not touch it any more.
  *
  *   new -> done, once: normally, failed with a cause, or cancelled.
  *

@@ -212,6 +212,7 @@ static struct spn__fj_place *place_of(struct spn__worker *w)
     if (place->worker != w) {
         place->worker = w;
         place->depth = 0;
+        place->run = NULL;
         forget_held(place);
         spn__deque_adopt(&place->deque, stack_low(place->pool->stack_reserve));
     }

@@ -196,11 +196,16 @@ static bool withdraw(spn_fj_task *t)
     return removed;
 }
 
+/* If the calling thread is in the task's body: it does not touch the task from here on,
+ * for that may be freed when it is done. */
+static void let_go(spn_fj_task *t);
+
 /* The one that has claimed it, and written what is to be written, ends it. */
 static void end(spn_fj_task *t, uint32_t outcome)
 {
     uint32_t state = spn__load(state_of(t), acquire); /* [start] its home */
 
+    let_go(t);
     if ((state & HANDED) != 0 && withdraw(t)) {
         /* relaxed: out of the queue it is nobody else's. */
         (void)spn__fetch_and(state_of(t), ~(uint32_t)HANDED, relaxed);
@@ -459,7 +464,9 @@ struct run {
     struct spn__fj_place *place;
     spn_fj_task *task;
     struct spn__nested nested;
+    struct run *outer; /* what the same thread runs it in */
     bool entered, returned;
+    bool gone;      /* its body has ended it: it is not touched any more */
     bool completer; /* gone, perhaps, once its body has returned 0 */
 };
 
@@ -484,9 +491,10 @@ static void leave(struct run *r)
 {
     struct spn__fj_place *place = r->place;
 
+    place->run = r->outer;
     if (--place->depth == 0)
         spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
-    if (!r->completer)
+    if (!r->completer && !r->gone)
         stop_running(r);
 }
 
@@ -500,6 +508,8 @@ static void run_ended(void *arg)
     if (r->entered)
         spn__deque_abandon(&r->place->deque, &r->nested);
     leave(r);
+    if (r->gone)
+        return;
     if (r->completer)
         spn_fj_completer_complete_error((spn_fj_completer *)(void *)r->task,
                                         SPN_ECANCELED);
@@ -524,6 +534,24 @@ static void conclude(spn_fj_task *t, int status, bool completer)
     } else if (status != SPN_FJ_PENDING) {
         (void)spn__fj_task_end_normal(t);
     }
+}
+
+static void let_go(spn_fj_task *t)
+{
+    /* relaxed: if it is the caller's own place the caller wrote it, and `running`. */
+    struct spn__fj_place *place = spn__load(runner_of(t), relaxed);
+    struct run *r;
+
+    if (place == NULL || place != spn__fj_place_current() || t->running == 0)
+        return;
+    r = place->run;
+    while (r != NULL && r->task != t)
+        r = r->outer;
+    if (r == NULL)
+        return;
+    stop_running(r);
+    r->gone = true;
+    r->nested.frame.job = NULL;
 }
 
 /* Whether the caller is to run it. */
@@ -557,6 +585,8 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
     spn__lock(&place->queue.lock);
     spn__store(sequence_of(t), place->queue.sequence, relaxed);
     spn__unlock(&place->queue.lock);
+    r.outer = place->run;
+    place->run = &r;
     if (place->depth++ == 0) {
         spn__store(&place->active, 1, relaxed); /* its own; see ask_all */
         if (place->pool != NULL)
@@ -576,7 +606,8 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         spn__deque_leave(&place->deque, &r.nested);
     }
     leave(&r);
-    conclude(t, status, r.completer);
+    if (!r.gone)
+        conclude(t, status, r.completer);
 }
 
 static int run_by_executor(spn_task *task)
