@@ -490,6 +490,11 @@ static void wait_stolen(struct spn__deque *d, spn_fj_record *record, spn_fj at)
             looks = 0;
             continue;
         }
+        if (mark % (MARKS + 1) == SHARED && ++looks > LOOKS) {
+            spn__os_yield(); /* a thief that has it was stopped before its mark */
+            looks = 0;
+            continue;
+        }
         spn__cpu_relax();
     }
 }
