@@ -487,6 +487,19 @@ static void stop_running(struct run *r)
         (void)spn__interrupt_take(spn__self_get());
 }
 
+static void arrive(struct run *r)
+{
+    struct spn__fj_place *place = r->place;
+
+    r->outer = place->run;
+    place->run = r;
+    if (place->depth++ > 0)
+        return;
+    spn__store(&place->active, 1, relaxed); /* its own; see ask_all */
+    if (place->pool != NULL)
+        spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
+}
+
 static void leave(struct run *r)
 {
     struct spn__fj_place *place = r->place;
@@ -585,13 +598,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
     spn__lock(&place->queue.lock);
     spn__store(sequence_of(t), place->queue.sequence, relaxed);
     spn__unlock(&place->queue.lock);
-    r.outer = place->run;
-    place->run = &r;
-    if (place->depth++ == 0) {
-        spn__store(&place->active, 1, relaxed); /* its own; see ask_all */
-        if (place->pool != NULL)
-            spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
-    }
+    arrive(&r);
     fj = spn__deque_enter(&place->deque, &r.nested, t);
     if (fj != NULL && spn__fj_deep(fj)) { /* a body needs room, as a record's does */
         spn__deque_leave(&place->deque, &r.nested);
