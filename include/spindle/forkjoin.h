@@ -620,7 +620,8 @@ static inline int spn_fj_join(spn_fj *fj)
 /*
  * A task that is waited for, cancelled and completed by whoever knows it: a struct of
  * the caller's, which must last until it is done and nobody waits for it any more; if
- * somebody else than its body ends it while that runs, until that has returned, too.
+ * somebody else than its body ends it while that runs, until that has returned, too.  A
+ * body that ends its own task has joined what it forked, and does not touch it any more.
  *
  *   new -> done, once: normally, failed with a cause, or cancelled.
  *
@@ -737,7 +738,8 @@ SPN_API int spn_fj_invoke_all(spn_fj_task *const *tasks, size_t count);
  * Ends it, if it is not done: cancelled, with a result, or as failed with `error` (0
  * counts as SPN_EFAILED).  A task that has not started will not run; one that runs goes
  * on, and sees spn_fj_status; with `interrupt` its thread is interrupted, too.
- * quietly_complete: done normally, with the result that is set.
+ * quietly_complete: done normally, with the result that is set.  Of a task that a pool
+ * has this is a call on that pool, which must not be destroyed meanwhile.
  *
  * Returns  cancel: 1 if it is cancelled now, be it by an earlier call, else 0.  The
  *          others: 1 if this call ended it, else 0.  SPN_EINVAL.

@@ -187,8 +187,8 @@ int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
 /* Around what a source runs itself: the worker is busy, though with no task. */
 void spn__worker_begin(struct spn__worker *worker);
 void spn__worker_end(struct spn__worker *worker);
-/* A task that was queued has been run by the worker out of its turn. */
-void spn__worker_count(struct spn__worker *worker);
+/* A task that was queued has been run by the worker out of its turn, and said `status`. */
+void spn__worker_count(struct spn__worker *worker, int status);
 /* A task of the worker's blocks, and no longer does. */
 void spn__worker_block(struct spn__worker *worker);
 void spn__worker_unblock(struct spn__worker *worker);

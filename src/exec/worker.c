@@ -520,11 +520,15 @@ void spn__worker_end(struct spn__worker *w)
     end_task(w);
 }
 
-void spn__worker_count(struct spn__worker *w)
+void spn__worker_count(struct spn__worker *w, int status)
 {
+    spn__counter *counter = status == 0 ? &w->counts.completed : &w->counts.failed;
+    const spn_task_info info = { .status = status };
+
+    if (status != 0)
+        spn__pool_uncaught(w->pool, &info);
     /* relaxed read: only its own thread writes it.  [count] */
-    spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
-               release);
+    spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
 
 /* The task has run and said `status`. */

@@ -329,9 +329,38 @@ struct theft {
     struct spn__deque *thief, *victim;
     spn_fj_record *record;
     struct spn__frame frame;
-    spn_fj_piece *piece;
+    spn_fj at;
+    spn_fj_piece *piece; /* where the thief was */
+    uint32_t sunk;       /* likewise */
     bool returned;
 };
+
+static void wait_stolen(struct spn__deque *d, spn_fj_record *record, spn_fj at);
+
+/* Takes back what was forked from a number on, and waits for what was stolen of it. */
+static void give_up_from(struct spn__deque *d, uint32_t base)
+{
+    uint32_t tail;
+
+    (void)take_back(d, true);
+    tail = d->split;
+    for (uint32_t number = base; number < tail; number++)
+        wait_stolen(d, record_of(d, number), NULL);
+}
+
+/* The record's function ended its thread: the deque is as before, the record as one that
+ * was not run, and its tree has failed. */
+static void theft_abandoned(struct theft *t)
+{
+    struct spn__deque *d = t->thief;
+
+    give_up_from(d, t->frame.base);
+    d->sunk = t->sunk;
+    move_to(d, t->piece);
+    place(d, t->frame.base);
+    memset(&t->record->args, 0, sizeof t->record->args);
+    spn_fj_fail(t->at, SPN_ECANCELED);
+}
 
 /* Also when the record's function ended its thread. */
 static void theft_ended(void *arg)
@@ -339,6 +368,8 @@ static void theft_ended(void *arg)
     struct theft *t = arg;
     struct spn__deque *d = t->thief;
 
+    if (!t->returned)
+        theft_abandoned(t);
     d->frame = t->frame.outer;
     /* [leap] what was forked for the record is no longer; [done] comes after it.
      * relaxed: nothing is published by it. */
@@ -357,7 +388,9 @@ static void push_frame(struct spn__deque *d, struct spn__frame *frame)
 static void run_stolen(struct spn__deque *d, spn_fj at, struct spn__deque *victim,
                        uint32_t number)
 {
-    struct theft t = { .thief = d, .victim = victim };
+    struct theft t = {
+        .thief = d, .victim = victim, .at = at, .piece = current(d), .sunk = d->sunk
+    };
 
     t.record = record_of(victim, number);
     t.frame.base = number_of(spn__fj_piece(at), at);
@@ -454,6 +487,11 @@ static void wait_stolen(struct spn__deque *d, spn_fj_record *record, spn_fj at)
         }
         if (mark % (MARKS + 1) == STOLEN && ++looks > LOOKS) {
             sleep_until_done(d, record);
+            looks = 0;
+            continue;
+        }
+        if (mark % (MARKS + 1) == SHARED && ++looks > LOOKS) {
+            spn__os_yield(); /* a thief that has it was stopped before its mark */
             looks = 0;
             continue;
         }
@@ -583,11 +621,6 @@ void spn__deque_leave(struct spn__deque *d, struct spn__nested *n)
 
 void spn__deque_abandon(struct spn__deque *d, struct spn__nested *n)
 {
-    uint32_t tail;
-
-    (void)take_back(d, true);
-    tail = d->split;
-    for (uint32_t number = n->frame.base; number < tail; number++)
-        wait_stolen(d, record_of(d, number), NULL);
+    give_up_from(d, n->frame.base);
     spn__deque_leave(d, n);
 }

@@ -196,6 +196,14 @@ static void inherit(struct spn__source *source, struct spn__worker *heir,
     w->place = NULL;
 }
 
+/* It stands in nothing; a task that ended its thread may have left that undone. */
+static void forget_held(struct spn__fj_place *place)
+{
+    if (place->counted != 0) /* relaxed: only counts */
+        (void)spn__fetch_sub(&place->pool->quiescing, place->counted, relaxed);
+    place->held = place->counted = 0;
+}
+
 /* The worker's place; its thread may be a new one. */
 static struct spn__fj_place *place_of(struct spn__worker *w)
 {
@@ -203,7 +211,9 @@ static struct spn__fj_place *place_of(struct spn__worker *w)
 
     if (place->worker != w) {
         place->worker = w;
-        place->depth = place->held = 0;
+        place->depth = 0;
+        place->run = NULL;
+        forget_held(place);
         spn__deque_adopt(&place->deque, stack_low(place->pool->stack_reserve));
     }
     return place;
@@ -310,8 +320,10 @@ static bool hand_out(spn_task *task, struct spn__entry *entry)
 static bool take_own(struct spn__source *source, struct spn__worker *w,
                      struct spn__entry *entry)
 {
-    return hand_out(spn__fj_queue_take(place_of(w), !pool_of_source(source)->async),
-                    entry);
+    struct spn__fj_place *place = place_of(w);
+
+    forget_held(place);
+    return hand_out(spn__fj_queue_take(place, !pool_of_source(source)->async), entry);
 }
 
 /* Ends a theft by a worker that does nothing else, also when it ended the thread. */
@@ -891,11 +903,14 @@ static spn_task *take_any(struct spn__fj_place *place)
 static int await_inside(struct spn__fj_place *place, int64_t deadline_ns)
 {
     struct spn_fj_pool *fj = place->pool;
-    /* What it stands in itself; at the bottom may be a task that is no object. */
-    const int64_t held = place->held + (place->depth == 0);
+    /* What it stands in itself: what it runs out of its turn, and at the bottom a task,
+     * unless that is a stolen record.  Where it helps already those are counted. */
+    const uint32_t held = place->held + !place->worker->counted;
+    const uint32_t before = place->counted;
     int rc = SPN_OK;
 
-    (void)spn__fetch_add(&fj->quiescing, held, relaxed); /* only counts */
+    (void)spn__fetch_add(&fj->quiescing, held - before, relaxed); /* only counts */
+    place->counted = held;
     for (;;) {
         spn_task *task = take_any(place);
 
@@ -912,7 +927,8 @@ static int await_inside(struct spn__fj_place *place, int64_t deadline_ns)
         }
         spn__os_yield();
     }
-    (void)spn__fetch_sub(&fj->quiescing, held, relaxed); /* only counts */
+    (void)spn__fetch_sub(&fj->quiescing, held - before, relaxed); /* only counts */
+    place->counted = before;
     return rc;
 }
 

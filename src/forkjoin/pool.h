@@ -44,8 +44,10 @@ struct spn__fj_place {
     struct spn__fj_queue queue;
     struct spn__worker *worker; /* its own thread's; NULL: nobody has it */
     uint32_t depth;             /* of objects in objects; its own thread's */
-    uint32_t held;              /* of those, how many the pool counts; likewise */
-    bool taken;                 /* a worker has it; guarded by the pool's lock */
+    uint32_t held;    /* tasks it runs out of their turn; its own thread's     */
+    uint32_t counted; /* of those and its own, how many `quiescing` counts     */
+    void *run;        /* the innermost object it runs; likewise: see task.c */
+    bool taken;       /* a worker has it; guarded by the pool's lock */
     SPN__ATOMIC(struct spn__fj_place *) next; /* [places] */
 };
 

@@ -196,11 +196,16 @@ static bool withdraw(spn_fj_task *t)
     return removed;
 }
 
+/* If the calling thread is in the task's body: it does not touch the task from here on,
+ * for that may be freed when it is done. */
+static void let_go(spn_fj_task *t);
+
 /* The one that has claimed it, and written what is to be written, ends it. */
 static void end(spn_fj_task *t, uint32_t outcome)
 {
     uint32_t state = spn__load(state_of(t), acquire); /* [start] its home */
 
+    let_go(t);
     if ((state & HANDED) != 0 && withdraw(t)) {
         /* relaxed: out of the queue it is nobody else's. */
         (void)spn__fetch_and(state_of(t), ~(uint32_t)HANDED, relaxed);
@@ -459,7 +464,9 @@ struct run {
     struct spn__fj_place *place;
     spn_fj_task *task;
     struct spn__nested nested;
+    struct run *outer; /* what the same thread runs it in */
     bool entered, returned;
+    bool gone;      /* its body has ended it: it is not touched any more */
     bool completer; /* gone, perhaps, once its body has returned 0 */
 };
 
@@ -480,13 +487,27 @@ static void stop_running(struct run *r)
         (void)spn__interrupt_take(spn__self_get());
 }
 
+static void arrive(struct run *r)
+{
+    struct spn__fj_place *place = r->place;
+
+    r->outer = place->run;
+    place->run = r;
+    if (place->depth++ > 0)
+        return;
+    spn__store(&place->active, 1, relaxed); /* its own; see ask_all */
+    if (place->pool != NULL)
+        spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
+}
+
 static void leave(struct run *r)
 {
     struct spn__fj_place *place = r->place;
 
+    place->run = r->outer;
     if (--place->depth == 0)
         spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
-    if (!r->completer)
+    if (!r->completer && !r->gone)
         stop_running(r);
 }
 
@@ -500,6 +521,8 @@ static void run_ended(void *arg)
     if (r->entered)
         spn__deque_abandon(&r->place->deque, &r->nested);
     leave(r);
+    if (r->gone)
+        return;
     if (r->completer)
         spn_fj_completer_complete_error((spn_fj_completer *)(void *)r->task,
                                         SPN_ECANCELED);
@@ -524,6 +547,24 @@ static void conclude(spn_fj_task *t, int status, bool completer)
     } else if (status != SPN_FJ_PENDING) {
         (void)spn__fj_task_end_normal(t);
     }
+}
+
+static void let_go(spn_fj_task *t)
+{
+    /* relaxed: if it is the caller's own place the caller wrote it, and `running`. */
+    struct spn__fj_place *place = spn__load(runner_of(t), relaxed);
+    struct run *r;
+
+    if (place == NULL || place != spn__fj_place_current() || t->running == 0)
+        return;
+    r = place->run;
+    while (r != NULL && r->task != t)
+        r = r->outer;
+    if (r == NULL)
+        return;
+    stop_running(r);
+    r->gone = true;
+    r->nested.frame.job = NULL;
 }
 
 /* Whether the caller is to run it. */
@@ -557,11 +598,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
     spn__lock(&place->queue.lock);
     spn__store(sequence_of(t), place->queue.sequence, relaxed);
     spn__unlock(&place->queue.lock);
-    if (place->depth++ == 0) {
-        spn__store(&place->active, 1, relaxed); /* its own; see ask_all */
-        if (place->pool != NULL)
-            spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
-    }
+    arrive(&r);
     fj = spn__deque_enter(&place->deque, &r.nested, t);
     if (fj != NULL && spn__fj_deep(fj)) { /* a body needs room, as a record's does */
         spn__deque_leave(&place->deque, &r.nested);
@@ -576,7 +613,8 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         spn__deque_leave(&place->deque, &r.nested);
     }
     leave(&r);
-    conclude(t, status, r.completer);
+    if (!r.gone)
+        conclude(t, status, r.completer);
 }
 
 static int run_by_executor(spn_task *task)
@@ -586,25 +624,22 @@ static int run_by_executor(spn_task *task)
 
     if (!put_down(t))
         return 0; /* it has ended, and may be gone */
-    if (place != NULL) {
-        place->held++;
+    if (place != NULL)
         spn__fj_task_run(place, t);
-        place->held--;
-    } else {
+    else
         (void)spn_fj_task_invoke(t); /* somebody got it back and runs it by hand */
-    }
     return 0;
 }
 
 void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
 {
-    const bool object = spn__fj_task_of(task) != NULL;
+    int status;
 
-    place->held += !object;
+    place->held++;
     spn_task_release(task);
-    (void)spn__task_run_here(task); /* the node may be gone now */
-    place->held -= !object;
-    spn__worker_count(place->worker);
+    status = spn__task_run_here(task); /* the node may be gone now */
+    place->held--;
+    spn__worker_count(place->worker, status);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */

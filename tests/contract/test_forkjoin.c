@@ -604,6 +604,66 @@ TEST(forkjoin__help_quiesce__runs_all_that_was_forked, "FJT-23", "FJP-9", "FJT-2
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
+static int helps(spn_fj fj, void *arg)
+{
+    (void)fj;
+    (void)arg;
+    return spn_fj_help_quiesce();
+}
+
+static int runs_helper(void *arg)
+{
+    CHECK_OK(spn_fj_run(arg, helps, NULL));
+    return 0;
+}
+
+/* A plain task stands below the tree that helps: it is not waited for. */
+TEST(forkjoin__help_quiesce_in_a_tree_of_a_plain_task__returns, "FJT-23", "FJP-9")
+{
+    spn_fj_pool *pool = fj_pool(2);
+
+    CHECK_OK(spn_executor_call(spn_fj_pool_executor(pool), runs_helper, pool));
+    CHECK_OK(spn_fj_pool_await_quiescence(pool, T_LONG_NS));
+    fj_end(pool);
+}
+
+static atomic_int nested_gate;
+
+static int helps_nested(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    /* The other worker's task has not ended. */
+    CHECK_STATUS(spn_fj_pool_await_quiescence(spn_fj_pool_current(), 0), SPN_ETIMEDOUT);
+    atomic_store(&nested_gate, 1);
+    return 0;
+}
+
+static int helps_around(spn_fj fj, void *arg)
+{
+    (void)fj;
+    CHECK_OK(spn_fj_task_fork(arg));
+    return spn_fj_help_quiesce();
+}
+
+/* One that helps runs another that does: the outer tasks count once. */
+TEST(forkjoin__help_quiesce_in_itself__waits_for_what_runs, "FJT-23", "FJP-9")
+{
+    spn_fj_pool *pool = fj_pool(2);
+    struct gated other;
+    spn_fj_task inner;
+
+    atomic_store(&nested_gate, 0);
+    gated_init(&other, &nested_gate);
+    CHECK_OK(spn_fj_pool_submit(pool, &other.task));
+    T_AWAIT(atomic_load(&other.ran) != 0);
+    spn_fj_task_init(&inner, helps_nested);
+    body_of(pool, helps_around, &inner);
+    CHECK_OK(spn_fj_task_join(&inner));
+    CHECK_OK(spn_fj_task_join(&other.task));
+    fj_end(pool);
+}
+
 TEST(forkjoin__shutdown__submitted_work_completes, "FJP-11", "FJP-13", "FJP-32")
 {
     spn_fj_pool *pool = fj_pool(2);
@@ -855,6 +915,13 @@ static int fails_uncaught(void *arg)
     return -3;
 }
 
+static int executes_and_helps(spn_fj fj, void *arg)
+{
+    (void)fj;
+    CHECK_OK(spn_executor_call(spn_fj_pool_executor(arg), fails_uncaught, NULL));
+    return spn_fj_help_quiesce();
+}
+
 TEST(forkjoin__executed_task_fails__uncaught_hook, "FJP-21")
 {
     spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
@@ -865,9 +932,10 @@ TEST(forkjoin__executed_task_fails__uncaught_hook, "FJP-21")
     opts.hooks.ctx = &counts_uncaught;
     REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
     CHECK_OK(spn_executor_call(spn_fj_pool_executor(pool), fails_uncaught, NULL));
+    body_of(pool, executes_and_helps, pool); /* out of its turn */
     CHECK_OK(spn_fj_pool_close(pool));
-    CHECK_EQ(counts_uncaught, 1);
-    CHECK_EQ(fj_stats(pool).failed, 1);
+    CHECK_EQ(counts_uncaught, 2);
+    CHECK_EQ(fj_stats(pool).failed, 2);
     CHECK_OK(spn_fj_pool_destroy(pool));
 }
 
@@ -997,6 +1065,67 @@ TEST(forkjoin__body_ends_its_thread__task_fails_and_pool_lives, "FJP-21")
         spn_fj_task_init(&t, exits);
         CHECK_STATUS(spn_fj_pool_invoke(pool, &t), SPN_ECANCELED);
         CHECK_OK(fib_invoke(pool, &result, 10));
+    }
+    fj_end(pool);
+}
+
+struct thief_exits {
+    int32_t owner;
+    atomic_int begun, leaves;
+};
+
+static int thief_leaf(spn_fj fj, void *arg)
+{
+    struct thief_exits *s = arg;
+
+    (void)fj;
+    atomic_fetch_add(&s->leaves, 1);
+    return 0;
+}
+
+static int exit_if_stolen(spn_fj fj, void *arg)
+{
+    struct thief_exits *s = arg;
+
+    if (spn_fj_worker_index() == s->owner)
+        return 0;
+    spn_fj_fork(&fj, thief_leaf, s); /* and is not joined */
+    spn_fj_fork(&fj, thief_leaf, s);
+    atomic_store(&s->begun, 1);
+    pthread_exit(NULL);
+}
+
+static int fork_and_join(spn_fj fj, struct thief_exits *s)
+{
+    spn_fj_fork(&fj, thief_leaf, s);
+    (void)spn_fj_join(&fj);
+    return atomic_load(&s->begun);
+}
+
+static int fork_until_stolen(spn_fj fj, void *arg)
+{
+    struct thief_exits *s = arg;
+
+    s->owner = spn_fj_worker_index();
+    spn_fj_fork(&fj, exit_if_stolen, s);
+    T_AWAIT(fork_and_join(fj, s) != 0);
+    (void)spn_fj_join(&fj);
+    return 0;
+}
+
+/* A stolen record ends the thief's thread: its tree fails, and the thief's place is as
+ * good as before. */
+TEST(forkjoin__stolen_record_ends_its_thread__tree_fails_and_pool_lives, "FJP-21")
+{
+    spn_fj_pool *pool = fj_pool(2);
+    int result;
+
+    for (int i = 0; i < 5; i++) {
+        struct thief_exits s = { .owner = -1 };
+
+        CHECK_STATUS(spn_fj_run(pool, fork_until_stolen, &s), SPN_ECANCELED);
+        CHECK_OK(fib_invoke(pool, &result, 16));
+        CHECK_EQ(result, 987);
     }
     fj_end(pool);
 }

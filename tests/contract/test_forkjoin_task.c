@@ -479,3 +479,37 @@ TEST(fj_task__many_failures__nothing_kept, "FJT-31")
     CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
     fj_end(pool);
 }
+
+static atomic_int memory_is_reused;
+
+static int ends_itself(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    CHECK_EQ(spn_fj_task_complete(task, &cell), 1);
+    T_AWAIT(atomic_load(&memory_is_reused) != 0);
+    return 0;
+}
+
+/* A body ends its own task: whoever joins it may use the memory for something else at
+ * once, also while the body goes on. */
+TEST(fj_task__body_ends_its_own__memory_is_free, "FJT-12", "FJT-29")
+{
+    spn_fj_pool *pool = fj_pool(1);
+    unsigned char other[sizeof(spn_fj_task)];
+    union {
+        spn_fj_task task;
+        unsigned char bytes[sizeof(spn_fj_task)];
+    } memory;
+    void *result = NULL;
+
+    atomic_store(&memory_is_reused, 0);
+    spn_fj_task_init(&memory.task, ends_itself);
+    CHECK_OK(spn_fj_pool_submit(pool, &memory.task));
+    CHECK_OK(spn_fj_task_get(&memory.task, &result, SPN_FOREVER));
+    CHECK(result == &cell);
+    memset(memory.bytes, 0, sizeof memory.bytes);
+    memset(other, 0, sizeof other);
+    atomic_store(&memory_is_reused, 1);
+    fj_end(pool);
+    CHECK(memcmp(memory.bytes, other, sizeof other) == 0);
+}

@@ -274,6 +274,30 @@ SCENARIO(forkjoin__stopped_while_submitted_to__every_object_ends, "FJP-15", "FJP
     tear_down();
 }
 
+/* What a body forks while the pool is stopped, and does not join, ends as well; and the
+ * pool comes to rest. */
+SCENARIO(forkjoin__stopped_while_a_body_forks__every_object_ends, "FJP-15", "FJP-9")
+{
+    int rc;
+
+    if (!set_up(1))
+        return;
+    spn__store(&data[1], 2, relaxed);
+    spn_fj_task_init(&object[0], run_careless);
+    spn_fj_task_init(&object[1], run_leaf);
+    sim_assert(spn_fj_pool_submit(pool, &object[0]) == SPN_OK);
+    sim_thread(stops, NULL);
+    sim_assert(spn_fj_pool_await_quiescence(pool, SPN_FOREVER) == SPN_OK);
+    rc = spn_fj_task_join(&object[0]);
+    sim_assert(rc == SPN_OK || rc == SPN_ECANCELED);
+    if (rc == SPN_OK) {
+        rc = spn_fj_task_join(&object[1]);
+        sim_assert(rc == SPN_OK || rc == SPN_ECANCELED);
+    }
+    sim_join_all();
+    tear_down();
+}
+
 static void submits(void *arg)
 {
     const int rc = spn_fj_pool_submit_external(pool, &object[0]);
