@@ -1118,7 +1118,7 @@ static int fork_until_stolen(spn_fj fj, void *arg)
 TEST(forkjoin__stolen_record_ends_its_thread__tree_fails_and_pool_lives, "FJP-21")
 {
     spn_fj_pool *pool = fj_pool(2);
-    int result;
+    int result = 0;
 
     for (int i = 0; i < 5; i++) {
         struct thief_exits s = { .owner = -1 };
