@@ -217,7 +217,7 @@ static int set_paused(struct spn_pool *pool, uint32_t paused)
         return SPN_ESTATE;
     }
     spn__work_door_lock(pool);
-    spn__store(&pool->paused, paused, relaxed); /* [epoch], and the door */
+    spn__store(&pool->paused, paused, release); /* [pause]; [epoch], and the door */
     spn__work_door_unlock(pool);
     spn__idle_look_around(pool);
     spn__unlock(&pool->lock);

@@ -40,6 +40,8 @@
  *           sum of its fates.
  *   [block] A task that blocks is counted, then makes a heavy fence and looks for
  *           work; whoever pushes makes a light fence and looks for blocked ones.
+ *   [pause] What precedes resume happens before the tasks that it lets start: a worker
+ *           may find one in the outbox without ever taking the submitters' lock.
  *   [knob]  A policy or factory is published with its contents; see reconfigure.c.
  *   [user], [epoch], [wake]  see idle.c; [door]  see work.c.
  */
@@ -745,10 +747,11 @@ static void be_free(struct spn__worker *w)
 static bool take(struct spn__worker *w, struct spn__entry *entry)
 {
     struct spn_pool *pool = w->pool;
-    /* relaxed, both: a change comes with the epoch [ctl]. */
+    /* relaxed: a change comes with the epoch [ctl]. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
 
-    if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || spn__load(&pool->paused, relaxed))
+    if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP ||
+        spn__load(&pool->paused, acquire)) /* [pause] */
         return false;
     if (spn__work_any_urgent(pool) && spn__work_be_busy(pool, w) &&
         spn__work_take_urgent(pool, entry))
