@@ -64,6 +64,7 @@ enum { OUTCOME_SHIFT = 8 };
 /* The words of the public struct, as what they are. */
 typedef SPN__ATOMIC(uint32_t) state_word;
 typedef SPN__ATOMIC(int32_t) error_word;
+typedef SPN__ATOMIC(void *) result_word;
 typedef SPN__ATOMIC(void *) runner_word;
 
 _Static_assert(sizeof(struct spn__lock) == sizeof(uint32_t), "a task has room for it");
@@ -78,6 +79,12 @@ static state_word *state_of(spn_fj_task *t)
 static error_word *error_of(spn_fj_task *t)
 {
     return (error_word *)(void *)&t->error;
+}
+/* A body may set it while somebody else ends the task: atomic, and nothing comes with it
+ * but the pointer.  relaxed everywhere: [outcome] comes after it. */
+static result_word *result_of(spn_fj_task *t)
+{
+    return (result_word *)(void *)&t->result;
 }
 static runner_word *runner_of(spn_fj_task *t)
 {
@@ -103,7 +110,7 @@ static void dropped(spn_task *task, int reason);
 
 static void be_new(spn_fj_task *t)
 {
-    t->result = NULL;
+    spn__init(result_of(t), NULL);
     spn__init(runner_of(t), NULL);
     spn__init(sequence_of(t), 0);
     spn__init(state_of(t), 0);
@@ -269,7 +276,7 @@ bool spn__fj_task_end_failed(spn_fj_task *t, int error)
 {
     if (!claim(t))
         return false;
-    t->result = NULL;
+    spn__store(result_of(t), NULL, relaxed); /* see result_of */
     spn__store(error_of(t), error != 0 ? error : SPN_EFAILED, relaxed); /* [outcome] */
     end(t, FAILED);
     return true;
@@ -290,7 +297,7 @@ int spn_fj_task_complete(spn_fj_task *t, void *result)
         return SPN_EINVAL;
     if (!claim(t))
         return 0;
-    t->result = result;
+    spn__store(result_of(t), result, relaxed); /* see result_of */
     end(t, NORMAL);
     return 1;
 }
@@ -333,7 +340,7 @@ int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
                ((state & DEFERRED) != 0 &&
                 (state >> OUTCOME_SHIFT & OUTCOME) == CANCELLED);
     }
-    t->result = NULL;
+    spn__store(result_of(t), NULL, relaxed);         /* see result_of */
     spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
     if (interrupt != 0)
         interrupt_runner(t);
@@ -348,7 +355,7 @@ static void dropped(spn_task *task, int reason)
     (void)reason;
     if (!put_down(t) || !claim(t)) /* it has ended, and may be gone */
         return;
-    t->result = NULL;
+    spn__store(result_of(t), NULL, relaxed);         /* see result_of */
     spn__store(error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
     /* Those above count on it.  First them: who knows that all children are done may
      * free the parent. */
@@ -390,13 +397,15 @@ int spn_fj_task_error(spn_fj_task *t)
 
 void *spn_fj_task_result(spn_fj_task *t)
 {
-    return t == NULL ? NULL : t->result;
+    /* relaxed: see result_of. */
+    return t == NULL || outcome_of(t) > NORMAL ? NULL
+                                               : spn__load(result_of(t), relaxed);
 }
 
 void spn_fj_task_set_result(spn_fj_task *t, void *result)
 {
     if (t != NULL)
-        t->result = result;
+        spn__store(result_of(t), result, relaxed); /* see result_of */
 }
 
 /* ---- failing --------------------------------------------------------------------------- */
@@ -811,7 +820,7 @@ int spn_fj_task_get(spn_fj_task *t, void **result, int64_t timeout_ns)
     switch (outcome_of(t)) {
     case NORMAL:
         if (result != NULL)
-            *result = t->result;
+            *result = spn__load(result_of(t), relaxed); /* see result_of */
         return SPN_OK;
     case CANCELLED:
         return SPN_ECANCELED;
