@@ -9,46 +9,7 @@
  */
 #include "queue_kinds.h"
 
-#include <stdlib.h>
-
-#include <spindle/alloc.h>
-
-static atomic_long live, asked; /* blocks alive; allocations asked for */
-static atomic_long fail_at;     /* 0: none */
-static atomic_bool fail_after;  /* and all after it */
-static atomic_long refused;
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t alignment)
-{
-    const long n = atomic_fetch_add(&asked, 1) + 1, at = atomic_load(&fail_at);
-    void *memory = NULL;
-
-    (void)ctx;
-    if (at != 0 && (n == at || (n > at && atomic_load(&fail_after)))) {
-        atomic_fetch_add(&refused, 1);
-        return NULL;
-    }
-    if (posix_memalign(&memory, alignment, bytes) != 0)
-        return NULL;
-    atomic_fetch_add(&live, 1);
-    return memory;
-}
-
-static void failing_release(void *ctx, void *memory)
-{
-    (void)ctx;
-    atomic_fetch_sub(&live, 1);
-    free(memory);
-}
-
-__attribute__((constructor)) static void set_failing(void)
-{
-    const spn_allocator allocator = { sizeof allocator, failing_alloc, failing_release,
-                                      NULL };
-
-    if (spn_allocator_set(&allocator) != SPN_OK)
-        abort();
-}
+#include "faults.h"
 
 /* The first wait of a thread wants a record; without memory it does not wait, and the
  * queue is as before.  (First of all, while no ended thread has left its record.) */
@@ -78,8 +39,8 @@ TEST_EACH(fault_queue__no_record_for_a_waiter__enomem, "G-22", "G-14")
         if (!can_block(k, &forms[f]))
             continue;
         w.q = open_blocking(k, &forms[f]);
-        atomic_store(&asked, 0);
-        atomic_store(&fail_after, true);
+        atomic_store(&point, 0);
+        atomic_store(&fail_more, true);
         atomic_store(&fail_at, 1);
         REQUIRE(pthread_create(&thread, NULL, first_wait_main, &w) == 0);
         REQUIRE(pthread_join(thread, NULL) == 0);
@@ -310,15 +271,15 @@ TEST_EACH(fault_queue__every_allocation_fails__nothing_lost, "G-22", "PBQ-4", "Q
 
         warm_up(k);
         before = atomic_load(&live);
-        for (long n = 1;; n++) {
-            atomic_store(&asked, 0);
+        for (int n = 1;; n++) {
+            atomic_store(&point, 0);
             atomic_store(&refused, 0);
-            atomic_store(&fail_after, from_then_on != 0);
+            atomic_store(&fail_more, from_then_on != 0);
             atomic_store(&fail_at, n);
             work_with_faults(k);
             atomic_store(&fail_at, 0);
             if (!CHECK_EQ(atomic_load(&live), before)) {
-                fprintf(stderr, "  allocation %ld%s\n", n, from_then_on ? " on" : "");
+                fprintf(stderr, "  allocation %d%s\n", n, from_then_on ? " on" : "");
                 break;
             }
             if (atomic_load(&refused) == 0)

@@ -5,47 +5,9 @@
  */
 #include "test.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-
 #include <spindle.h>
 
-static atomic_long live, asked; /* blocks alive; allocations asked for */
-static atomic_long fail_at;     /* 0: none */
-static atomic_bool fail_after;  /* and all after it */
-static atomic_long refused;
-
-static void *failing_alloc(void *ctx, size_t bytes, size_t alignment)
-{
-    const long n = atomic_fetch_add(&asked, 1) + 1, at = atomic_load(&fail_at);
-    void *memory = NULL;
-
-    (void)ctx;
-    if (at != 0 && (n == at || (n > at && atomic_load(&fail_after)))) {
-        atomic_fetch_add(&refused, 1);
-        return NULL;
-    }
-    if (posix_memalign(&memory, alignment, bytes) != 0)
-        return NULL;
-    atomic_fetch_add(&live, 1);
-    return memory;
-}
-
-static void failing_release(void *ctx, void *memory)
-{
-    (void)ctx;
-    atomic_fetch_sub(&live, 1);
-    free(memory);
-}
-
-__attribute__((constructor)) static void set_failing(void)
-{
-    const spn_allocator allocator = { sizeof allocator, failing_alloc, failing_release,
-                                      NULL };
-
-    if (spn_allocator_set(&allocator) != SPN_OK)
-        abort();
-}
+#include "faults.h"
 
 static atomic_int runs;
 
@@ -119,19 +81,20 @@ static void live_once(spn_executor *executor, uint32_t drive)
 
 static void sweep(spn_executor *executor, uint32_t drive)
 {
-    long before, points;
+    long before;
+    int points;
 
     atomic_store(&fail_at, 0);
     live_once(executor, drive); /* records of threads are made, and stay */
     before = atomic_load(&live);
-    atomic_store(&asked, 0);
+    atomic_store(&point, 0);
     live_once(executor, drive);
-    points = atomic_load(&asked);
+    points = atomic_load(&point);
     CHECK(points >= 4);
-    for (long at = 1; at <= points; at++)
+    for (int at = 1; at <= points; at++)
         for (int after = 0; after < 2; after++) {
-            atomic_store(&asked, 0);
-            atomic_store(&fail_after, after == 1);
+            atomic_store(&point, 0);
+            atomic_store(&fail_more, after == 1);
             atomic_store(&fail_at, at);
             live_once(executor, drive);
             atomic_store(&fail_at, 0);
