@@ -47,11 +47,16 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/local.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel_sort.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/queue.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/quiet.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/source.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task_run.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task_wait.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/context.c
