@@ -152,6 +152,7 @@ static struct spn__worker *make_bare_worker(struct spn_pool *pool, spn_task *fir
     spn__init(&w->counts.completed, 0);
     spn__init(&w->counts.failed, 0);
     spn__init(&w->counts.expired, 0);
+    spn__init(&w->counts.started, 0);
     spn__parker_init(&w->parker);
     return w;
 }
@@ -354,6 +355,8 @@ static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
     pool->completed += spn__exchange(&w->counts.completed, 0, relaxed);
     pool->failed += spn__exchange(&w->counts.failed, 0, relaxed);
     pool->expired += spn__exchange(&w->counts.expired, 0, relaxed);
+    w->tasks = 0; /* all have ended */
+    spn__store(&w->counts.started, 0, relaxed);
 }
 
 /* Whether something speaks against its leaving; pool->lock and the door are held.
@@ -481,6 +484,12 @@ void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info)
                  (int)info->status, spn_status_name(info->status));
 }
 
+/* A task will be run, and counted as completed or failed. */
+static void count_start(struct spn__worker *w)
+{
+    spn__store(&w->counts.started, ++w->tasks, relaxed); /* only counts */
+}
+
 /* Before the first hook. */
 static void begin_task(struct spn__worker *w)
 {
@@ -529,6 +538,7 @@ void spn__worker_count(struct spn__worker *w, int status)
 
     if (status != 0)
         spn__pool_uncaught(w->pool, &info);
+    w->tasks++; /* as in a batch */
     /* relaxed read: only its own thread writes it.  [count] */
     spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
@@ -580,6 +590,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
         (void)spn_task_drop(task, SPN_ETIMEDOUT);
         return;
     }
+    count_start(w);
     spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
     if (pool->hooks.before != NULL) {
         int objection;
@@ -606,6 +617,7 @@ static void run_entry(struct spn__worker *w, struct spn__entry entry)
         struct spn_pool *pool = w->pool;
         int objection = 0;
 
+        count_start(w);
         if (pool->hooks.before != NULL) {
             w->called = true; /* a hook that ends the thread: no after, no uncaught */
             objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
@@ -668,6 +680,7 @@ static void run_batch(struct spn__worker *w, struct spn__entry entry)
         return;
     }
     begin_task(w);
+    count_start(w);
     for (;;) {
         const int status = call_plain(entry);
 
@@ -688,6 +701,7 @@ static void run_batch(struct spn__worker *w, struct spn__entry entry)
         (void)spn__interrupt_take(self);
         if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
             spn__interrupt_set(self);
+        w->tasks++; /* told with the next batch: until then `completed` is ahead */
     }
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) < SPN_EXECUTOR_STOP)
         (void)spn__interrupt_take(self); /* as in finish_task [stop] */
