@@ -124,6 +124,10 @@ uint64_t sim_sleeps(int id);
  * says it runs on CPU n modulo that.  Any two threads run at once in any case. */
 void sim_set_cpus(uint32_t count);
 
+/* What the code under test gets from the CPU's counter from now on, which is not a point;
+ * NULL, as at first: there is no counter to be used. */
+void sim_set_counter(uint64_t (*counter)(void));
+
 /* Marks an outcome, 0 .. 63, as seen; the result tells which were. */
 void sim_outcome(unsigned outcome);
 
