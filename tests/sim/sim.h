@@ -55,6 +55,8 @@ struct sim_opts {
     uint64_t max_steps;  /* a schedule longer than this is a livelock; 0: 20,000 */
     enum sim_fences fences;
     bool faults; /* also fail every allocation and thread creation       */
+    const char
+        *no_faults; /* why --faults leaves it out: it counts on what would fail */
 };
 
 struct sim_scenario {
