@@ -104,6 +104,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/wheel/delayed.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/reckon.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/slab.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timeout.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer.c

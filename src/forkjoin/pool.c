@@ -193,6 +193,7 @@ int spn_fj_pool_create(spn_fj_pool **out, const spn_fj_pool_opts *opts)
     spn__init(&fj->places, NULL);
     spn__lock_init(&fj->lock);
     spn__init(&fj->staff_failed, 0);
+    spn__lock_init(&fj->help_lock);
     spn__init(&fj->quiescing, 0);
     spn__lock_init(&fj->quiet_lock);
     spn__waitq_init(&fj->quiet);

@@ -457,6 +457,8 @@ static int64_t look(struct spn__shard *s, int64_t now_ns, bool *due)
     int64_t next_ns;
 
     spn__quick_lock(&s->lock);
+    if (s->timer->fast_clock)
+        (void)spn__shard_look(s);
     while (!spn__wheel_step(s->wheel, now_ns, STEP_NODES)) {
         spn__quick_unlock(&s->lock); /* let others in */
         spn__quick_lock(&s->lock);
