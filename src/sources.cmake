@@ -88,6 +88,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sched/future.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/scheduled.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/serial_timer.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/audit.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/blocks.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c

@@ -108,6 +108,8 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
     t->keeper = keeper;
+    if (keeper != NULL)
+        spn__future_heard(&t->future); /* that is told */
     t->task = (spn_task)SPN_TASK_INIT(spn__task_future_fn, drop_task);
 }
 
