@@ -289,8 +289,9 @@ static void give_arg_back(struct spn__task_future *t)
     spn__task_future_forget(t);
     if (t->release_arg == NULL)
         return;
-    /* [runner] after the change of the state.  mutant: half of a pair */
-    if (spn__cas(&t->runner, &found, CLOSED, seq_cst, relaxed))
+    /* [runner] after the change of the state; seq_cst also where it fails, for that is
+     * the look that leaves arg to the runner.  mutant: half of a pair */
+    if (spn__cas(&t->runner, &found, CLOSED, seq_cst, seq_cst))
         spn__call_pointer(t->release_arg, t->arg);
 }
 
