@@ -350,7 +350,7 @@ static void part(struct spn__task_future *t)
 
     spn__store(&t->executor, 0, seq_cst); /* [pin] change, then look */
     for (;;) {
-        found = spn__load(&t->runner, seq_cst); /* [pin] */
+        found = spn__load(&t->runner, seq_cst); /* [pin] mutant: half of a pair */
         if (!is_pinned(found) || (found & ~WANTED) == mine)
             return;
         await_unpinned(t, found);
@@ -363,19 +363,20 @@ static void help(struct spn__task_future *t, struct spn_thread *self)
     uintptr_t found = FREE, word;
     spn_executor *executor;
 
-    /* [pin] Somebody runs it, or is about to: then there is nothing to do here. */
+    /* [pin] Somebody runs it, or is about to: then there is nothing to do here.
+     * mutant: half of a pair */
     if (!spn__cas(&t->runner, &found, pin_of(self), seq_cst, relaxed))
         return;
-    word = spn__load(&t->executor, seq_cst); /* [pin] */
+    word = spn__load(&t->executor, seq_cst); /* [pin] mutant: half of a pair */
     executor = (spn_executor *)(word & ~HELPS);
-    /* [pin] */
     if ((word & HELPS) != 0 &&
+        /* [pin] mutant: half of a pair */
         spn__phase(spn__load(&t->future.state, seq_cst)) == SPN__NEW)
         (void)executor->ops->help(executor, &t->task);
     /* relaxed: only this thread writes it. */
     if ((spn__load(&t->runner, relaxed) & ~WANTED) == pin_of(self)) {
         let_go(t, FREE);
-        /* [runner] who completed it has left arg to us. */
+        /* [runner] who completed it has left arg to us.  mutant: half of a pair */
         if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
             give_arg_back(t);
     }
