@@ -386,7 +386,8 @@ int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may
                          bool timed, spn_executor **entered)
 {
     struct spn__task_future *t = task_of(f);
-    const uintptr_t word = spn__load(&t->executor, acquire); /* [executor] */
+    /* [executor] mutant: what comes with it is plain, and help looks again */
+    const uintptr_t word = spn__load(&t->executor, acquire);
     spn_executor *executor = (spn_executor *)(word & ~HELPS);
     int rc = SPN_OK;
 
