@@ -735,7 +735,7 @@ static bool say_where(struct spn__task_future *t, spn_executor *executor, bool *
     for (;;) {
         uintptr_t found = 0;
 
-        /* [executor] */
+        /* [executor] mutant: as in wait_begin */
         *first = spn__cas(&t->executor, &found, word_of(executor), release, relaxed);
         if (*first)
             return true;
