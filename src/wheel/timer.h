@@ -11,6 +11,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "sync/audit.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
 #include "sync/quick_lock.h"
@@ -179,6 +180,7 @@ struct spn_timer {
 
     struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
     char name[SPN_THREAD_NAME_MAX + 1];
+    SPN__AUDIT_FIELD
 };
 
 /* The timers there are, for two messages: too many, and forgotten ones. */
