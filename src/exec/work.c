@@ -317,7 +317,7 @@ int64_t spn__work_pushed(struct spn_pool *pool)
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
     case SPN__WORK_TIMED:
-        return pushed + spn__load(&work->source->pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->source->pushed, relaxed);
     case SPN__WORK_STEAL:
         pushed += spn__load(&work->fifo.pushed, acquire); /* [size] */
         return pushed + work->stealing->pushed(work->stealing);
