@@ -43,7 +43,7 @@ struct spn__entry;
  *             down keeps those that it has.
  * listed      the worker is on the list of those that sleep and has made the heavy
  *             fence [wake]: it may ask for work now, and then looks once more.
- * settled     a worker has counted what it did and is about to leave, or the last tasks
+ * settled     a worker has counted what it did and got nothing to do, or the last tasks
  *             were dropped: whoever waits for that is told.  No lock is held.
  * size, pushed, remove, collect, snapshot   as spn__work_...
  */
