@@ -426,10 +426,8 @@ int spn_object_pool_destroy(spn_object_pool *pool)
     busy = !has_ended(pool) || !spn__waitq_empty(&pool->awaiting) ||
            !spn__waitq_empty(&pool->borrowers);
     spn__unlock(&pool->lock);
-    if (busy) {
-        spn__misuse("object pool %s is destroyed while it lives", pool->name);
+    if (busy)
         return SPN_EBUSY;
-    }
     /* A pass that was about to begin when shutdown cancelled it. */
     if (pool->timer != NULL &&
         spn_timer_cancel_sync(pool->timer, &pool->timeout, 0) < 0)
