@@ -33,7 +33,7 @@
 
 static const spn_executor_ops pool_ops, helping_ops, timed_ops;
 
-/* Pools are numbered, for their names and to mark their tasks: see work.c. */
+/* Pools are numbered, for their names and to mark their tasks: see work_kinds.h. */
 static SPN__ATOMIC(uint32_t) last_number = SPN__ATOMIC_INIT(0);
 
 void spn__pool_reset_numbers(void)
@@ -115,7 +115,7 @@ static int give_name(struct spn_pool *pool, const char *name)
     size_t length;
 
     pool->id = number * 4;
-    if (pool->id < 4) /* 0 and 1 have a meaning: see work.c */
+    if (pool->id < 4) /* 0 and 1 have a meaning: see work_kinds.h */
         pool->id = 4;
     if (name == NULL) {
         (void)snprintf(made, sizeof made, "pool-%u", (unsigned)number);

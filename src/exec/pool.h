@@ -5,8 +5,11 @@
  *   pool.c      making, ending, asking
  *   submit.c    execute: core, queue, max, policy
  *   worker.c    a worker's life: take, run, wait for work, leave
+ *   staff.c     who is made, who leaves, who follows one that died
+ *   run.c       a task is run: hooks, counts, interrupts
  *   idle.c      workers without work, and who wakes them
  *   work.c      where tasks wait: urgent lane, FIFO, priorities, a user's queue
+ *   work_fifo.c, work_heap.c   two of those
  *   lanes.c     where tasks wait, the fast way
  *   shutdown.c  shutdown, termination, taking tasks back
  *   reconfigure.c  live changes
@@ -66,7 +69,7 @@ struct spn__worker {
     struct spn_pool *pool;      /* fixed */
     spn_task *first;            /* the task it was made for; its thread's */
 
-    /* 1 from before the before-hook until after the after-hook; see worker.c [stop]. */
+    /* 1 from before the before-hook until after the after-hook; see run.c [stop]. */
     SPN__ATOMIC(uint32_t) running;
     /* Its thread's record; written before `running` is first 1, or `waiting`. */
     SPN__ATOMIC(struct spn_thread *) self;
@@ -109,7 +112,7 @@ struct spn_pool {
 
     /* Fixed. */
     char *name;
-    uint32_t id;  /* marks its tasks as queued here: see work.c */
+    uint32_t id;  /* marks its tasks as queued here: see work_kinds.h */
     uint8_t kind; /* spn__work_kind */
     bool handoff; /* queue capacity 0 */
     bool eager;
@@ -189,7 +192,7 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
 int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
                             enum spn__bound bound, bool give_up);
 
-/* worker.c: how many workers there may be, with a bound. */
+/* staff.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
 /* Around what a source runs itself: the worker is busy, though with no task. */
 void spn__worker_begin(struct spn__worker *worker);

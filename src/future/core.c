@@ -465,8 +465,7 @@ bool spn__future_finish_and_unref(struct spn_future *f, uint32_t phase)
         if ((found & SPN__ATTENDED) != 0)
             return false;
         /* [done] [refs] as finish and drop_ref.  Not seq_cst: the runner is not looked
-         * at, and who attends is in this word.
-         * mutant: what it orders is plain; ThreadSanitizer sees it */
+         * at, and who attends is in this word. */
     } while (!spn__cas_weak(&f->state, &found, found + last_step(phase) - SPN__REF,
                             acq_rel, relaxed));
     if (spn__refs(found) == 1)
