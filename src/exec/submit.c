@@ -335,6 +335,7 @@ static int refuse(struct spn_pool *pool, spn_task *task, int rc)
     const spn_reject_policy *policy = spn__load(&pool->reject, acquire);
     spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
 
+    spn__pool_left(pool, task);
     why.stats.size = sizeof why.stats;
     (void)spn_pool_stats_get(pool, &why.stats);
     rc = policy->refused(policy, pool, task, &why);
