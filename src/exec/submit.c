@@ -357,6 +357,13 @@ static inline bool nobody_to_tell(struct spn_pool *pool)
            spn__load(&pool->blocked, relaxed) <= 0;
 }
 
+/* Whether calls wait as such, and nothing asks for a task before. */
+static bool keeps_calls(struct spn_pool *pool)
+{
+    return pool->kind == SPN__WORK_FIFO && !pool->handoff && !pool->eager &&
+           pool->hooks.submitting == NULL && pool->hooks.before == NULL;
+}
+
 /* A function and its argument, without a node. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 {
@@ -382,6 +389,13 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
         else if (rc == SPN_ESHUTDOWN)
             refused_by_lane(pool);
         if (rc == SPN_OK || rc == SPN_ENOMEM)
+            return rc;
+    } else if (keeps_calls(pool) && count >= spn__load(&pool->core, relaxed)) {
+        /* The door tells whether somebody is there, and what state the pool is in. */
+        rc = spn__work_push_call(pool, fn, arg);
+        if (rc == SPN_OK)
+            return after_push(pool, (struct spn__entry){ fn, arg });
+        if (rc == SPN_ENOMEM)
             return rc;
     }
     task = spn__call_task_create(fn, arg);

@@ -83,6 +83,7 @@ void spn__work_fini(struct spn_pool *pool)
     if (pool->work.lanes != NULL)
         spn__lanes_destroy(pool->work.lanes);
     spn__free(pool->work.heap.entries);
+    spn__calls_fini(&pool->work.fifo);
 }
 
 /* ---- a queue of the user's ---------------------------------------------------------- */
@@ -148,6 +149,15 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
     }
 }
 
+int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
+{
+    struct spn__work_queue *work = &pool->work;
+
+    /* relaxed: a knob. */
+    return spn__work_fifo_push_call(pool, &work->fifo, (struct spn__entry){ fn, arg },
+                                    pool->id, spn__load(&work->capacity, relaxed));
+}
+
 bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker)
 {
     struct spn__fifo *f = &pool->work.fifo;
@@ -171,11 +181,8 @@ bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker)
 
 bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
 {
-    spn_task *task = spn__work_fifo_take(&pool->work.urgent, NULL);
-
-    if (task == NULL)
+    if (!spn__work_fifo_take(&pool->work.urgent, NULL, entry))
         return false;
-    *entry = entry_of(task);
     spn__room_notify_urgent(&pool->room);
     return true;
 }
@@ -220,15 +227,17 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
     case SPN__WORK_STEAL:
         if (work->stealing->take_own(work->stealing, worker, entry))
             return true;
-        task = spn__work_fifo_take(&work->fifo, NULL);
-        if (task == NULL)
+        if (!spn__work_fifo_take(&work->fifo, NULL, entry))
             return work->stealing->take_other(work->stealing, worker, entry);
-        break;
+        spn__room_notify(&pool->room);
+        return true;
     default:
-        task = spn__work_fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
-        if (task != NULL)
-            worker->free = false;
-        break;
+        if (!spn__work_fifo_take(&work->fifo, pool->handoff ? &work->free : NULL,
+                                 entry))
+            return false;
+        worker->free = false;
+        spn__room_notify(&pool->room);
+        return true;
     }
     if (task == NULL)
         return false;
@@ -439,7 +448,7 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
     case SPN__WORK_TIMED: /* it is never full */
         return NULL;
     default:
-        return spn__work_fifo_take(&work->fifo, NULL);
+        return spn__work_fifo_take_task(&work->fifo);
     }
 }
 

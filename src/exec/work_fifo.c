@@ -38,6 +38,9 @@ void spn__work_fifo_init(struct spn__fifo *f)
     spn__init(&f->newest, NULL);
     f->closed = false;
     f->seen_popped = 0;
+    f->calls = f->spare = f->spent = NULL;
+    f->calls_used = 0;
+    f->spent_count = 0;
     spn__lock_init(&f->out_lock);
     spn__list_init(&f->outbox);
     spn__init(&f->popped, 0);
@@ -55,28 +58,61 @@ static bool fifo_has_room(struct spn_pool *pool, struct spn__fifo *f, int64_t pu
     return pushed - f->seen_popped < capacity;
 }
 
+/* Whether a task may come in; in_lock is held. */
+static int fifo_admits(struct spn_pool *pool, struct spn__fifo *f, int64_t capacity)
+{
+    if (f->closed)
+        return SPN_ESHUTDOWN;
+    if (spn__pool_deserted(pool))
+        return SPN_EAGAIN;
+    /* relaxed: ours, the lock is held. */
+    return fifo_has_room(pool, f, spn__load(&f->pushed, relaxed), capacity) ? SPN_OK
+                                                                            : SPN_EFULL;
+}
+
+static void fifo_append(struct spn__fifo *f, spn_task *task, uint32_t as)
+{
+    spn__task_mark(task, as);
+    spn__list_push_back(&f->inbox, spn__task_node(task));
+    /* relaxed: see fifo_fetch. */
+    spn__store(&f->newest, task->fn == spn__task_future_fn ? task : NULL, relaxed);
+    /* relaxed, both: ours, the lock is held; [size] it orders it. */
+    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, relaxed);
+}
+
 int spn__work_fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
                         uint32_t as, int64_t capacity)
 {
-    int64_t pushed;
-    int rc = SPN_OK;
+    int rc;
 
     spn__lock(&f->in_lock);
-    pushed = spn__load(&f->pushed, relaxed); /* ours: the lock is held */
-    if (f->closed)
-        rc = SPN_ESHUTDOWN;
-    else if (spn__pool_deserted(pool))
-        rc = SPN_EAGAIN;
-    else if (!fifo_has_room(pool, f, pushed, capacity))
-        rc = SPN_EFULL;
-    if (rc == SPN_OK) {
-        spn__task_mark(task, as);
-        spn__list_push_back(&f->inbox, spn__task_node(task));
-        /* relaxed: see fifo_fetch. */
-        spn__store(&f->newest, task->fn == spn__task_future_fn ? task : NULL, relaxed);
-        spn__store(&f->pushed, pushed + 1, relaxed); /* [size] the lock orders it */
-    }
+    rc = fifo_admits(pool, f, capacity);
+    if (rc == SPN_OK)
+        fifo_append(f, task, as);
     spn__unlock(&f->in_lock);
+    return rc;
+}
+
+int spn__work_fifo_push_call(struct spn_pool *pool, struct spn__fifo *f,
+                             struct spn__entry call, uint32_t as, int64_t capacity)
+{
+    struct spn__calls *fresh = NULL;
+    int rc;
+
+    for (;;) {
+        spn__lock(&f->in_lock);
+        rc = fifo_admits(pool, f, capacity);
+        if (rc != SPN_OK || spn__call_has_place(f, &fresh))
+            break;
+        spn__unlock(&f->in_lock); /* the allocator may take its time */
+        fresh = spn__calls_make();
+        if (fresh == NULL)
+            return SPN_ENOMEM;
+    }
+    if (rc == SPN_OK)
+        fifo_append(f, spn__call_place(f, call.fn, call.arg), as);
+    spn__unlock(&f->in_lock);
+    spn__free(fresh); /* another was faster, or it was refused after all */
     return rc;
 }
 
@@ -91,6 +127,7 @@ static void fifo_fetch(struct spn__fifo *f)
         spn__task_fetch(newest);
     spn__lock(&f->in_lock);
     spn__list_splice(&f->outbox, &f->inbox);
+    spn__calls_reuse(f);
     spn__unlock(&f->in_lock);
 }
 
@@ -101,30 +138,76 @@ static void fifo_popped(struct spn__fifo *f, int64_t by)
     spn__store(&f->popped, spn__load(&f->popped, relaxed) + by, release);
 }
 
-spn_task *spn__work_fifo_take(struct spn__fifo *f, spn__free_count *free_workers)
+/* Takes the first out, NULL: there is none; out_lock is held. */
+static spn_task *fifo_pop(struct spn__fifo *f)
 {
     struct spn__list_node *node;
-    spn_task *task = NULL;
+    spn_task *task;
 
-    if (!spn__work_fifo_any(f))
-        return NULL;
-    spn__lock(&f->out_lock);
     if (spn__list_empty(&f->outbox))
         fifo_fetch(f);
     node = spn__list_pop_front(&f->outbox);
-    if (node != NULL) {
-        task = spn__node_task(node);
-        spn__task_mark(task, SPN__TASK_TAKEN);
+    if (node == NULL)
+        return NULL;
+    task = spn__node_task(node);
+    spn__task_mark(task, SPN__TASK_TAKEN);
+    return task;
+}
+
+bool spn__work_fifo_take(struct spn__fifo *f, spn__free_count *free_workers,
+                         struct spn__entry *entry)
+{
+    struct spn__calls *over = NULL;
+    spn_task *task;
+
+    if (!spn__work_fifo_any(f))
+        return false;
+    spn__lock(&f->out_lock);
+    if (spn__calls_pile_up(f)) { /* a long outbox: do not wait until it is empty */
+        spn__lock(&f->in_lock);
+        spn__calls_reuse(f);
+        spn__unlock(&f->in_lock);
+    }
+    task = fifo_pop(f);
+    if (task != NULL) {
+        *entry = spn__call_waits(task) ? spn__call_take(f, task, &over)
+                                       : (struct spn__entry){ spn__entry_task, task };
         if (free_workers != NULL)
             (void)spn__fetch_sub(free_workers, 1, relaxed); /* [free] */
         fifo_popped(f, 1);
     }
     spn__unlock(&f->out_lock);
+    spn__calls_free(over);
+    return task != NULL;
+}
+
+/* It is somebody's who knows only tasks; out_lock is held. */
+static void part_with(struct spn__fifo *f, spn_task *task, struct spn__calls **over)
+{
+    spn__task_mark(task, SPN__TASK_TAKEN);
+    if (spn__call_waits(task))
+        spn__call_lend(f, task, over);
+}
+
+spn_task *spn__work_fifo_take_task(struct spn__fifo *f)
+{
+    struct spn__calls *over = NULL;
+    spn_task *task;
+
+    spn__lock(&f->out_lock);
+    task = fifo_pop(f);
+    if (task != NULL) {
+        part_with(f, task, &over);
+        fifo_popped(f, 1);
+    }
+    spn__unlock(&f->out_lock);
+    spn__calls_free(over);
     return task;
 }
 
 bool spn__work_fifo_remove(struct spn__fifo *f, spn_task *task, uint32_t as)
 {
+    struct spn__calls *over = NULL;
     bool removed;
 
     spn__lock(&f->out_lock);
@@ -132,11 +215,12 @@ bool spn__work_fifo_remove(struct spn__fifo *f, spn_task *task, uint32_t as)
     removed = spn__task_marked(task, as);
     if (removed) {
         spn__list_remove(spn__task_node(task));
-        spn__task_mark(task, SPN__TASK_TAKEN);
+        part_with(f, task, &over);
         fifo_popped(f, 1);
     }
     spn__unlock(&f->in_lock);
     spn__unlock(&f->out_lock);
+    spn__calls_free(over);
     return removed;
 }
 
@@ -145,6 +229,7 @@ int64_t spn__work_fifo_collect(struct spn__fifo *f,
                                const void *ctx, struct spn__list *out)
 {
     struct spn__list_node *node, *following;
+    struct spn__calls *over = NULL;
     int64_t count = 0;
 
     spn__lock(&f->out_lock);
@@ -153,12 +238,13 @@ int64_t spn__work_fifo_collect(struct spn__fifo *f,
         if (wanted != NULL && !wanted(spn__node_task(node), ctx))
             continue;
         spn__list_remove(node);
-        spn__task_mark(spn__node_task(node), SPN__TASK_TAKEN);
+        part_with(f, spn__node_task(node), &over);
         spn__list_push_back(out, node);
         count++;
     }
     fifo_popped(f, count);
     spn__unlock(&f->out_lock);
+    spn__calls_free(over);
     return count;
 }
 

@@ -46,8 +46,14 @@ void spn__work_fifo_init(struct spn__fifo *f);
 /* SPN_OK, and the task is marked; SPN_EFULL; SPN_ESHUTDOWN; SPN_EAGAIN (deserted). */
 int spn__work_fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
                         uint32_t as, int64_t capacity);
-/* The next one, or NULL; free_workers (may be NULL) then has one less [free]. */
-spn_task *spn__work_fifo_take(struct spn__fifo *f, spn__free_count *free_workers);
+/* The same for a function and its argument; also SPN_ENOMEM. */
+int spn__work_fifo_push_call(struct spn_pool *pool, struct spn__fifo *f,
+                             struct spn__entry call, uint32_t as, int64_t capacity);
+/* The next one, if there is one; free_workers (may be NULL) then has one less [free]. */
+bool spn__work_fifo_take(struct spn__fifo *f, spn__free_count *free_workers,
+                         struct spn__entry *entry);
+/* The same as a task, also where it is a call; NULL: there is none. */
+spn_task *spn__work_fifo_take_task(struct spn__fifo *f);
 bool spn__work_fifo_remove(struct spn__fifo *f, spn_task *task, uint32_t as);
 int64_t spn__work_fifo_collect(struct spn__fifo *f,
                                bool (*wanted)(spn_task *, const void *),
@@ -68,6 +74,35 @@ static inline bool spn__work_fifo_any(struct spn__fifo *f)
     /* relaxed: a hint, or ordered by the caller's fence. */
     return spn__load(&f->pushed, relaxed) != spn__load(&f->popped, relaxed);
 }
+
+/* ---- work_calls.c: calls that wait in a FIFO --------------------------------------- */
+
+struct spn__calls *spn__calls_make(void);
+void spn__calls_free(struct spn__calls *list);
+/* Nothing waits any more. */
+void spn__calls_fini(struct spn__fifo *f);
+
+/* in_lock is held.  Whether there is a place, if need be with what *fresh brings, which
+ * is NULL then; and the next one, a task that is to be appended. */
+bool spn__call_has_place(struct spn__fifo *f, struct spn__calls **fresh);
+spn_task *spn__call_place(struct spn__fifo *f, spn_run_fn fn, void *arg);
+
+/*
+ * out_lock is held.  What is to be freed afterwards is put before *over.
+ *
+ * waits  whether a task that has been in the FIFO is a call that waits there.
+ * take   what it calls: the place is free again.
+ * lend   from now on it is a task like others.
+ * reuse  with both locks: places that are free again go to those who push, if these
+ *        have none.
+ * pile_up  whether it is time for that.
+ */
+bool spn__call_waits(const spn_task *task);
+struct spn__entry spn__call_take(struct spn__fifo *f, spn_task *task,
+                                 struct spn__calls **over);
+void spn__call_lend(struct spn__fifo *f, spn_task *task, struct spn__calls **over);
+void spn__calls_reuse(struct spn__fifo *f);
+bool spn__calls_pile_up(const struct spn__fifo *f);
 
 /* ---- work_heap.c --------------------------------------------------------------- */
 
