@@ -155,7 +155,7 @@ int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 
     /* relaxed: a knob. */
     return spn__work_fifo_push_call(pool, &work->fifo, (struct spn__entry){ fn, arg },
-                                    pool->id, spn__load(&work->capacity, relaxed));
+                                    spn__load(&work->capacity, relaxed));
 }
 
 bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker)
@@ -519,7 +519,8 @@ int64_t spn__work_collect(struct spn_pool *pool,
                           struct spn__list *out, int64_t *dropped)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count = spn__work_fifo_collect(&work->urgent, wanted, ctx, out);
+    int64_t count =
+        spn__work_fifo_collect(&work->urgent, pool->id + 1, wanted, ctx, out);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
@@ -532,10 +533,10 @@ int64_t spn__work_collect(struct spn_pool *pool,
         return count +
                work->source->ops->collect(work->source, wanted, ctx, out, dropped);
     case SPN__WORK_STEAL:
-        count += spn__work_fifo_collect(&work->fifo, wanted, ctx, out);
+        count += spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
         return count + work->stealing->collect(work->stealing, wanted, ctx, out);
     default:
-        return count + spn__work_fifo_collect(&work->fifo, wanted, ctx, out);
+        return count + spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
     }
 }
 
@@ -544,13 +545,14 @@ int64_t spn__work_collect_queue(struct spn_pool *pool,
                                 bool (*wanted)(spn_task *, const void *),
                                 const void *ctx, struct spn__list *out)
 {
-    return spn__work_fifo_collect(&pool->work.fifo, wanted, ctx, out);
+    return spn__work_fifo_collect(&pool->work.fifo, pool->id, wanted, ctx, out);
 }
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count = spn__work_fifo_snapshot(&work->urgent, tasks, capacity, 0);
+    int64_t count =
+        spn__work_fifo_snapshot(&work->urgent, pool->id + 1, tasks, capacity, 0);
     size_t used = (size_t)count < capacity ? (size_t)count : capacity;
     spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
 
@@ -565,11 +567,11 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
     case SPN__WORK_TIMED:
         return count + work->source->ops->snapshot(work->source, rest, capacity - used);
     case SPN__WORK_STEAL:
-        count = spn__work_fifo_snapshot(&work->fifo, tasks, capacity, count);
+        count = spn__work_fifo_snapshot(&work->fifo, pool->id, tasks, capacity, count);
         used = (size_t)count < capacity ? (size_t)count : capacity;
         rest = used > 0 ? tasks + used : tasks;
         return count + work->stealing->snapshot(work->stealing, rest, capacity - used);
     default:
-        return spn__work_fifo_snapshot(&work->fifo, tasks, capacity, count);
+        return spn__work_fifo_snapshot(&work->fifo, pool->id, tasks, capacity, count);
     }
 }

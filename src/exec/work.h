@@ -17,6 +17,7 @@ struct spn_pool;
 struct spn__worker;
 struct spn__lanes;
 struct spn__calls;
+struct spn__row;
 
 enum spn__work_kind {
     SPN__WORK_FIFO,
@@ -83,15 +84,17 @@ struct spn__fifo {
     /* Guards the inbox, `closed` and writes of pushed; see work.c, THE DOOR. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock in_lock;
     bool closed;
-    uint8_t calls_used;          /* places of `calls` */
+    uint16_t lines_used;         /* of `calls` */
     SPN__ATOMIC(int64_t) pushed; /* ever [size] */
     struct spn__list inbox;
     int64_t seen_popped; /* popped, as last looked at */
     /* The last that came, if it is a future's; relaxed: only a hint of what to fetch. */
     SPN__ATOMIC(const spn_task *) newest;
-    /* Places for calls: those that are being filled, or NULL, and those to be used
-     * again; see work_calls.c. */
-    struct spn__calls *calls, *spare;
+    /* Calls, see work_calls.c: the block in use, or NULL; the last row, if another may
+     * follow in it; blocks to be used again. */
+    struct spn__calls *calls;
+    struct spn__row *row;
+    struct spn__calls *spare;
     /* Guards the outbox and writes of popped; taken before in_lock. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock out_lock;
     SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
