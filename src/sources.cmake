@@ -48,11 +48,16 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/local.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel_sort.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/queue.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/quiet.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/source.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task_run.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task_wait.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/context.c
@@ -84,6 +89,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sched/future.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/scheduled.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/serial_timer.c
+  ${CMAKE_CURRENT_LIST_DIR}/sync/audit.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/blocks.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/clock.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/eventcount.c
@@ -100,6 +106,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/wheel/delayed.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/reckon.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/slab.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timeout.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer.c

@@ -27,6 +27,7 @@
 #include "base/list.h"
 #include "exec/room.h"
 #include "exec/work.h"
+#include "sync/audit.h"
 #include "sync/parker.h"
 #include "sync/waitq.h"
 
@@ -60,6 +61,7 @@ static inline uint32_t spn__ctl_make(uint32_t state, int32_t count)
 typedef SPN__ATOMIC(int64_t) spn__counter;
 struct spn__worker_counts {
     spn__counter completed, failed, expired;
+    spn__counter started; /* with the one that runs; behind within a batch */
 };
 
 struct spn__worker {
@@ -90,6 +92,7 @@ struct spn__worker {
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
     uint32_t makes;        /* workers that its task is about to start */
+    int64_t tasks;         /* how many it has started: see counts.started */
     uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
     int64_t gone;                     /* tasks that had left the queue */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
@@ -139,6 +142,7 @@ struct spn_pool {
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
     struct spn__lock idle_lock;                                /* guards idle; a leaf */
     struct spn__list idle; /* the one that came last first */
+    int64_t wakeups;       /* guarded by idle_lock */
     /* TIMED: the idle worker that watches what is due next; written under idle_lock. */
     SPN__ATOMIC(struct spn__worker *) leader;
 
@@ -163,7 +167,10 @@ struct spn_pool {
     int64_t cancelled, returned, discarded, helped, help_failed;
     int64_t threads_started, threads_failed, threads_died;
 
-    SPN__ATOMIC(int64_t) rejected, caller_ran; /* relaxed: only counts */
+    /* By spn_refusal_reason; relaxed, as the next: only counts. */
+    SPN__ATOMIC(int64_t) rejected[SPN_REFUSED_NO_THREAD + 1];
+    SPN__ATOMIC(int64_t) caller_ran;
+    SPN__AUDIT_FIELD
 };
 
 /* A pool of the kind STEAL, which is no spn_pool to the outside: with another table of

@@ -46,6 +46,12 @@ void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info)
                  (int)info->status, spn_status_name(info->status));
 }
 
+/* A task will be run, and counted as completed or failed. */
+static void count_start(struct spn__worker *w)
+{
+    spn__store(&w->counts.started, ++w->tasks, relaxed); /* only counts */
+}
+
 /* Before the first hook. */
 static void begin_task(struct spn__worker *w)
 {
@@ -94,6 +100,7 @@ void spn__worker_count(struct spn__worker *w, int status)
 
     if (status != 0)
         spn__pool_uncaught(w->pool, &info);
+    w->tasks++; /* as in a batch */
     /* relaxed read: only its own thread writes it.  [count] */
     spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
@@ -145,6 +152,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
         (void)spn_task_drop(task, SPN_ETIMEDOUT);
         return;
     }
+    count_start(w);
     spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
     if (pool->hooks.before != NULL) {
         int objection;
@@ -171,6 +179,7 @@ void spn__worker_run(struct spn__worker *w, struct spn__entry entry)
         struct spn_pool *pool = w->pool;
         int objection = 0;
 
+        count_start(w);
         if (pool->hooks.before != NULL) {
             w->called = true; /* a hook that ends the thread: no after, no uncaught */
             objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
@@ -233,6 +242,7 @@ void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
         return;
     }
     begin_task(w);
+    count_start(w);
     for (;;) {
         const int status = call_plain(entry);
 
@@ -253,6 +263,7 @@ void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
         (void)spn__interrupt_take(self);
         if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
             spn__interrupt_set(self);
+        w->tasks++; /* told with the next batch: until then `completed` is ahead */
     }
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) < SPN_EXECUTOR_STOP)
         (void)spn__interrupt_take(self); /* as in finish_task [stop] */

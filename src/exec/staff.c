@@ -111,6 +111,7 @@ static struct spn__worker *make_bare_worker(struct spn_pool *pool, spn_task *fir
     spn__init(&w->counts.completed, 0);
     spn__init(&w->counts.failed, 0);
     spn__init(&w->counts.expired, 0);
+    spn__init(&w->counts.started, 0);
     spn__parker_init(&w->parker);
     return w;
 }
@@ -313,6 +314,8 @@ static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
     pool->completed += spn__exchange(&w->counts.completed, 0, relaxed);
     pool->failed += spn__exchange(&w->counts.failed, 0, relaxed);
     pool->expired += spn__exchange(&w->counts.expired, 0, relaxed);
+    w->tasks = 0; /* all have ended */
+    spn__store(&w->counts.started, 0, relaxed);
 }
 
 /* Whether something speaks against its leaving; pool->lock and the door are held.

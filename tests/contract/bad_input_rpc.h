@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bad_input_rpc.h - bad_input.h and, on top, one object of each kind of
+ * libspindle-rpc.  A new object goes into the struct, rpc_open and rpc_close; new
+ * options get a GROWN line.
+ */
+#ifndef BAD_INPUT_RPC_H
+#define BAD_INPUT_RPC_H
+
+/* The rows of libspindle use more of it. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "bad_input.h"
+
+#include <spindle-rpc.h>
+
+#include "bad_hessian.h"
+
+GROWN(spn_harena_opts, SPN_HARENA_OPTS_INIT)
+GROWN(spn_hreader_opts, SPN_HREADER_OPTS_INIT)
+GROWN(spn_hwriter_opts, SPN_HWRITER_OPTS_INIT)
+
+static inline void rpc_open(void)
+{
+    hes_open();
+}
+
+static inline void rpc_close(void)
+{
+    hes_close();
+}
+
+/* What the generated tests call. */
+#define open_fixture()  (open_fixture(), rpc_open())
+#define close_fixture() (rpc_close(), close_fixture())
+
+#endif /* BAD_INPUT_RPC_H */
