@@ -9,7 +9,7 @@
  *   run.c       a task is run: hooks, counts, interrupts
  *   idle.c      workers without work, and who wakes them
  *   work.c      where tasks wait: urgent lane, FIFO, priorities, a user's queue
- *   work_fifo.c, work_heap.c   two of those
+ *   work_fifo.c, work_heap.c   two of those; work_calls.c  functions in the first
  *   lanes.c     where tasks wait, the fast way
  *   shutdown.c  shutdown, termination, taking tasks back
  *   reconfigure.c  live changes
