@@ -4,6 +4,7 @@
 
 #include <spindle.h>
 
+#include <spindle/hessian.h>
 #include <spindle/rpc.h>
 
 #endif /* SPINDLE_RPC_H */

@@ -93,7 +93,9 @@ typedef struct spn_timer_opts {
     uint32_t fast_clock; /* 1: schedule reckons the time from a CPU counter between two
                             looks at the clock a millisecond apart, where the system
                             keeps time by that counter; rounded up by two microseconds,
-                            so that nothing is early */
+                            so that nothing is early.  Where the counter turns out to
+                            be wrong, timeouts are late by as much, and the clock is
+                            used */
     uint32_t reserved;   /* 0 */
 } spn_timer_opts;
 
@@ -329,7 +331,8 @@ int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
 
 /*
  * Sees to it that fn is called with SPN_ECANCELED, soon, and not with SPN_OK.  It counts
- * as pending until then.  If the timer stops meanwhile, fn may be called in here.
+ * as pending until then.  If the timer stops meanwhile, fn may be called in here, and
+ * stop waits for it.  Safe while the timer is stopped and destroyed.
  *
  * Returns  SPN_TIMEOUT_REMOVED, once; else SPN_TIMEOUT_GONE: its time has come, or it was
  *          cancelled before; SPN_EINVAL (NULL).

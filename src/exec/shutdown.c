@@ -14,7 +14,7 @@
  *   without being counted as a worker holds the pool: that work waits is no hold, for
  *   its submitter may take it back and end the pool.
  *
- * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
+ * ORDERING  [ctl]  see worker.c; [stop], [count]  run.c; [door]  work.c; [help]  nested.c.
  */
 #include "exec/pool.h"
 
@@ -110,6 +110,7 @@ static void begin_shutdown(struct spn_pool *pool, uint32_t state)
     spn__lock(&pool->lock);
     spn__work_close(pool);
     advance(pool, state);
+    spn__audit_state(pool, "shut down");
     spn__store(&pool->paused, 0, relaxed); /* comes with the epoch */
     spn__idle_look_around(pool);           /* makes the heavy fence [stop] */
 }

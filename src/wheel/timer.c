@@ -17,8 +17,8 @@
  *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
  *   left collected: so a periodic timeout whose callback was running is among it, and
  *   what is cancelled until then is not.
- *   [guests] then stop waits for those who take out entries of delayed.c on their own: see
- *   there.
+ *   [guests] then stop waits for those who take out the library's own timeouts without
+ *   knowing of the timer's life: see delayed.c and handle.c.
  *
  * LOCKS  life_lock comes before all others; shard locks in the order of their index
  *   where several are held (batches only); alarm_lock, exec_lock and the census's are
@@ -286,6 +286,7 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     }
     spn__clock_listen(timer->clock, &timer->listener, spn__timer_clock_moved, timer);
     census_enter(timer);
+    spn__audit_made(timer, "timer", timer->name, "never stopped");
     *out = timer;
     return SPN_OK;
 }
@@ -324,8 +325,11 @@ int spn_timer_destroy(spn_timer *timer)
 
     if (timer == NULL)
         return SPN_OK;
-    if (is_busy(timer))
+    if (is_busy(timer)) {
+        spn__misuse("timer %s is destroyed while it runs", timer->name);
         return SPN_EBUSY;
+    }
+    spn__audit_gone(timer);
     spn__clock_unlisten(timer->clock, &timer->listener);
     census_leave(timer);
     spn__lock(&timer->exec_lock);
@@ -433,7 +437,7 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);
     c->shard->returned++;
-    if ((t->policy & SPN__POLICY_OWNED) == 0)
+    if (!owned)
         spn__home_set(t, NULL); /* which may be gone soon; not before a guest */
     t->node.link.next = NULL;
     if (c->end[owned] != NULL)
@@ -443,14 +447,14 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     c->end[owned] = (spn_timeout **)(void *)&t->node.link.next; /* so itself */
 }
 
-static void tell_owner(spn_timeout *t)
+static int tell_owner(spn_timeout *t)
 {
     struct spn__owned *owned = (struct spn__owned *)(void *)t;
 
     if ((t->policy & SPN__POLICY_HANDLE) != 0)
-        spn__handle_returned(t);
-    else
-        owned->returned(owned);
+        return spn__handle_returned(t);
+    owned->returned(owned);
+    return 0;
 }
 
 /* Takes out all there is: tells the owners of our own, returns the rest as a list. */
@@ -470,11 +474,11 @@ static spn_timeout *collect(struct spn_timer *timer)
         spn__quick_unlock(&s->lock);
     }
     while ((t = spn_timeout_pop(&c.first[1])) != NULL)
-        tell_owner(t);
+        spn__timer_call(t, tell_owner); /* a stop in there would wait for the rest */
     return c.first[0];
 }
 
-/* Waits until nobody who ends an entry of delayed.c is inside, whatever comes. */
+/* Waits until nobody who ends a guest is inside, whatever comes. */
 static void await_guests(struct spn__shard *s)
 {
     uint32_t found = spn__load(&s->guests, acquire); /* [guests] */
@@ -550,6 +554,7 @@ static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns
         return SPN_ESTATE;
     if (begin_stop(timer) && timer->thread != NULL)
         (void)spn_thread_interrupt(timer->thread); /* its sleep, or its callback */
+    spn__audit_state(timer, "stopped");
     interrupted = join_thread(timer);
     for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
         rc = await_idle(&timer->shards[i], self, deadline_ns);

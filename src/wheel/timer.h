@@ -11,11 +11,13 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "sync/audit.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
 #include "sync/quick_lock.h"
 #include "sync/seam.h"
 #include "sync/waitq.h"
+#include "wheel/reckon.h"
 #include "wheel/wheel.h"
 
 struct spn_thread;
@@ -102,18 +104,6 @@ struct spn__run {
 /* Lateness in buckets an eighth of a power of two wide. */
 enum { SPN__LATE_BUCKETS = 488 };
 
-/*
- * The time by a CPU counter: what the clock showed at `cycles`, and how long a cycle is
- * at most.  See timeout.c.
- */
-struct spn__reckoning {
-    int64_t base_ns;
-    uint64_t cycles;
-    uint64_t scale;  /* nanoseconds a cycle at most, times 2^32; 0: not known */
-    int64_t from_ns; /* where the present measure began; 0: nowhere */
-    uint64_t from_cycles;
-};
-
 struct spn__shard {
     /* Guards all of it, but `pending` for reading, and `idle`. */
     _Alignas(SPN__CACHE_LINE) struct spn__quick_lock lock;
@@ -128,7 +118,8 @@ struct spn__shard {
     struct spn__waitq idle;     /* those who wait for a run to end */
     int32_t waiting;            /* how many they are, on their way out included */
     struct spn_timer *timer;    /* fixed */
-    spn__futex_word guests;     /* entries of delayed.c, and GUESTS_AWAITED [guests] */
+    spn__futex_word guests;     /* the library's own timeouts that somebody has not left
+                                   yet, and GUESTS_AWAITED [guests] */
     struct spn__reckoning reckoning;
     int64_t late_max_ns;
     uint64_t late[SPN__LATE_BUCKETS];
@@ -189,6 +180,7 @@ struct spn_timer {
 
     struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
     char name[SPN_THREAD_NAME_MAX + 1];
+    SPN__AUDIT_FIELD
 };
 
 /* The timers there are, for two messages: too many, and forgotten ones. */
@@ -224,7 +216,7 @@ static inline void spn__shard_enlist(struct spn__shard *s, struct spn__waiter *w
 
 #define SPN__GUESTS_AWAITED (UINT32_C(1) << 31)
 
-/* Whoever ended an entry is through with the timer, which may be gone after this. */
+/* Whoever ended a guest is through with the timer, which may be gone after this. */
 static inline void spn__shard_guest_leaves(struct spn__shard *s)
 {
     if (spn__fetch_sub(&s->guests, 1, release) ==
@@ -264,9 +256,12 @@ struct spn__owned {
 /* timeout.c: as spn_timer_schedule, for a timeout that was never scheduled. */
 int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
                               spn_timeout_fn fn, int64_t delay_ns);
-/* For a handle, whose fields are written already. */
+/* For a handle, whose fields are written already; guest: for the first time. */
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns);
+                               int64_t delay_ns, bool guest);
+/* With fast_clock, before anything that is due is taken out: looks at the clock, and sees
+ * to it that nothing that was filed by a wrong time is early.  The lock is held. */
+int64_t spn__shard_look(struct spn__shard *s);
 /* The number of the shard the calling thread adds to. */
 uint32_t spn__timer_own_shard(const struct spn_timer *timer);
 
@@ -292,9 +287,11 @@ static inline int spn__timer_ensure_started(struct spn_timer *timer)
 
 /* handle.c: its time has come; the timer has stopped.  No lock is held. */
 int spn__handle_expired(spn_timeout *t);
-void spn__handle_returned(spn_timeout *t);
+int spn__handle_returned(spn_timeout *t);
 
-/* fire.c */
+/* fire.c.  call: calls fn(t) here, as a callback of the timeout's home: stop waits for it,
+ * and is refused in it.  The home must stay until this returns, the timeout need not. */
+void spn__timer_call(spn_timeout *t, spn_timeout_fn fn);
 void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns);
 void spn__timer_clock_moved(void *timer);
 int spn__timer_main(void *timer);
