@@ -17,7 +17,7 @@ run: release ## builds the library and the program, and runs spindle doctor
 
 release:
 	@scripts/packages build
-	@scripts/build release -- spindle spindle_static spindle_program
+	@scripts/build release -- spindle spindle_static spindle_rpc spindle_rpc_static spindle_program
 
 test: ## every build, every test, in minutes; ends in "N passed, N failed"
 	@scripts/packages build test lint

@@ -9,6 +9,11 @@ install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 install(TARGETS spindle spindle_static EXPORT spindleTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET spindle_rpc)
+  install(TARGETS spindle_rpc spindle_rpc_static EXPORT spindleRpcTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 if(TARGET spindle_program)
   install(TARGETS spindle_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -21,6 +26,9 @@ endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/spindle)
 install(EXPORT spindleTargets NAMESPACE spindle:: DESTINATION ${package_dir})
+if(TARGET spindle_rpc)
+  install(EXPORT spindleRpcTargets NAMESPACE spindle:: DESTINATION ${package_dir})
+endif()
 configure_package_config_file(cmake/spindleConfig.cmake.in
   ${PROJECT_BINARY_DIR}/spindleConfig.cmake INSTALL_DESTINATION ${package_dir})
 # Before 1.0 a new minor may break the ABI, so only the same minor will do.
@@ -29,14 +37,20 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/spindleConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/spindleConfig.cmake
         ${PROJECT_BINARY_DIR}/spindleConfigVersion.cmake DESTINATION ${package_dir})
 
-# spindle.pc names the prefix, which is known only when it is installed.
-set(pc_in ${PROJECT_SOURCE_DIR}/cmake/spindle.pc.in)
-set(pc_out ${PROJECT_BINARY_DIR}/spindle.pc)
-install(CODE "
-  set(PROJECT_VERSION \"${PROJECT_VERSION}\")
-  set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
-  set(LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
-  set(INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
-  configure_file(\"${pc_in}\" \"${pc_out}\" @ONLY)
-  file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\"
-       TYPE FILE FILES \"${pc_out}\")")
+# A .pc file names the prefix, which is known only when it is installed.
+set(pc_names spindle)
+if(TARGET spindle_rpc)
+  list(APPEND pc_names spindle-rpc)
+endif()
+foreach(name ${pc_names})
+  set(pc_in ${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in)
+  set(pc_out ${PROJECT_BINARY_DIR}/${name}.pc)
+  install(CODE "
+    set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+    set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
+    set(LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+    set(INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
+    configure_file(\"${pc_in}\" \"${pc_out}\" @ONLY)
+    file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig\"
+         TYPE FILE FILES \"${pc_out}\")")
+endforeach()

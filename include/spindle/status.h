@@ -18,6 +18,7 @@ extern "C" {
  *   -1..-9    the call itself: arguments, memory, state
  *   -10..-19  how a wait ended
  *   -20..-29  what a queue or an executor answered
+ *   -30..-39  what a connection or the program at its other end answered
  */
 #define SPN_OK 0
 
@@ -39,7 +40,13 @@ extern "C" {
     X(EMPTY, -21, "no such element")                  \
     X(REJECTED, -22, "executor refused the task")     \
     X(SHUTDOWN, -23, "no longer accepts work")        \
-    X(CLOSED, -24, "queue is closed")
+    X(CLOSED, -24, "queue is closed")                 \
+    X(IO, -30, "connection failed or broke")          \
+    X(ADDRINUSE, -31, "address is in use")            \
+    X(UNREACHABLE, -32, "nobody answers there")       \
+    X(PROTO, -33, "bytes that are not the protocol")  \
+    X(TOOBIG, -34, "larger than the limit")           \
+    X(REMOTE, -35, "the other side answered with an error")
 
 #define SPN__STATUS_ENUM(name, number, text) SPN_E##name = number,
 enum spn_status { SPN_STATUS_MAP(SPN__STATUS_ENUM) SPN__STATUS_NONE = 1 };

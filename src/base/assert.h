@@ -12,8 +12,10 @@
 #include "sim.h"
 #define spn__assert(condition) sim_assert(condition)
 #else
-__attribute__((noreturn, cold)) void spn__assert_failed(const char *condition,
-                                                        const char *file, int line);
+#include "base/shared.h"
+
+SPN__SHARED __attribute__((noreturn, cold)) void
+spn__assert_failed(const char *condition, const char *file, int line);
 
 #define spn__assert(condition)          \
     (__builtin_expect(!!(condition), 1) \

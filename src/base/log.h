@@ -14,6 +14,7 @@
 
 #include <spindle/log.h>
 
+#include "base/shared.h"
 #include "sync/seam.h"
 
 /*
@@ -31,14 +32,14 @@ struct spn__log_limit {
 };
 
 /* Whether a message of this level would be let through: one relaxed load. */
-bool spn__log_enabled(spn_log_level level);
+SPN__SHARED bool spn__log_enabled(spn_log_level level);
 
-__attribute__((format(printf, 2, 3))) void spn__log(spn_log_level level,
-                                                    const char *format, ...);
+SPN__SHARED __attribute__((format(printf, 2, 3))) void
+spn__log(spn_log_level level, const char *format, ...);
 
 /* now_ns is not negative, interval_ns is positive; SPN_FOREVER lets one message
  * through in the life of the process. */
-__attribute__((format(printf, 5, 6))) void
+SPN__SHARED __attribute__((format(printf, 5, 6))) void
 spn__log_limit(struct spn__log_limit *limit, int64_t now_ns, int64_t interval_ns,
                spn_log_level level, const char *format, ...);
 

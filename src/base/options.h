@@ -19,11 +19,14 @@
 
 #include <spindle/status.h>
 
+#include "base/shared.h"
+
 /* Larger than any options struct will be: a size beyond it was never set. */
 #define SPN__OPTIONS_MAX 4096
 
 /* Whether the bytes from `size` to user_size are all 0. */
-bool spn__options_tail_is_zero(const void *options, size_t size, size_t user_size);
+SPN__SHARED bool spn__options_tail_is_zero(const void *options, size_t size,
+                                           size_t user_size);
 
 /* Copies caller options into a struct of this build's size, once, so that the
  * rest of the code never asks whether a field is present. */

@@ -94,7 +94,10 @@ void spn__conn_resume(struct spn__conn *conn);
 
 /* Closes at once; unwritten bytes are dropped.  The first reason counts. */
 void spn__conn_close(struct spn__conn *conn, int why);
-/* Writes what was taken, then closes; `closed` comes with 0. */
+/* Writes what was taken, tells the peer that no more will come, and closes when the
+ * peer has closed too or linger_ns have passed; `closed` comes with 0, or
+ * SPN_ETIMEDOUT when not all could be written.  No `bytes` from here on, and nothing
+ * more can be sent.  When the peer ends its side, this happens by itself. */
 void spn__conn_end(struct spn__conn *conn);
 
 void spn__conn_ref(struct spn__conn *conn);
@@ -104,7 +107,7 @@ void spn__conn_unref(struct spn__conn *conn);
 void *spn__conn_data(const struct spn__conn *conn);
 void spn__conn_set_data(struct spn__conn *conn, void *data);
 bool spn__conn_is_open(const struct spn__conn *conn);
-/* "host:port", "[v6]:port"; "" before it is known. */
+/* host:port, with brackets around an IPv6 address; "" before it is known. */
 const char *spn__conn_local(const struct spn__conn *conn);
 const char *spn__conn_remote(const struct spn__conn *conn);
 /* Monotonic time of the last byte read and written; the time of opening at first. */
@@ -127,6 +130,7 @@ struct spn__transport_opts {
     const char *thread_name; /* prefix; NULL: "spn-io" */
     size_t max_unwritten;    /* bytes a connection may have waiting; 0: 16 MiB */
     int max_connections;     /* accepted at one time; 0: no limit */
+    int64_t linger_ns;       /* how long an ended connection may take; 0: 3 s */
 };
 
 struct spn__listen_opts {
@@ -157,8 +161,23 @@ int spn__transport_stop(struct spn__transport *transport);
 /* SPN_EBUSY before stop, or while references to connections are held. */
 int spn__transport_destroy(struct spn__transport *transport);
 
-/* Real sockets. */
-int spn__uv_transport_create(const struct spn__transport_opts *opts,
-                             struct spn__transport **transport);
+/* Returns 0, SPN_EINVAL, SPN_ENOMEM, SPN_EAGAIN (no thread, no descriptor).  opts may
+ * be NULL.  The library has real sockets behind this name, the explorer its own
+ * network. */
+int spn__transport_create(const struct spn__transport_opts *opts,
+                          struct spn__transport **transport);
+
+/* What went on so far. */
+struct spn__transport_stats {
+    uint64_t accepted;        /* connections taken in */
+    uint64_t refused;         /* closed at once: max_connections, no memory */
+    uint64_t accept_failures; /* accepts put off: no descriptors to be had */
+    uint64_t connected;       /* connections made */
+    uint64_t open;            /* connections that stand now, both kinds */
+    uint64_t bytes_read, bytes_written;
+    uint64_t wakeups; /* times a loop was woken by another thread */
+};
+void spn__transport_get_stats(struct spn__transport *transport,
+                              struct spn__transport_stats *stats);
 
 #endif

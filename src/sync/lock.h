@@ -22,8 +22,8 @@ struct spn__lock {
         SPN__ATOMIC_INIT(SPN__LOCK_FREE) \
     }
 
-void spn__lock_wait(struct spn__lock *lock);
-void spn__lock_wake(struct spn__lock *lock);
+SPN__SHARED void spn__lock_wait(struct spn__lock *lock);
+SPN__SHARED void spn__lock_wake(struct spn__lock *lock);
 
 static inline void spn__lock_init(struct spn__lock *lock)
 {

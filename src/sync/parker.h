@@ -9,10 +9,10 @@ struct spn__parker {
     spn__futex_word state; /* EMPTY, PERMIT or PARKED */
 };
 
-void spn__parker_init(struct spn__parker *parker);
+SPN__SHARED void spn__parker_init(struct spn__parker *parker);
 
 /* Takes a permit away while late unparks may still come; nobody is parked. */
-void spn__parker_reset(struct spn__parker *parker);
+SPN__SHARED void spn__parker_reset(struct spn__parker *parker);
 
 /*
  * Takes the permit, or sleeps until there is one or deadline_ns has come
@@ -20,9 +20,9 @@ void spn__parker_reset(struct spn__parker *parker);
  * deadline came first, and then no permit was lost.  Does not return without
  * one of the two.  Only ever called by one thread at a time: the parker's owner.
  */
-bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns);
+SPN__SHARED bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns);
 
 /* Makes the permit available and wakes the owner if it sleeps.  Any thread. */
-void spn__parker_unpark(struct spn__parker *parker);
+SPN__SHARED void spn__parker_unpark(struct spn__parker *parker);
 
 #endif /* SPN__PARKER_H */

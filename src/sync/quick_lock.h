@@ -32,7 +32,7 @@ struct spn__quick_lock {
     SPN__ATOMIC(uint32_t) waiting; /* threads that sleep, or are about to [asym] */
 };
 
-void spn__quick_lock_wait(struct spn__quick_lock *lock);
+SPN__SHARED void spn__quick_lock_wait(struct spn__quick_lock *lock);
 
 static inline void spn__quick_lock_init(struct spn__quick_lock *lock)
 {

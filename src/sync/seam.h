@@ -43,6 +43,8 @@
 #include <spindle/status.h>
 #include <spindle/time.h>
 
+#include "base/shared.h"
+
 /* ThreadSanitizer, by either compiler's name. */
 #if defined(__SANITIZE_THREAD__)
 #define SPN__TSAN 1
@@ -198,12 +200,12 @@ typedef SPN__ATOMIC(uint32_t) spn__futex_word;
  * reaches deadline_ns (SPN_FOREVER: no limit).  The comparison and the falling
  * asleep are one step with respect to spn__futex_wake.
  */
-enum spn__futex_result spn__futex_wait(spn__futex_word *word, uint32_t expected,
-                                       int64_t deadline_ns);
+SPN__SHARED enum spn__futex_result
+spn__futex_wait(spn__futex_word *word, uint32_t expected, int64_t deadline_ns);
 
 /* Wakes up to `count` sleepers.  Touches no memory at `word`, which may be
  * gone: it is only a name. */
-void spn__futex_wake(spn__futex_word *word, int count);
+SPN__SHARED void spn__futex_wake(spn__futex_word *word, int count);
 
 /* ---- threads ---------------------------------------------------------- */
 
@@ -233,7 +235,7 @@ void spn__os_get_sigmask(spn__sigmask *mask);
  * false: no memory. */
 bool spn__os_on_fork_child(void (*restore)(void));
 void spn__os_set_sigmask(const spn__sigmask *mask);
-void spn__os_yield(void);
+SPN__SHARED void spn__os_yield(void);
 /* The one CPU the calling thread may run on, or -1: it may run on several. */
 int32_t spn__os_only_cpu(void);
 /* The CPU the calling thread runs on at this moment; -1: nobody knows. */
@@ -253,7 +255,7 @@ void spn__outlive(void (*body)(void *arg), void (*cleanup)(void *arg), void *arg
 
 /* Calls body(ctx), which calls a function of the program's.  An exception that would
  * pass ends the process, with a message; the end of the thread passes. */
-void spn__guarded(void (*body)(void *ctx), void *ctx);
+SPN__SHARED void spn__guarded(void (*body)(void *ctx), void *ctx);
 
 /* ---- the thread-local self pointer ------------------------------------- */
 
@@ -263,7 +265,8 @@ void spn__guarded(void (*body)(void *ctx), void *ctx);
  * may be called again from other destructors, and then it runs again.  Without
  * one, set cannot fail, and whoever set the pointer clears it.
  */
-extern _Thread_local void *spn__self_pointer __attribute__((tls_model("initial-exec")));
+SPN__SHARED extern _Thread_local void *spn__self_pointer
+    __attribute__((tls_model("initial-exec")));
 #define spn__self_get()                 (spn__self_pointer)
 bool spn__self_set(void *self, void (*destructor)(void *)); /* false: no memory */
 
@@ -296,8 +299,8 @@ void spn__os_free(void *memory);
 #define spn__alloc(bytes)                  spn__mem_alloc((bytes), sizeof(void *) * 2)
 #define spn__alloc_aligned(bytes, aligned) spn__mem_alloc((bytes), (aligned))
 #define spn__free(memory)                  spn__mem_free(memory)
-void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
-void spn__mem_free(void *memory);
+SPN__SHARED void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
+SPN__SHARED void spn__mem_free(void *memory);
 /* Whether somebody may watch every block come and go, so that none should be kept
  * back: the program's own allocator, or a sanitizer. */
 bool spn__mem_watched(void);
@@ -317,7 +320,7 @@ void spn__os_alarm_set(int fd, int64_t deadline_ns);
 void spn__os_alarm_close(int fd);
 
 /* 64 random bits, good enough to pick victims and jitter; not for secrets. */
-uint64_t spn__random(void);
+SPN__SHARED uint64_t spn__random(void);
 
 #endif /* SPN_SIM */
 #endif /* SPN__SEAM_H */

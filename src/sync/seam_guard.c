@@ -97,7 +97,7 @@ __attribute__((used, visibility("hidden"))) _Unwind_Reason_Code spn__guard_perso
 __asm__(".text\n\t"
         ".p2align 4\n\t"
         ".globl spn__guarded\n\t"
-        ".hidden spn__guarded\n\t"
+        ".protected spn__guarded\n\t"
         ".type spn__guarded, %function\n"
         "spn__guarded:\n\t"
         ".cfi_startproc\n\t"

@@ -122,7 +122,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles);
 void spn__thread_record_recycle(struct spn_thread *record);
 
 /* The calling thread's record, attaching a foreign thread; NULL: no memory. */
-struct spn_thread *spn__thread_self(void);
+SPN__SHARED struct spn_thread *spn__thread_self(void);
 
 /* The thread of this record is gone; its handles may live on. */
 void spn__thread_record_leave(void *record);

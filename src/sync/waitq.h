@@ -56,8 +56,8 @@ static inline bool spn__waitq_empty(const struct spn__waitq *q)
 
 /* Adds the calling thread, whose record is `self`, as the last; sorted, behind
  * those that want as much or less; or as the first.  The lock is held. */
-void spn__waitq_add(struct spn__waitq *q, struct spn__waiter *w,
-                    struct spn_thread *self);
+SPN__SHARED void spn__waitq_add(struct spn__waitq *q, struct spn__waiter *w,
+                                struct spn_thread *self);
 void spn__waitq_add_sorted(struct spn__waitq *q, struct spn__waiter *w,
                            struct spn_thread *self);
 void spn__waitq_add_first(struct spn__waitq *q, struct spn__waiter *w,
@@ -81,11 +81,13 @@ void spn__waitq_commit(struct spn__waiter *w, struct spn__chosen *chosen);
 void spn__waitq_release(struct spn__waiter *w);
 
 /* Chooses the first that is not leaving (false: there is none), or them all. */
-bool spn__waitq_choose_first(struct spn__waitq *q, struct spn__chosen *chosen);
-void spn__waitq_choose_all(struct spn__waitq *q, struct spn__chosen *chosen);
+SPN__SHARED bool spn__waitq_choose_first(struct spn__waitq *q,
+                                         struct spn__chosen *chosen);
+SPN__SHARED void spn__waitq_choose_all(struct spn__waitq *q,
+                                       struct spn__chosen *chosen);
 
 /* Releases the chosen, with no lock held.  Their nodes are gone afterwards. */
-void spn__chosen_grant(struct spn__chosen *chosen);
+SPN__SHARED void spn__chosen_grant(struct spn__chosen *chosen);
 
 /*
  * Sleeps until granted, until deadline_ns, or until the thread is interrupted.
@@ -96,7 +98,8 @@ void spn__chosen_grant(struct spn__chosen *chosen);
  *                  that the object can settle what the leaving changes.
  *   SPN_EINTR      the same for an interrupt; the flag is cleared.
  */
-int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock, int64_t deadline_ns);
+SPN__SHARED int spn__waitq_wait(struct spn__waiter *w, struct spn__lock *lock,
+                                int64_t deadline_ns);
 
 /*
  * The same where the other side is likely to be on its way: looks `rounds` times

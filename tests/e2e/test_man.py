@@ -4,7 +4,9 @@
 with its very prototype, every page has its parts, every code of status.h is
 listed, and every example compiles without a warning, runs and succeeds.
 
-    test_man.py SOURCE_DIRECTORY COMPILER LIBRARY [FLAG...]
+    test_man.py SOURCE_DIRECTORY COMPILER LIBRARY... [-- FLAG...]
+
+Flags come behind the libraries: what those need, and a sanitizer.
 """
 import glob
 import os
@@ -14,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 
-source, compiler, library, *flags = sys.argv[1:]
+source, compiler, *rest = sys.argv[1:]
+at = rest.index("--") if "--" in rest else len(rest)
+libraries, flags = rest[:at], rest[at + 1:]
 counts = {True: 0, False: 0}
 
 
@@ -75,7 +79,7 @@ def check_example(name, code, directory):
         file.write(code)
     built = subprocess.run(
         [compiler, "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror",
-         "-I" + source + "/include", path, "-o", path[:-2], library, "-pthread", *flags],
+         "-I" + source + "/include", path, "-o", path[:-2], *libraries, "-pthread", *flags],
         capture_output=True, text=True)
     if not check(built.returncode == 0, name + ": the example does not compile\n" + built.stderr):
         return

@@ -29,6 +29,12 @@ static const struct {
     { SPN_EREJECTED, -22, "SPN_EREJECTED", "executor refused the task" },
     { SPN_ESHUTDOWN, -23, "SPN_ESHUTDOWN", "no longer accepts work" },
     { SPN_ECLOSED, -24, "SPN_ECLOSED", "queue is closed" },
+    { SPN_EIO, -30, "SPN_EIO", "connection failed or broke" },
+    { SPN_EADDRINUSE, -31, "SPN_EADDRINUSE", "address is in use" },
+    { SPN_EUNREACHABLE, -32, "SPN_EUNREACHABLE", "nobody answers there" },
+    { SPN_EPROTO, -33, "SPN_EPROTO", "bytes that are not the protocol" },
+    { SPN_ETOOBIG, -34, "SPN_ETOOBIG", "larger than the limit" },
+    { SPN_EREMOTE, -35, "SPN_EREMOTE", "the other side answered with an error" },
 };
 enum { PINNED = sizeof pinned / sizeof pinned[0] };
 
