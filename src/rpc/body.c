@@ -412,8 +412,8 @@ void spn__request_decode(struct spn__message *message)
         offset += spn_hreader_offset(&r.reader);
     request->is_broken = 1;
     (void)spn__request_fail(request, SPN_EINVAL, "%s (byte %llu of %d)",
-                            r.problem.text[0] != '\0' ? r.problem.text :
-                                                        "the body ends too early",
+                            r.problem.text[0] != '\0' ? r.problem.text
+                                                      : "the body ends too early",
                             (unsigned long long)offset, (int)message->frame.length);
 }
 
@@ -438,8 +438,8 @@ spn_hvalue *spn__argument_value(struct spn_request *request,
         argument->value = spn_harena_long(arena, argument->is.integer);
         break;
     case SPN_HSTRING:
-        argument->value = spn_harena_string(arena, argument->is.text.data,
-                                            argument->is.text.length);
+        argument->value =
+            spn_harena_string(arena, argument->is.text.data, argument->is.text.length);
         break;
     default:
         argument->value = spn_harena_null(arena);

@@ -134,8 +134,7 @@ void spn__endpoint_each(struct spn__endpoint *endpoint,
     spn__lock(&endpoint->lock);
     node = spn__list_first(&endpoint->channels);
     while (node != NULL) {
-        struct spn__channel *channel =
-            spn__list_entry(node, struct spn__channel, link);
+        struct spn__channel *channel = spn__list_entry(node, struct spn__channel, link);
 
         if (hold_listed(channel)) {
             spn__unlock(&endpoint->lock);
@@ -323,6 +322,7 @@ static void refuse_length(struct spn__channel *channel, const struct spn__frame 
     }
     channel->ended = true;
     spn__conn_end(channel->conn);
+    spn__handler_caught(endpoint->chain, channel, SPN_ETOOBIG);
 }
 
 static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char *data,
@@ -351,7 +351,8 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
         case SPN__FRAME_NO_MAGIC:
             spn__count(&endpoint->counts, SPN__COUNT_BAD_FRAMES, 1);
             channel->ended = true;
-            return SPN_EINVAL;
+            spn__handler_caught(endpoint->chain, channel, SPN_EPROTO);
+            return SPN_EPROTO;
         case SPN__FRAME_TOO_LARGE:
         case SPN__FRAME_NEGATIVE:
             refuse_length(channel, &frame);
@@ -455,7 +456,7 @@ int spn__channel_answer(struct spn__channel *channel, const struct spn__frame *r
 
     if (spn__frame_serialization(&frame) != SPN__HESSIAN2)
         frame.flags |= SPN__HESSIAN2; /* of two numbers we know one */
-    (void)spn_hwriter_init(&writer, room, sizeof room, NULL);
+    (void)!spn_hwriter_init(&writer, room, sizeof room, NULL);
     (void)spn_hwriter_raw(&writer, room, SPN__FRAME_BYTES); /* made out below */
     (void)spn_hwriter_text(&writer, text);
     rc = spn_hwriter_status(&writer);

@@ -29,14 +29,14 @@ struct spn__endpoint {
      * transport is NULL; then it is the channel. */
     void (*unopened)(struct spn__endpoint *endpoint, struct spn__conn *conn, int why);
     bool is_client;
-    int32_t payload;                    /* bytes of a body at most */
-    size_t max_unwritten;               /* the transport's bound; 0: nobody is paused */
-    spn_timer *timer;                   /* for idle channels; NULL: none are looked at */
-    SPN__ATOMIC(int64_t) heartbeat_ns;  /* client: asks after so long; 0: never */
-    SPN__ATOMIC(int64_t) close_ns;      /* closes after so long; 0: never */
-    SPN__ATOMIC(int32_t) accepts;       /* channels at a time; 0: no limit */
-    SPN__ATOMIC(uint32_t) closing;      /* 1: no new channels [closing] */
-    SPN__ATOMIC(int32_t) open;          /* channels that stand */
+    int32_t payload;                   /* bytes of a body at most */
+    size_t max_unwritten;              /* the transport's bound; 0: nobody is paused */
+    spn_timer *timer;                  /* for idle channels; NULL: none are looked at */
+    SPN__ATOMIC(int64_t) heartbeat_ns; /* client: asks after so long; 0: never */
+    SPN__ATOMIC(int64_t) close_ns;     /* closes after so long; 0: never */
+    SPN__ATOMIC(int32_t) accepts;      /* channels at a time; 0: no limit */
+    SPN__ATOMIC(uint32_t) closing;     /* 1: no new channels [closing] */
+    SPN__ATOMIC(int32_t) open;         /* channels that stand */
     struct spn__counts counts;
     struct spn__lock lock;     /* guards the list; a leaf */
     struct spn__list channels; /* until they are freed */
@@ -52,17 +52,17 @@ struct spn__event_task {
 
 struct spn__channel {
     struct spn__endpoint *endpoint;
-    struct spn__conn *conn;       /* a reference */
-    struct spn__list_node link;   /* guarded by the endpoint's lock */
-    SPN__ATOMIC(uint64_t) holds;  /* [hold], see channel.c */
-    SPN__ATOMIC(uint32_t) state;  /* CHANNEL_... */
-    SPN__ATOMIC(uint32_t) paused; /* [pause] */
+    struct spn__conn *conn;         /* a reference */
+    struct spn__list_node link;     /* guarded by the endpoint's lock */
+    SPN__ATOMIC(uint64_t) holds;    /* [hold], see channel.c */
+    SPN__ATOMIC(uint32_t) state;    /* CHANNEL_... */
+    SPN__ATOMIC(uint32_t) paused;   /* [pause] */
     SPN__ATOMIC(uint64_t) requests; /* that came; written by the I/O thread */
     int64_t opened_ns;
-    bool ended;            /* I/O thread only: what comes is not looked at any more */
-    uint32_t until_timed;  /* I/O thread only: requests until one is timed */
-    void *data;            /* the client's */
-    spn_timeout idle;      /* holds the channel while it is scheduled */
+    bool ended;           /* I/O thread only: what comes is not looked at any more */
+    uint32_t until_timed; /* I/O thread only: requests until one is timed */
+    void *data;           /* the client's */
+    spn_timeout idle;     /* holds the channel while it is scheduled */
     struct spn__event_task connected, disconnected;
 };
 

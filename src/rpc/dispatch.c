@@ -338,7 +338,8 @@ int spn__dispatch_init(struct spn__dispatch *d, struct spn__endpoint *endpoint,
     d->handler.inner = inner;
     d->endpoint = endpoint;
     d->repository = repository;
-    rc = spn_extensions_choose(extensions, SPN_KIND_DISPATCHER, url, &instance, problem);
+    rc =
+        spn_extensions_choose(extensions, SPN_KIND_DISPATCHER, url, &instance, problem);
     if (rc != SPN_OK)
         return rc;
     d->dispatcher = instance;
@@ -400,16 +401,16 @@ void spn__exhausted_text(spn_pool *pool, const spn_url *url, char *text, size_t 
     done = (long long)s.completed + (long long)s.failed;
     over = s.state != SPN_EXECUTOR_RUNNING;
     ended = s.state == SPN_EXECUTOR_TERMINATED;
-    (void)snprintf(text, size,
-                   "Thread pool is EXHAUSTED! Thread Name: %s, Pool Size: %d (active: %d, "
-                   "core: %d, max: %d, largest: %d), Task: %lld (completed: %lld), "
-                   "Executor status:(isShutdown:%s, isTerminated:%s, isTerminating:%s), "
-                   "in %s://%s:%d!",
-                   spn_pool_name(pool), (int)s.threads, (int)s.active,
-                   (int)s.core_threads, (int)s.max_threads, (int)s.largest,
-                   done + s.active + (long long)s.queued, done, yes_no(over),
-                   yes_no(ended), yes_no(over && !ended),
-                   spn_url_protocol(url) != NULL ? spn_url_protocol(url) : "dubbo",
-                   spn_url_host(url) != NULL ? spn_url_host(url) : "0.0.0.0",
-                   (int)spn_url_port(url));
+    (void)snprintf(
+        text, size,
+        "Thread pool is EXHAUSTED! Thread Name: %s, Pool Size: %d (active: %d, "
+        "core: %d, max: %d, largest: %d), Task: %lld (completed: %lld), "
+        "Executor status:(isShutdown:%s, isTerminated:%s, isTerminating:%s), "
+        "in %s://%s:%d!",
+        spn_pool_name(pool), (int)s.threads, (int)s.active, (int)s.core_threads,
+        (int)s.max_threads, (int)s.largest, done + s.active + (long long)s.queued, done,
+        yes_no(over), yes_no(ended), yes_no(over && !ended),
+        spn_url_protocol(url) != NULL ? spn_url_protocol(url) : "dubbo",
+        spn_url_host(url) != NULL ? spn_url_host(url) : "0.0.0.0",
+        (int)spn_url_port(url));
 }

@@ -21,13 +21,13 @@ struct spn__dispatch {
     struct spn__handler handler;
     struct spn__endpoint *endpoint;
     const spn_dispatcher *dispatcher;
-    uint8_t place[SPN_CHANNEL_EVENTS];        /* spn_place; fixed, as all below */
-    spn_executor *own[SPN_CHANNEL_EVENTS];    /* of SPN_PLACE_OWN */
-    spn_repository *repository;               /* has the executor all share */
-    spn_pool *pool;                           /* the URL's */
-    spn_executor *executor;                   /* the same */
-    spn_pool *ordered;                        /* of SPN_PLACE_ORDERED; NULL: not needed */
-    int64_t ordered_warning;                  /* warns with more than so many waiting */
+    uint8_t place[SPN_CHANNEL_EVENTS];     /* spn_place; fixed, as all below */
+    spn_executor *own[SPN_CHANNEL_EVENTS]; /* of SPN_PLACE_OWN */
+    spn_repository *repository;            /* has the executor all share */
+    spn_pool *pool;                        /* the URL's */
+    spn_executor *executor;                /* the same */
+    spn_pool *ordered;                     /* of SPN_PLACE_ORDERED; NULL: not needed */
+    int64_t ordered_warning;               /* warns with more than so many waiting */
     /* Optional, a client's: the executor that waits for a response, and whether that is a
      * thread which lent itself; NULL: nobody in particular. */
     spn_executor *(*waiting)(struct spn__dispatch *dispatch,

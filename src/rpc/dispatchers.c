@@ -2,10 +2,10 @@
 /* dispatchers.c - the five as extensions, and the names of events and places. */
 #include "rpc/dispatch.h"
 
-#define DISPATCHER(called, what)                                          \
-    {                                                                     \
-        .size = sizeof(spn_extension), .kind = SPN_KIND_DISPATCHER,       \
-        .name = (called), .instance = (what)                              \
+#define DISPATCHER(called, what)                                                      \
+    {                                                                                 \
+        .size = sizeof(spn_extension), .kind = SPN_KIND_DISPATCHER, .name = (called), \
+        .instance = (what)                                                            \
     }
 
 static const spn_extension dispatchers[] = {

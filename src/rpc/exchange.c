@@ -42,17 +42,18 @@ static void answer_unknown_service(spn_request *request)
 {
     char text[640];
 
-    (void)snprintf(text, sizeof text,
-                   "Not found exported service: %.*s%s%.*s%s%.*s:%d, channel: consumer: "
-                   "%s --> provider: %s",
-                   (int)request->group.length, request->group.data,
-                   request->group.length > 0 ? "/" : "", (int)request->path.length,
-                   request->path.data, request->version.length > 0 ? ":" : "",
-                   (int)request->version.length,
-                   request->version.data != NULL ? request->version.data : "",
-                   spn_server_port(request->server),
-                   spn__conn_remote(request->message.channel->conn),
-                   spn__conn_local(request->message.channel->conn));
+    (void)
+        snprintf(text, sizeof text,
+                 "Not found exported service: %.*s%s%.*s%s%.*s:%d, channel: consumer: "
+                 "%s --> provider: %s",
+                 (int)request->group.length, request->group.data,
+                 request->group.length > 0 ? "/" : "", (int)request->path.length,
+                 request->path.data, request->version.length > 0 ? ":" : "",
+                 (int)request->version.length,
+                 request->version.data != NULL ? request->version.data : "",
+                 spn_server_port(request->server),
+                 spn__conn_remote(request->message.channel->conn),
+                 spn__conn_local(request->message.channel->conn));
     answer(request, SPN__STATUS_SERVICE_ERROR, text);
 }
 

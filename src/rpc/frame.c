@@ -27,7 +27,8 @@ enum spn__frame_result spn__frame_read(struct spn__frame *frame,
                                        const unsigned char *data, size_t size,
                                        int32_t limit, size_t *needed)
 {
-    *needed = SPN__FRAME_BYTES;
+    /* One byte of the magic says nothing yet; two decide. */
+    *needed = size < 2 ? 2 : SPN__FRAME_BYTES;
     if ((size >= 1 && data[0] != MAGIC_HIGH) || (size >= 2 && data[1] != MAGIC_LOW))
         return SPN__FRAME_NO_MAGIC; /* told by its first byte, not after sixteen */
     if (size < SPN__FRAME_BYTES)

@@ -27,7 +27,8 @@ static int begin(spn_request *request)
     if (request->has_writer)
         return spn_hwriter_reset(&request->writer, SPN__FRAME_BYTES);
     opts.limit_bytes = (size_t)payload + SPN__FRAME_BYTES;
-    (void)spn_hwriter_init(&request->writer, request->room, sizeof request->room, &opts);
+    (void)!spn_hwriter_init(&request->writer, request->room, sizeof request->room,
+                            &opts);
     request->has_writer = 1;
     return spn_hwriter_raw(&request->writer, no_header, sizeof no_header);
 }

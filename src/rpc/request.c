@@ -192,7 +192,8 @@ int spn__request_send(struct spn_request *request)
 
 static bool is_decided(const spn_request *request)
 {
-    return request->reply == SPN__REPLY_EXCEPTION || request->reply == SPN__REPLY_STATUS;
+    return request->reply == SPN__REPLY_EXCEPTION ||
+           request->reply == SPN__REPLY_STATUS;
 }
 
 int spn__request_conclude(struct spn_request *request, int status)
@@ -278,8 +279,8 @@ const char *spn_request_interface(const spn_request *request)
     /* One that came as an attachment has no zero byte behind it. */
     if (request->path.data[request->path.length] != '\0') {
         spn_harena *arena = spn_request_arena(own);
-        char *copy = arena != NULL ? spn_harena_alloc(arena, request->path.length + 1)
-                                   : NULL;
+        char *copy =
+            arena != NULL ? spn_harena_alloc(arena, request->path.length + 1) : NULL;
 
         if (copy == NULL)
             return NULL;
@@ -319,7 +320,8 @@ int64_t spn_request_id(const spn_request *request)
 
 int spn_request_is_two_way(const spn_request *request)
 {
-    return request != NULL ? spn__frame_is_two_way(&request->message.frame) : SPN_EINVAL;
+    return request != NULL ? spn__frame_is_two_way(&request->message.frame)
+                           : SPN_EINVAL;
 }
 
 int64_t spn_request_remaining_ns(const spn_request *request)

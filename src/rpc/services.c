@@ -29,21 +29,13 @@
 #include "config/problem.h"
 
 struct spn__service_table {
-    struct spn__service_table *older; /* NULL: none */
-    size_t mask;                      /* slots - 1 */
-    size_t used;                      /* guarded by the lock */
+    struct spn__service_table *older;            /* NULL: none */
+    size_t mask;                                 /* slots - 1 */
+    size_t used;                                 /* guarded by the lock */
     SPN__ATOMIC(struct spn__exported *) slots[]; /* NULL: free [table] */
 };
 
 enum { FIRST_SLOTS = 16, PARAMETERS_MAX = 255, DIMENSIONS_MAX = 255 };
-
-/* Sleeps that long; no interrupt ends it. */
-static void spn__pause(int64_t ns)
-{
-    spn__futex_word word = SPN__ATOMIC_INIT(0);
-
-    (void)spn__futex_wait(&word, 0, spn__time_add(spn__now(), ns));
-}
 
 /* ---- keys ------------------------------------------------------------------------- */
 
@@ -75,7 +67,8 @@ static uint64_t hash_key(spn_hspan group, spn_hspan interface, spn_hspan version
 
 static bool same(spn_hspan a, spn_hspan b)
 {
-    return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
+    return a.length == b.length &&
+           (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
 }
 
 static spn_hspan span_of(const char *text)
@@ -115,7 +108,8 @@ int spn__descriptor_count(const char *text, size_t length)
             const char *name = at + 1;
 
             at = memchr(name, ';', (size_t)(end - name));
-            if (at == NULL || at == name || memchr(name, '[', (size_t)(at - name)) != NULL)
+            if (at == NULL || at == name ||
+                memchr(name, '[', (size_t)(at - name)) != NULL)
                 return SPN_EINVAL;
         } else if (strchr("IJZBCDFS", *at) == NULL || *at == '\0') {
             return SPN_EINVAL;
@@ -158,7 +152,7 @@ struct spn__exported *spn__services_begin(struct spn__services *services,
     if (entry == NULL)
         return NULL;
     (void)spn__fetch_add(&entry->calls[shard % SPN__SERVICE_SHARDS].begun, 1,
-                         seq_cst);                   /* [export] */
+                         seq_cst);                  /* [export] */
     *service = spn__load(&entry->service, seq_cst); /* [export] */
     if (*service != NULL)
         return entry;
@@ -174,7 +168,8 @@ void spn__services_end(struct spn__exported *exported, unsigned shard)
 
 static bool is_name(const char *name, spn_hspan wanted)
 {
-    return strncmp(name, wanted.data, wanted.length) == 0 && name[wanted.length] == '\0';
+    return strncmp(name, wanted.data, wanted.length) == 0 &&
+           name[wanted.length] == '\0';
 }
 
 const spn_method *spn__service_method(const spn_service *service, spn_hspan name,
@@ -263,11 +258,11 @@ static spn_hspan copy_to(char **at, spn_hspan from)
 static struct spn__exported *make_entry(uint64_t hash, spn_hspan group,
                                         spn_hspan interface, spn_hspan version)
 {
-    struct spn__exported *entry = spn__alloc_aligned(
-        (sizeof *entry + group.length + interface.length + version.length +
-         SPN__CACHE_LINE - 1) /
-            SPN__CACHE_LINE * SPN__CACHE_LINE,
-        SPN__CACHE_LINE);
+    struct spn__exported *entry =
+        spn__alloc_aligned((sizeof *entry + group.length + interface.length +
+                            version.length + SPN__CACHE_LINE - 1) /
+                               SPN__CACHE_LINE * SPN__CACHE_LINE,
+                           SPN__CACHE_LINE);
     char *text;
 
     if (entry == NULL)
@@ -286,9 +281,8 @@ static struct spn__exported *make_entry(uint64_t hash, spn_hspan group,
 }
 
 /* The entry of a key, made if there is none; the lock is held.  NULL: no memory. */
-static struct spn__exported *have_entry(struct spn__services *services,
-                                        spn_hspan group, spn_hspan interface,
-                                        spn_hspan version)
+static struct spn__exported *have_entry(struct spn__services *services, spn_hspan group,
+                                        spn_hspan interface, spn_hspan version)
 {
     const uint64_t hash = hash_key(group, interface, version);
     struct spn__service_table *table =
@@ -358,7 +352,8 @@ static int check(const spn_service *service, spn_problem *problem)
     if (service->interface == NULL || service->interface[0] == '\0')
         return spn__refuse(problem, SPN_EINVAL, 0, "a service needs an interface");
     if (service->methods == NULL && service->method_count > 0)
-        return spn__refuse(problem, SPN_EINVAL, 0, "%s: no methods", service->interface);
+        return spn__refuse(problem, SPN_EINVAL, 0, "%s: no methods",
+                           service->interface);
     for (size_t i = 0; i < service->method_count; i++) {
         const int rc = check_method(service, i, problem);
 
@@ -387,7 +382,8 @@ int spn__services_export(struct spn__services *services, const spn_service *serv
         spn__store(&entry->service, service, seq_cst); /* [export] */
     spn__unlock(&services->lock);
     if (rc == SPN_EBUSY)
-        return spn__refuse(problem, rc, 0, "%s is exported already", service->interface);
+        return spn__refuse(problem, rc, 0, "%s is exported already",
+                           service->interface);
     return rc;
 }
 
@@ -417,7 +413,7 @@ int spn__services_unexport(struct spn__services *services, const spn_service *se
     table = spn__load(&services->table, relaxed); /* written under the lock */
     entry = find(table, hash_key(group, interface, version), group, interface, version);
     if (entry != NULL && spn__load(&entry->service, relaxed) == service) /* as above */
-        spn__store(&entry->service, NULL, seq_cst); /* [export] */
+        spn__store(&entry->service, NULL, seq_cst);                      /* [export] */
     else
         entry = NULL;
     spn__unlock(&services->lock);
@@ -450,10 +446,18 @@ void spn__services_each(struct spn__services *services, spn_service_fn fn, void 
         looks = &entry->calls[SPN__SERVICE_SHARDS];
         for (int shard = 0; shard < SPN__SERVICE_SHARDS; shard++)
             calls += spn__load(&entry->calls[shard].begun, relaxed); /* a number */
-        (void)spn__fetch_add(&looks->begun, 1, seq_cst); /* [export] */
-        service = spn__load(&entry->service, seq_cst);   /* [export] */
+        (void)spn__fetch_add(&looks->begun, 1, seq_cst);             /* [export] */
+        service = spn__load(&entry->service, seq_cst);               /* [export] */
         if (service != NULL)
             fn(ctx, service, calls);
         (void)spn__fetch_add(&looks->ended, 1, release); /* [export] */
     }
+}
+
+void spn__pause(int64_t ns)
+{
+    spn__futex_word word;
+
+    spn__init(&word, 0);
+    (void)spn__futex_wait(&word, 0, spn__time_add(spn__now(), ns));
 }

@@ -20,16 +20,16 @@ struct spn__calls {
 
 /* A key that is, or was, exported; there until the server is destroyed. */
 struct spn__exported {
-    SPN__ATOMIC(const spn_service *) service; /* NULL: not now [export] */
-    uint64_t hash;                            /* fixed, as the key */
-    spn_hspan group, interface, version;      /* empty: none */
+    SPN__ATOMIC(const spn_service *) service;         /* NULL: not now [export] */
+    uint64_t hash;                                    /* fixed, as the key */
+    spn_hspan group, interface, version;              /* empty: none */
     struct spn__calls calls[SPN__SERVICE_SHARDS + 1]; /* the last: who only looks */
 };
 
 struct spn__service_table;
 
 struct spn__services {
-    struct spn__lock lock; /* one change at a time; a leaf */
+    struct spn__lock lock;                          /* one change at a time; a leaf */
     SPN__ATOMIC(struct spn__service_table *) table; /* [table] */
 };
 
@@ -57,6 +57,9 @@ void spn__services_end(struct spn__exported *exported, unsigned shard);
 /* The method for a name and descriptor; NULL: none. */
 const spn_method *spn__service_method(const spn_service *service, spn_hspan name,
                                       spn_hspan descriptor);
+
+/* Sleeps that long; no interrupt ends it. */
+void spn__pause(int64_t ns);
 
 /* How many parameters a descriptor has; negative: it is none. */
 int spn__descriptor_count(const char *text, size_t length);

@@ -51,7 +51,8 @@ static inline struct spn_server *spn__server_of(struct spn__endpoint *endpoint)
 extern const struct spn__handler_ops spn__serve_ops;
 
 /* As spn_server_create, on a transport that is the caller's: for the explorer. */
-int spn__server_create_on(spn_server **out, const char *url, const spn_server_opts *opts,
-                          struct spn__transport *transport, spn_problem *problem);
+int spn__server_create_on(spn_server **out, const char *url,
+                          const spn_server_opts *opts, struct spn__transport *transport,
+                          spn_problem *problem);
 
 #endif /* SPN__SERVING_H */
