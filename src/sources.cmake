@@ -33,21 +33,30 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/reject.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/report.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/room.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/run.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/serial.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/serial_end.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/serial_keys.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/shutdown.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/staff.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/work_fifo.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/work_heap.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/local.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel_sort.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/queue.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/quiet.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/source.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task_run.c
+  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/task_wait.c
   ${CMAKE_CURRENT_LIST_DIR}/future/cancel.c
   ${CMAKE_CURRENT_LIST_DIR}/future/compose.c
   ${CMAKE_CURRENT_LIST_DIR}/future/context.c

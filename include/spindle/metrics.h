@@ -2,6 +2,7 @@
 #ifndef SPN_METRICS_H
 #define SPN_METRICS_H
 
+#include <spindle/forkjoin.h>
 #include <spindle/object_pool.h>
 #include <spindle/pool.h>
 #include <spindle/status.h>
@@ -189,8 +190,9 @@ int spn_metrics_create(spn_metrics **out);
 SPN_API void spn_metrics_destroy(spn_metrics *metrics);
 
 /*
- * Registers a thing, which must stay until it is removed.  times may be NULL.  A pool and an
- * object pool have a name already; it becomes a label.  The names of counters and
+ * Registers a thing, which must stay until it is removed.  times may be NULL.  Pools, fork/
+ * join pools, which share their names, and object pools have a name already; it becomes a
+ * label.  The names of counters and
  * histograms become names of metrics: letters, digits and '_', not beginning with a digit;
  * a counter's gets "_total" added, a histogram's, of nanoseconds, "_seconds".  Texts are
  * copied.
@@ -201,6 +203,9 @@ SPN_API void spn_metrics_destroy(spn_metrics *metrics);
  */
 SPN_API SPN_NODISCARD
 int spn_metrics_add_pool(spn_metrics *metrics, spn_pool *pool, spn_task_times *times);
+SPN_API SPN_NODISCARD
+int spn_metrics_add_fj_pool(spn_metrics *metrics, spn_fj_pool *pool,
+                            spn_task_times *times);
 SPN_API SPN_NODISCARD
 int spn_metrics_add_timer(spn_metrics *metrics, const char *name, spn_timer *timer);
 SPN_API SPN_NODISCARD

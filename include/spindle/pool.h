@@ -134,12 +134,19 @@ typedef struct spn_pool_stats {
     int64_t threads_failed; /* could not be made                                 */
     int64_t threads_died;   /* ended by a task; replaced if that was needed      */
     int64_t submitted;      /* eager: tasks on their way, from execute to their end */
+    int64_t started;        /* completed, failed, and those that workers run now    */
+    int64_t wakeups;        /* threads woken by the pool, for work or to look around */
+    int64_t rejected_full;  /* of rejected: by the reason of spn_refusal_reason      */
+    int64_t rejected_shutdown;
+    int64_t rejected_no_thread;
+    int32_t parked; /* threads asleep until there is work                        */
+    uint32_t reserved;
 } spn_pool_stats;
 
 #define SPN_POOL_STATS_INIT                                                           \
     {                                                                                 \
         sizeof(spn_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0                                                    \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                               \
     }
 
 /* ---- refusing ------------------------------------------------------------------- */

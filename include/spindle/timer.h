@@ -329,7 +329,8 @@ int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
 
 /*
  * Sees to it that fn is called with SPN_ECANCELED, soon, and not with SPN_OK.  It counts
- * as pending until then.  If the timer stops meanwhile, fn may be called in here.
+ * as pending until then.  If the timer stops meanwhile, fn may be called in here, and
+ * stop waits for it.  Safe while the timer is stopped and destroyed.
  *
  * Returns  SPN_TIMEOUT_REMOVED, once; else SPN_TIMEOUT_GONE: its time has come, or it was
  *          cancelled before; SPN_EINVAL (NULL).

@@ -121,6 +121,7 @@ static void wake(struct spn_pool *pool, bool leader_first)
         w = spn__list_entry(node, struct spn__worker, idle_link);
         unlead(pool, w);
         w->chosen_to_search = true;
+        pool->wakeups++;
         count_idle(pool, -1);
         /* relaxed: a higher count only keeps others from waking more, and this one
          * is awake from here on. */
@@ -181,8 +182,10 @@ void spn__idle_look_around(struct spn_pool *pool)
     spn__list_init(&all);
     spn__lock(&pool->idle_lock);
     spn__store(&pool->leader, NULL, relaxed); /* the lock is held */
-    spn__list_each (node, &pool->idle)
+    spn__list_each (node, &pool->idle) {
         count_idle(pool, -1);
+        pool->wakeups++;
+    }
     spn__list_splice(&all, &pool->idle);
     while ((node = spn__list_pop_front(&all)) != NULL)
         /* Under the lock: until it is popped, a worker may still withdraw. */

@@ -33,7 +33,7 @@
 
 static const spn_executor_ops pool_ops, helping_ops, timed_ops;
 
-/* Pools are numbered, for their names and to mark their tasks: see work.c. */
+/* Pools are numbered, for their names and to mark their tasks: see work_kinds.h. */
 static SPN__ATOMIC(uint32_t) last_number = SPN__ATOMIC_INIT(0);
 
 void spn__pool_reset_numbers(void)
@@ -115,7 +115,7 @@ static int give_name(struct spn_pool *pool, const char *name)
     size_t length;
 
     pool->id = number * 4;
-    if (pool->id < 4) /* 0 and 1 have a meaning: see work.c */
+    if (pool->id < 4) /* 0 and 1 have a meaning: see work_kinds.h */
         pool->id = 4;
     if (name == NULL) {
         (void)snprintf(made, sizeof made, "pool-%u", (unsigned)number);
@@ -175,7 +175,8 @@ static void init_state(struct spn_pool *pool)
     spn__waitq_init(&pool->awaiting);
     spn__waitq_init(&pool->made);
     spn__init(&pool->helpers, 0);
-    spn__init(&pool->rejected, 0);
+    for (int i = 0; i <= SPN_REFUSED_NO_THREAD; i++)
+        spn__init(&pool->rejected[i], 0);
     spn__init(&pool->caller_ran, 0);
 }
 
@@ -502,12 +503,19 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
 
     s->completed = pool->completed + pool->helped;
     s->failed = pool->failed + pool->help_failed;
+    s->started = s->completed + s->failed;
     s->expired = pool->expired;
     spn__list_each (node, &pool->workers) {
         struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
+        const int64_t completed =
+            spn__load(&w->counts.completed, acquire);                 /* [count] */
+        const int64_t failed = spn__load(&w->counts.failed, acquire); /* [count] */
+        const int64_t started =
+            spn__load(&w->counts.started, relaxed); /* only counts */
 
-        s->completed += spn__load(&w->counts.completed, acquire); /* [count] */
-        s->failed += spn__load(&w->counts.failed, acquire);       /* [count] */
+        s->completed += completed;
+        s->failed += failed;
+        s->started += started > completed + failed ? started : completed + failed;
         /* relaxed: such a task did nothing, and is dropped afterwards. */
         s->expired += spn__load(&w->counts.expired, relaxed);
     }
@@ -520,6 +528,27 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
     if (s->accepted < ended)
         s->accepted = ended; /* a user's queue: its submitter is about to count it */
     s->pending = s->accepted - ended;
+}
+
+/* Workers that sleep; pool->lock is held. */
+static int32_t count_parked(struct spn_pool *pool)
+{
+    int32_t parked = spn__load(&pool->idle_count, relaxed); /* a picture, all of it */
+    struct spn__list_node *node;
+
+    spn__list_each (node, &pool->workers)
+        parked += spn__load(&spn__list_entry(node, struct spn__worker, link)->waiting,
+                            relaxed) != 0;
+    return parked;
+}
+
+static void fill_rejected(struct spn_pool *pool, spn_pool_stats *s)
+{
+    /* relaxed, all: only counts. */
+    s->rejected_full = spn__load(&pool->rejected[SPN_REFUSED_FULL], relaxed);
+    s->rejected_shutdown = spn__load(&pool->rejected[SPN_REFUSED_SHUTDOWN], relaxed);
+    s->rejected_no_thread = spn__load(&pool->rejected[SPN_REFUSED_NO_THREAD], relaxed);
+    s->rejected = s->rejected_full + s->rejected_shutdown + s->rejected_no_thread;
 }
 
 static void fill(struct spn_pool *pool, spn_pool_stats *s)
@@ -546,8 +575,12 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
     s->threads_started = pool->threads_started;
     s->threads_failed = pool->threads_failed;
     s->threads_died = pool->threads_died;
+    s->parked = count_parked(pool);
+    spn__lock(&pool->idle_lock);
+    s->wakeups = pool->wakeups;
+    spn__unlock(&pool->idle_lock);
     spn__unlock(&pool->lock);
-    s->rejected = spn__load(&pool->rejected, relaxed);
+    fill_rejected(pool, s);
     s->caller_ran = spn__load(&pool->caller_ran, relaxed);
     s->submitted = spn__load(&pool->submitted, relaxed);
 }

@@ -5,8 +5,11 @@
  *   pool.c      making, ending, asking
  *   submit.c    execute: core, queue, max, policy
  *   worker.c    a worker's life: take, run, wait for work, leave
+ *   staff.c     who is made, who leaves, who follows one that died
+ *   run.c       a task is run: hooks, counts, interrupts
  *   idle.c      workers without work, and who wakes them
  *   work.c      where tasks wait: urgent lane, FIFO, priorities, a user's queue
+ *   work_fifo.c, work_heap.c   two of those
  *   lanes.c     where tasks wait, the fast way
  *   shutdown.c  shutdown, termination, taking tasks back
  *   reconfigure.c  live changes
@@ -57,6 +60,7 @@ static inline uint32_t spn__ctl_make(uint32_t state, int32_t count)
 typedef SPN__ATOMIC(int64_t) spn__counter;
 struct spn__worker_counts {
     spn__counter completed, failed, expired;
+    spn__counter started; /* with the one that runs; behind within a batch */
 };
 
 struct spn__worker {
@@ -64,7 +68,7 @@ struct spn__worker {
     struct spn_pool *pool;      /* fixed */
     spn_task *first;            /* the task it was made for; its thread's */
 
-    /* 1 from before the before-hook until after the after-hook; see worker.c [stop]. */
+    /* 1 from before the before-hook until after the after-hook; see run.c [stop]. */
     SPN__ATOMIC(uint32_t) running;
     /* Its thread's record; written before `running` is first 1, or `waiting`. */
     SPN__ATOMIC(struct spn_thread *) self;
@@ -87,6 +91,7 @@ struct spn__worker {
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
     uint32_t makes;        /* workers that its task is about to start */
+    int64_t tasks;         /* how many it has started: see counts.started */
     uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
     int64_t gone;                     /* tasks that had left the queue */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
@@ -106,7 +111,7 @@ struct spn_pool {
 
     /* Fixed. */
     char *name;
-    uint32_t id;  /* marks its tasks as queued here: see work.c */
+    uint32_t id;  /* marks its tasks as queued here: see work_kinds.h */
     uint8_t kind; /* spn__work_kind */
     bool handoff; /* queue capacity 0 */
     bool eager;
@@ -136,6 +141,7 @@ struct spn_pool {
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) idle_count; /* [wake] */
     struct spn__lock idle_lock;                                /* guards idle; a leaf */
     struct spn__list idle; /* the one that came last first */
+    int64_t wakeups;       /* guarded by idle_lock */
     /* TIMED: the idle worker that watches what is due next; written under idle_lock. */
     SPN__ATOMIC(struct spn__worker *) leader;
 
@@ -160,7 +166,9 @@ struct spn_pool {
     int64_t cancelled, returned, discarded, helped, help_failed;
     int64_t threads_started, threads_failed, threads_died;
 
-    SPN__ATOMIC(int64_t) rejected, caller_ran; /* relaxed: only counts */
+    /* By spn_refusal_reason; relaxed, as the next: only counts. */
+    SPN__ATOMIC(int64_t) rejected[SPN_REFUSED_NO_THREAD + 1];
+    SPN__ATOMIC(int64_t) caller_ran;
 };
 
 /* A pool of the kind STEAL, which is no spn_pool to the outside: with another table of
@@ -182,7 +190,7 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
 int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
                             enum spn__bound bound, bool give_up);
 
-/* worker.c: how many workers there may be, with a bound. */
+/* staff.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
 /* Around what a source runs itself: the worker is busy, though with no task. */
 void spn__worker_begin(struct spn__worker *worker);

@@ -14,7 +14,7 @@
  *   without being counted as a worker holds the pool: that work waits is no hold, for
  *   its submitter may take it back and end the pool.
  *
- * ORDERING  [ctl], [stop], [count]  see worker.c; [door]  see work.c; [help]  nested.c.
+ * ORDERING  [ctl]  see worker.c; [stop], [count]  run.c; [door]  work.c; [help]  nested.c.
  */
 #include "exec/pool.h"
 

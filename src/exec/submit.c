@@ -331,7 +331,7 @@ static int refuse(struct spn_pool *pool, spn_task *task, int rc)
     (void)spn_pool_stats_get(pool, &why.stats);
     rc = policy->refused(policy, pool, task, &why);
     if (rc != SPN_OK)
-        (void)spn__fetch_add(&pool->rejected, 1, relaxed); /* only counts */
+        (void)spn__fetch_add(&pool->rejected[why.reason], 1, relaxed); /* only counts */
     return rc;
 }
 

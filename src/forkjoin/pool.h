@@ -3,9 +3,12 @@
  * pool.h - the fork/join pool from inside; see pool.c for the whole, and
  *
  *   deque.c      records: what nests as calls do
- *   pool.c       the pool: places, stealing, quiescence
+ *   pool.c       the pool: its life, and its face as an executor
+ *   source.c     places, stealing, who is asked for work
+ *   quiet.c      quiescence
  *   queue.c      objects that wait in workers' queues
- *   task.c       objects: states, waiting, helping
+ *   local.c      what is taken back from them
+ *   task.c       objects: states and ends; task_run.c, task_wait.c
  *   completer.c  objects with a pending count
  */
 #ifndef SPN__FORKJOIN_POOL_H
@@ -76,13 +79,32 @@ struct spn_fj_pool {
 /* The place of the calling thread, if it is a worker inside a task; NULL: it is none. */
 struct spn__fj_place *spn__fj_place_current(void);
 
-/* pool.c: there is something to be taken: wakes or makes who may take it. */
+/* source.c */
+extern const struct spn__source spn__fj_source;
+static inline struct spn_fj_pool *spn__fj_pool_of_source(struct spn__source *source)
+{
+    return (struct spn_fj_pool *)(void *)source;
+}
+static inline struct spn__fj_place *spn__fj_first_place(struct spn_fj_pool *fj)
+{
+    return spn__load(&fj->places, acquire); /* [places] */
+}
+static inline struct spn__fj_place *spn__fj_next_place(struct spn__fj_place *place)
+{
+    return spn__load(&place->next, acquire); /* [places] */
+}
+/* The place of the calling thread if it is a worker of this pool. */
+struct spn__fj_place *spn__fj_place_in(struct spn_fj_pool *fj);
+/* Asks everybody who may have records. */
+void spn__fj_ask_all(struct spn_fj_pool *fj, const struct spn__fj_place *except);
+/* There is something to be taken: wakes or makes who may take it. */
 void spn__fj_signal(struct spn_fj_pool *fj);
-/* Something has left the pool: whoever waits for quiescence may want to know. */
-void spn__fj_settled(struct spn_fj_pool *fj);
 /* A place that is of no pool, for a call outside of all; NULL: no memory. */
 struct spn__fj_place *spn__fj_place_alone(void);
 void spn__fj_place_free(struct spn__fj_place *place);
+
+/* quiet.c: something has left the pool: whoever waits for quiescence may want to know. */
+void spn__fj_settled(struct spn_fj_pool *fj);
 
 /* queue.c */
 void spn__fj_queue_init(struct spn__fj_queue *q);

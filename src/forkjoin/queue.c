@@ -7,7 +7,7 @@
  *   at the price of two atomic instructions.  What needs to be faster than that is a
  *   record (deque.c).
  *
- * ORDERING  the lock's; sizes are read without it, as in exec/work.c [size]: popped
+ * ORDERING  the lock's; sizes are read without it, as in exec/work_fifo.c [size]: popped
  *   first, with acquire, so that a size is never negative.
  */
 #include "forkjoin/pool.h"

@@ -18,6 +18,7 @@
 
 #include <string.h>
 
+#include "forkjoin/pool.h"
 #include "metrics/task_times.h"
 #include "metrics/text.h"
 #include "sync/seam.h"
@@ -29,28 +30,44 @@ _Static_assert((int)SPN__LATE_BUCKETS == SPN_HISTOGRAM_BUCKETS, "the same bucket
 
 enum form { COUNT, GAUGE, CAPACITY, SECONDS };
 
+/* Which pools have it. */
+enum need { NOTHING, TIMES, STEALING };
+
 /* A number of a thing: where it is in the item, and what it is called. */
 struct family {
     enum spn__item_kind kind;
     enum form form;
-    bool timed; /* pools with times only */
-    bool wide;  /* 64 bits */
+    enum need need;
+    bool wide; /* 64 bits */
     size_t offset;
-    const char *name; /* after "spindle_" */
+    const char *name;  /* after "spindle_" */
+    const char *label; /* one more; rows of the same name are one family.  NULL: none */
+    const char *key;   /* in JSON, if it is not the name without the kind */
     const char *help;
 };
 
-#define AT(kind, form, where, name, help)                                  \
-    {                                                                      \
-        kind, form, false, sizeof(((struct spn__item *)NULL)->where) == 8, \
-            offsetof(struct spn__item, where), name, help                  \
+#define ROW(kind, form, need, where, name, label, key, help)              \
+    {                                                                     \
+        kind, form, need, sizeof(((struct spn__item *)NULL)->where) == 8, \
+            offsetof(struct spn__item, where), name, label, key, help     \
     }
-#define TIMED(where, name, help)                                                      \
-    {                                                                                 \
-        ITEM_POOL, SECONDS, true, true, offsetof(struct spn__item, where), name, help \
-    }
+#define AT(kind, form, where, name, help) \
+    ROW(kind, form, NOTHING, where, name, NULL, NULL, help)
+#define TIMED(where, name, help) \
+    ROW(ITEM_POOL, SECONDS, TIMES, where, name, NULL, NULL, help)
+#define STATE(which, name)                                        \
+    ROW(ITEM_POOL, GAUGE, NOTHING, states[which], "pool_threads", \
+        "state=\"" name "\"", "threads_" name, "Threads by what they do.")
+#define REJECTED(where, name)                                 \
+    ROW(ITEM_POOL, COUNT, NOTHING, now.pool.rejected_##where, \
+        "pool_tasks_rejected_total", "reason=\"" name "\"",   \
+        "tasks_rejected_" name "_total", "Tasks refused, by reason.")
 
 static const struct family families[] = {
+    STATE(SPN__STATE_IDLE, "idle"),
+    STATE(SPN__STATE_BUSY, "busy"),
+    STATE(SPN__STATE_PARKED, "parked"),
+    STATE(SPN__STATE_BLOCKING, "blocking"),
     AT(ITEM_POOL, GAUGE, now.pool.threads, "pool_threads_now", "Threads of the pool."),
     AT(ITEM_POOL, GAUGE, now.pool.active, "pool_threads_active",
        "Threads that run a task."),
@@ -63,14 +80,19 @@ static const struct family families[] = {
     AT(ITEM_POOL, GAUGE, now.pool.queued, "pool_queue_length", "Tasks that wait."),
     AT(ITEM_POOL, CAPACITY, now.pool.capacity, "pool_queue_capacity",
        "Room in the queue."),
+    AT(ITEM_POOL, COUNT, submitted, "pool_tasks_submitted_total",
+       "Tasks accepted, refused or run by their submitter."),
     AT(ITEM_POOL, COUNT, now.pool.accepted, "pool_tasks_accepted_total",
        "Tasks accepted."),
+    AT(ITEM_POOL, COUNT, now.pool.started, "pool_tasks_started_total",
+       "Tasks that a thread has begun with."),
     AT(ITEM_POOL, COUNT, now.pool.completed, "pool_tasks_completed_total",
        "Tasks that returned 0."),
     AT(ITEM_POOL, COUNT, now.pool.failed, "pool_tasks_failed_total",
        "Tasks that failed."),
-    AT(ITEM_POOL, COUNT, now.pool.rejected, "pool_tasks_rejected_total",
-       "Tasks refused."),
+    REJECTED(full, "full"),
+    REJECTED(shutdown, "shutdown"),
+    REJECTED(no_thread, "no_thread"),
     AT(ITEM_POOL, COUNT, now.pool.expired, "pool_tasks_expired_total",
        "Tasks whose deadline passed before they started."),
     AT(ITEM_POOL, COUNT, now.pool.cancelled, "pool_tasks_cancelled_total",
@@ -87,6 +109,10 @@ static const struct family families[] = {
        "Threads that could not be made."),
     AT(ITEM_POOL, COUNT, now.pool.threads_died, "pool_threads_died_total",
        "Threads ended by a task."),
+    AT(ITEM_POOL, COUNT, now.pool.wakeups, "pool_wakeups_total",
+       "Threads woken by the pool."),
+    ROW(ITEM_POOL, COUNT, STEALING, steals, "pool_steals_total", NULL, NULL,
+        "Pieces of work taken from the thread that made them."),
     TIMED(longest_ns, "pool_longest_running_seconds",
           "How long the longest running task has run, at least."),
     TIMED(oldest_ns, "pool_oldest_queued_seconds",
@@ -96,6 +122,12 @@ static const struct family families[] = {
     AT(ITEM_TIMER, COUNT, now.timer.fired, "timer_fired_total", "Callbacks started."),
     AT(ITEM_TIMER, COUNT, now.timer.cancelled, "timer_cancelled_total",
        "Timeouts cancelled in time."),
+    AT(ITEM_TIMER, COUNT, now.timer.replaced, "timer_replaced_total",
+       "Timeouts scheduled again while pending."),
+    AT(ITEM_TIMER, COUNT, now.timer.returned, "timer_returned_total",
+       "Timeouts returned by stop."),
+    AT(ITEM_TIMER, COUNT, now.timer.refused, "timer_refused_total",
+       "Times the executor did not take what was handed over."),
     AT(ITEM_TIMER, COUNT, now.timer.rejected, "timer_rejected_total",
        "Timeouts refused."),
     AT(ITEM_TIMER, COUNT, now.timer.failed, "timer_failed_total",
@@ -147,7 +179,8 @@ static int64_t number_of(const struct spn__item *item, const struct family *f)
 
 static bool has_family(const struct spn__item *item, const struct family *f)
 {
-    return item->kind == f->kind && (!f->timed || item->times != NULL);
+    return item->kind == f->kind && (f->need != TIMES || item->times != NULL) &&
+           (f->need != STEALING || item->stealing != NULL);
 }
 
 static struct spn__item *item_of(struct spn__list_node *node)
@@ -155,24 +188,56 @@ static struct spn__item *item_of(struct spn__list_node *node)
     return spn__list_entry(node, struct spn__item, link);
 }
 
+static int32_t at_least_none(int32_t number)
+{
+    return number > 0 ? number : 0;
+}
+
+/* Each was true at a moment of its own: no state is negative. */
+static void look_at_states(struct spn__item *item)
+{
+    const spn_pool_stats *s = &item->now.pool;
+
+    item->states[SPN__STATE_IDLE] = at_least_none(s->threads - s->active - s->parked);
+    item->states[SPN__STATE_BUSY] = at_least_none(s->active - s->blocked);
+    item->states[SPN__STATE_PARKED] = s->parked;
+    item->states[SPN__STATE_BLOCKING] = s->blocked;
+}
+
+static void look_at_pool(struct spn__item *item)
+{
+    struct spn_pool *pool = (void *)(uintptr_t)item->thing;
+    const int64_t from_ns = item->times != NULL ? spn__now() : 0;
+
+    if (item->stealing != NULL) {
+        spn_fj_stats fj = SPN_FJ_STATS_INIT;
+
+        (void)spn_fj_pool_stats_get(item->stealing, &fj);
+        item->steals = fj.steals;
+        pool = item->stealing->pool;
+    }
+    item->now.pool = (spn_pool_stats)SPN_POOL_STATS_INIT;
+    (void)spn_pool_stats_get(pool, &item->now.pool);
+    look_at_states(item);
+    item->submitted =
+        item->now.pool.accepted + item->now.pool.rejected + item->now.pool.caller_ran;
+    if (item->times == NULL)
+        return;
+    item->longest_ns = spn__task_times_longest(item->times);
+    item->oldest_ns = 0;
+    if (item->now.pool.queued == 0)
+        spn__task_times_empty(item->times, from_ns);
+    else
+        item->oldest_ns = spn__task_times_oldest(item->times);
+}
+
 void spn__item_look(struct spn__item *item)
 {
     void *thing = (void *)(uintptr_t)item->thing;
-    int64_t from_ns;
 
     switch (item->kind) {
     case ITEM_POOL:
-        from_ns = item->times != NULL ? spn__now() : 0;
-        item->now.pool = (spn_pool_stats)SPN_POOL_STATS_INIT;
-        (void)spn_pool_stats_get(thing, &item->now.pool);
-        if (item->times != NULL) {
-            item->longest_ns = spn__task_times_longest(item->times);
-            item->oldest_ns = 0;
-            if (item->now.pool.queued == 0)
-                spn__task_times_empty(item->times, from_ns);
-            else
-                item->oldest_ns = spn__task_times_oldest(item->times);
-        }
+        look_at_pool(item);
         break;
     case ITEM_TIMER:
         item->now.timer = (spn_timer_stats)SPN_TIMER_STATS_INIT;
@@ -209,22 +274,21 @@ static void put_head(struct spn__text *t, const char *name, const char *suffix,
     spn__text_add(t, "\n# TYPE %s%s %s\n", name, suffix, type);
 }
 
+/* more: another label, as it is written; NULL: none. */
 static void put_labels(struct spn__text *t, const struct spn__item *item,
-                       const char *le)
+                       const char *more)
 {
     const bool named = item->kind <= ITEM_OBJECT_POOL;
 
-    if (!named && le == NULL)
+    if (!named && more == NULL)
         return;
     spn__text_add(t, "{");
     if (named) {
         spn__text_add(t, "%s=\"", label_of(item->kind));
         spn__text_label(t, item->name);
-        spn__text_add(t, "\"%s", le != NULL ? "," : "");
+        spn__text_add(t, "\"%s", more != NULL ? "," : "");
     }
-    if (le != NULL)
-        spn__text_add(t, "le=\"%s\"", le);
-    spn__text_add(t, "}");
+    spn__text_add(t, "%s}", more != NULL ? more : "");
 }
 
 static void put_buckets(struct spn__text *t, const char *name,
@@ -236,20 +300,22 @@ static void put_buckets(struct spn__text *t, const char *name,
 
     for (int power = FIRST_POWER; power <= LAST_POWER; power++) {
         const int64_t most = (INT64_C(1) << power) - 1;
-        char le[32];
-        struct spn__text number = { le, sizeof le, 0 };
+        char le[40];
+        struct spn__text label = { le, sizeof le, 0 };
 
         for (;
              bucket < SPN_HISTOGRAM_BUCKETS && spn_histogram_bucket_max(bucket) <= most;
              bucket++)
             below += h->buckets[bucket];
-        spn__text_seconds(&number, most);
+        spn__text_add(&label, "le=\"");
+        spn__text_seconds(&label, most);
+        spn__text_add(&label, "\"");
         spn__text_add(t, "%s_bucket", name);
         put_labels(t, item, le);
         spn__text_add(t, " %llu\n", (unsigned long long)below);
     }
     spn__text_add(t, "%s_bucket", name);
-    put_labels(t, item, "+Inf");
+    put_labels(t, item, "le=\"+Inf\"");
     spn__text_add(t, " %llu\n", (unsigned long long)h->count);
     if (has_sum) {
         spn__text_add(t, "%s_sum", name);
@@ -261,35 +327,6 @@ static void put_buckets(struct spn__text *t, const char *name,
     spn__text_add(t, "%s_count", name);
     put_labels(t, item, NULL);
     spn__text_add(t, " %llu\n", (unsigned long long)h->count);
-}
-
-/* The states of a pool's threads are one family. */
-static void put_states(struct spn__text *t, struct spn_metrics *m)
-{
-    static const char *const states[] = { "idle", "busy", "blocking" };
-    struct spn__list_node *node;
-    bool first = true;
-
-    spn__list_each (node, &m->items) {
-        const struct spn__item *item = item_of(node);
-        const spn_pool_stats *s = &item->now.pool;
-        int32_t counts[3];
-
-        if (item->kind != ITEM_POOL)
-            continue;
-        if (first)
-            put_head(t, "spindle_pool_threads", "", "gauge",
-                     "Threads by what they do.");
-        first = false;
-        counts[0] = s->threads > s->active ? s->threads - s->active : 0;
-        counts[1] = s->active > s->blocked ? s->active - s->blocked : 0;
-        counts[2] = s->blocked;
-        for (int i = 0; i < 3; i++) {
-            spn__text_add(t, "spindle_pool_threads{pool=\"");
-            spn__text_label(t, item->name);
-            spn__text_add(t, "\",state=\"%s\"} %d\n", states[i], (int)counts[i]);
-        }
-    }
 }
 
 static void put_value(struct spn__text *t, int64_t value, enum form form)
@@ -308,7 +345,7 @@ static void put_family(struct spn__text *t, struct spn_metrics *m,
     struct spn__list_node *node;
     char name[96];
     struct spn__text full = { name, sizeof name, 0 };
-    bool first = true;
+    bool first = f == families || strcmp(f->name, f[-1].name) != 0;
 
     spn__text_add(&full, "spindle_%s", f->name);
     spn__list_each (node, &m->items) {
@@ -320,7 +357,7 @@ static void put_family(struct spn__text *t, struct spn_metrics *m,
             put_head(t, name, "", f->form == COUNT ? "counter" : "gauge", f->help);
         first = false;
         spn__text_add(t, "%s", name);
-        put_labels(t, item, NULL);
+        put_labels(t, item, f->label);
         spn__text_add(t, " ");
         put_value(t, number_of(item, f), f->form);
         spn__text_add(t, "\n");
@@ -398,7 +435,6 @@ static void put_prometheus(struct spn__text *t, struct spn_metrics *m)
 {
     struct spn__list_node *node;
 
-    put_states(t, m);
     for (int i = 0; i < FAMILIES; i++)
         put_family(t, m, &families[i]);
     put_hists(t, m);
@@ -433,7 +469,7 @@ static void put_json_item(struct spn__text *t, const struct spn__item *item,
     spn__text_add(t, "\"");
     for (int i = 0; i < FAMILIES; i++) {
         const struct family *f = &families[i];
-        const char *key = strchr(f->name, '_') + 1; /* without the kind */
+        const char *key = f->key != NULL ? f->key : strchr(f->name, '_') + 1;
 
         if (!has_family(item, f))
             continue;
@@ -444,6 +480,9 @@ static void put_json_item(struct spn__text *t, const struct spn__item *item,
         spn__text_add(t, ",\"%s\":", key);
         put_value(t, number_of(item, f), f->form);
     }
+    if (item->kind == ITEM_POOL)
+        spn__text_add(t, ",\"tasks_rejected_total\":%lld",
+                      (long long)item->now.pool.rejected);
     for (int which = 0; which < HISTS; which++)
         if (get_hist(item, which, &h))
             put_summary(t, hists[which].json, &h);
@@ -548,7 +587,8 @@ static char *copy_of(const char *text)
 }
 
 static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thing,
-               const char *name, const char *help, spn_task_times *times)
+               const char *name, const char *help, spn_task_times *times,
+               spn_fj_pool *stealing)
 {
     struct spn__item *item = spn__alloc(sizeof *item);
     struct spn__list_node *node;
@@ -560,6 +600,7 @@ static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thin
     item->kind = kind;
     item->thing = thing;
     item->times = times;
+    item->stealing = stealing;
     item->name = copy_of(name);
     item->help = copy_of(help);
     if (item->name == NULL || item->help == NULL) {
@@ -602,21 +643,30 @@ int spn_metrics_add_pool(spn_metrics *metrics, spn_pool *pool, spn_task_times *t
 {
     if (metrics == NULL || pool == NULL)
         return SPN_EINVAL;
-    return add(metrics, ITEM_POOL, pool, spn_pool_name(pool), "", times);
+    return add(metrics, ITEM_POOL, pool, spn_pool_name(pool), "", times, NULL);
+}
+
+int spn_metrics_add_fj_pool(spn_metrics *metrics, spn_fj_pool *pool,
+                            spn_task_times *times)
+{
+    if (metrics == NULL || pool == NULL)
+        return SPN_EINVAL;
+    return add(metrics, ITEM_POOL, pool, spn_pool_name(pool->pool), "", times, pool);
 }
 
 int spn_metrics_add_timer(spn_metrics *metrics, const char *name, spn_timer *timer)
 {
     if (metrics == NULL || name == NULL || timer == NULL)
         return SPN_EINVAL;
-    return add(metrics, ITEM_TIMER, timer, name, "", NULL);
+    return add(metrics, ITEM_TIMER, timer, name, "", NULL, NULL);
 }
 
 int spn_metrics_add_object_pool(spn_metrics *metrics, spn_object_pool *pool)
 {
     if (metrics == NULL || pool == NULL)
         return SPN_EINVAL;
-    return add(metrics, ITEM_OBJECT_POOL, pool, spn_object_pool_name(pool), "", NULL);
+    return add(metrics, ITEM_OBJECT_POOL, pool, spn_object_pool_name(pool), "", NULL,
+               NULL);
 }
 
 int spn_metrics_add_counter(spn_metrics *metrics, const char *name, const char *help,
@@ -624,7 +674,7 @@ int spn_metrics_add_counter(spn_metrics *metrics, const char *name, const char *
 {
     if (metrics == NULL || !is_metric_name(name) || help == NULL || counter == NULL)
         return SPN_EINVAL;
-    return add(metrics, ITEM_COUNTER, counter, name, help, NULL);
+    return add(metrics, ITEM_COUNTER, counter, name, help, NULL, NULL);
 }
 
 int spn_metrics_add_histogram(spn_metrics *metrics, const char *name, const char *help,
@@ -632,7 +682,7 @@ int spn_metrics_add_histogram(spn_metrics *metrics, const char *name, const char
 {
     if (metrics == NULL || !is_metric_name(name) || help == NULL || histogram == NULL)
         return SPN_EINVAL;
-    return add(metrics, ITEM_HISTOGRAM, histogram, name, help, NULL);
+    return add(metrics, ITEM_HISTOGRAM, histogram, name, help, NULL, NULL);
 }
 
 int spn_metrics_remove(spn_metrics *metrics, const void *thing)

@@ -16,6 +16,15 @@ enum spn__item_kind {
     ITEM_HISTOGRAM
 };
 
+/* What the threads of a pool do: awake without a task, in one, asleep, blocked in one. */
+enum {
+    SPN__STATE_IDLE,
+    SPN__STATE_BUSY,
+    SPN__STATE_PARKED,
+    SPN__STATE_BLOCKING,
+    SPN__STATES
+};
+
 /* A thing in a registry; all of it guarded by the registry's lock. */
 struct spn__item {
     struct spn__list_node link;
@@ -23,12 +32,16 @@ struct spn__item {
     const void *thing;
     char *name, *help;     /* help: of counters and histograms */
     spn_task_times *times; /* of a pool; NULL: none */
-    union {                /* what a scrape has found */
+    spn_fj_pool
+        *stealing; /* a fork/join pool, and then `thing` is the same; else NULL */
+    union {        /* what a scrape has found */
         spn_pool_stats pool;
         spn_timer_stats timer;
         spn_object_pool_stats objects;
         int64_t counter;
     } now;
+    int64_t submitted, steals; /* of a pool, of a fork/join pool */
+    int32_t states[SPN__STATES];
     int64_t longest_ns, oldest_ns; /* of a pool with times */
 };
 

@@ -42,7 +42,7 @@
  *   [next]  `next` is written under the lock and read without it.  A worker that goes to
  *           sleep reads it after the heavy fence of exec/idle.c [wake], and whoever makes
  *           it earlier makes the light one: nobody sleeps past it.  Else it is a hint.
- *   [size]  as in exec/work.c.
+ *   [size]  as in exec/work_fifo.c.
  *
  * LOCKS  `lock` is a leaf; below pool->lock.  Growing copies under it, once per doubling.
  */
@@ -63,7 +63,7 @@ enum { CHILDREN = 4, FIRST_ROOM = 64, TICK_BITS = 20, DEAD_MIN = 64 };
 #define GONE      (UINT32_C(3) << 30) /* dead, or free */
 #define TAG_MASK  (UINT32_C(3) << 30)
 #define ROOM_MAX  (UINT32_C(1) << 30)
-/* What `queued` says of a task that was taken out: see exec/work.c. */
+/* What `queued` says of a task that was taken out: see exec/work_kinds.h. */
 #define TAKEN 1u
 
 static struct spn__delays *delays_of(struct spn__work_source *source)

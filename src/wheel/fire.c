@@ -289,6 +289,24 @@ static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
     }
 }
 
+void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
+{
+    struct spn__shard *s = spn__home_get(t);
+    struct spn__chosen chosen = { NULL, NULL };
+    /* Without a record, nobody on this thread can stop the timer either. */
+    struct spn__run run = { .timeout = t, .thread = spn__thread_self() };
+    int64_t none;
+
+    spn__quick_lock(&s->lock);
+    spn__list_push_back(&s->running, &run.link);
+    spn__quick_unlock(&s->lock);
+    run.status = fn(t);
+    spn__quick_lock(&s->lock);
+    (void)finish(s, &run, 0, &chosen, &none);
+    spn__quick_unlock(&s->lock);
+    spn__chosen_grant(&chosen);
+}
+
 /* ---- executors ---------------------------------------------------------------- */
 
 /* exec_lock is held. */

@@ -14,6 +14,12 @@
  *   timeout is scheduled once more, for at once; only a timer that no longer takes it
  *   lets the caller of cancel do it.  What is left when the timer stops is told by stop.
  *
+ * GUESTS
+ *   Whoever cancels knows nothing of the timer's life, so a handle is a guest of its
+ *   shard (delayed.c) from schedule until whoever decided its outcome will not touch the
+ *   timer any more, and stop waits for the guests.  A function that cancel calls itself
+ *   is called before that: when stop returns, all have been called.
+ *
  * STATE  the top bits of `word`: PENDING --the first of time and cancel--> EXPIRED or
  *   CANCELLED.  It is the handle's own, because the timeout's follows what happens
  *   inside.  The rest of the word counts references.
@@ -67,24 +73,38 @@ static bool decide(spn_timeout_handle *h, uint32_t outcome)
 }
 
 /* Calls the function and drops the timer's reference. */
-static void tell(spn_timeout_handle *h, int reason)
+static int tell(spn_timeout_handle *h, int reason)
 {
     ((spn_timeout_handle_fn)(any_fn)h->timeout.fn)(arg_of(h), reason);
     spn_timeout_handle_unref(h);
-}
-
-int spn__handle_expired(spn_timeout *t)
-{
-    spn_timeout_handle *h = handle_of(t);
-
-    tell(h, decide(h, EXPIRED) ? SPN_OK : SPN_ECANCELED);
     return 0;
 }
 
-void spn__handle_returned(spn_timeout *t)
+/* We will not touch the timer any more. */
+static void leave(const spn_timeout *t)
 {
-    (void)decide(handle_of(t), CANCELLED);
-    tell(handle_of(t), SPN_ECANCELED);
+    spn__shard_guest_leaves(spn__home_get(t));
+}
+
+/* As callbacks, these are waited for by stop, or are part of it, after they have left. */
+int spn__handle_expired(spn_timeout *t)
+{
+    if (!decide(handle_of(t), EXPIRED))
+        return tell(handle_of(t), SPN_ECANCELED);
+    leave(t);
+    return tell(handle_of(t), SPN_OK);
+}
+
+int spn__handle_returned(spn_timeout *t)
+{
+    if (decide(handle_of(t), CANCELLED))
+        leave(t);
+    return tell(handle_of(t), SPN_ECANCELED);
+}
+
+static int tell_cancelled(spn_timeout *t)
+{
+    return tell(handle_of(t), SPN_ECANCELED);
 }
 
 int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
@@ -112,7 +132,7 @@ int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
     /* Stored first: the callback may have run, and want it, before schedule returns. */
     if (out != NULL)
         *out = h;
-    rc = spn__timer_schedule_handle(timer, t, delay_ns);
+    rc = spn__timer_schedule_handle(timer, t, delay_ns, true);
     if (rc != SPN_OK) {
         spn__slab_put(t);
         if (out != NULL)
@@ -132,8 +152,9 @@ int spn_timeout_handle_cancel(spn_timeout_handle *h)
     timer = spn__slab_timer(&h->timeout);
     /* If it was not to be removed, its callback or stop is about to find the outcome. */
     if (spn_timer_cancel(timer, &h->timeout) == SPN_TIMEOUT_REMOVED &&
-        spn__timer_schedule_handle(timer, &h->timeout, 0) != SPN_OK)
-        tell(h, SPN_ECANCELED);
+        spn__timer_schedule_handle(timer, &h->timeout, 0, false) != SPN_OK)
+        spn__timer_call(&h->timeout, tell_cancelled);
+    leave(&h->timeout); /* the timer may be gone now */
     return SPN_TIMEOUT_REMOVED;
 }
 

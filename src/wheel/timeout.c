@@ -132,7 +132,8 @@ struct arming {
     uint64_t cycles;
     int64_t period_ns;
     uint32_t policy;
-    bool keep; /* a handle: fn, period and policy are in the timeout */
+    bool keep;  /* a handle: fn, period and policy are in the timeout */
+    bool guest; /* from now on [guests] */
 };
 
 /* The shard of this timer that the timeout belongs to, or NULL. */
@@ -204,8 +205,8 @@ HOT bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
         t->period_ns = a->period_ns;
         t->policy = a->policy;
     }
-    if ((a->policy & SPN__POLICY_OWNED) != 0)
-        /* relaxed: the entry is not known to anybody else yet [guests]. */
+    if (a->guest)
+        /* relaxed: it is not known to anybody else yet [guests]. */
         (void)spn__fetch_add(&s->guests, 1, relaxed);
     t->node.due_ns = a->due_ns;
     spn__state_set(t, SPN__TIMEOUT_PENDING);
@@ -296,15 +297,15 @@ static int schedule_any(struct spn_timer *timer, spn_timeout *t, struct arming *
 int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
                               spn_timeout_fn fn, int64_t delay_ns)
 {
-    struct arming a = { .fn = fn, .policy = SPN__POLICY_OWNED };
+    struct arming a = { .fn = fn, .policy = SPN__POLICY_OWNED, .guest = true };
 
     return schedule_any_in(timer, &owned->timeout, &a, delay_ns);
 }
 
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns)
+                               int64_t delay_ns, bool guest)
 {
-    struct arming a = { .keep = true };
+    struct arming a = { .keep = true, .guest = guest };
 
     return schedule_any_in(timer, t, &a, delay_ns);
 }

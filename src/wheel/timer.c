@@ -17,8 +17,8 @@
  *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
  *   left collected: so a periodic timeout whose callback was running is among it, and
  *   what is cancelled until then is not.
- *   [guests] then stop waits for those who take out entries of delayed.c on their own: see
- *   there.
+ *   [guests] then stop waits for those who take out the library's own timeouts without
+ *   knowing of the timer's life: see delayed.c and handle.c.
  *
  * LOCKS  life_lock comes before all others; shard locks in the order of their index
  *   where several are held (batches only); alarm_lock, exec_lock and the census's are
@@ -433,7 +433,7 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);
     c->shard->returned++;
-    if ((t->policy & SPN__POLICY_OWNED) == 0)
+    if (!owned)
         spn__home_set(t, NULL); /* which may be gone soon; not before a guest */
     t->node.link.next = NULL;
     if (c->end[owned] != NULL)
@@ -443,14 +443,14 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     c->end[owned] = (spn_timeout **)(void *)&t->node.link.next; /* so itself */
 }
 
-static void tell_owner(spn_timeout *t)
+static int tell_owner(spn_timeout *t)
 {
     struct spn__owned *owned = (struct spn__owned *)(void *)t;
 
     if ((t->policy & SPN__POLICY_HANDLE) != 0)
-        spn__handle_returned(t);
-    else
-        owned->returned(owned);
+        return spn__handle_returned(t);
+    owned->returned(owned);
+    return 0;
 }
 
 /* Takes out all there is: tells the owners of our own, returns the rest as a list. */
@@ -470,11 +470,11 @@ static spn_timeout *collect(struct spn_timer *timer)
         spn__quick_unlock(&s->lock);
     }
     while ((t = spn_timeout_pop(&c.first[1])) != NULL)
-        tell_owner(t);
+        spn__timer_call(t, tell_owner); /* a stop in there would wait for the rest */
     return c.first[0];
 }
 
-/* Waits until nobody who ends an entry of delayed.c is inside, whatever comes. */
+/* Waits until nobody who ends a guest is inside, whatever comes. */
 static void await_guests(struct spn__shard *s)
 {
     uint32_t found = spn__load(&s->guests, acquire); /* [guests] */

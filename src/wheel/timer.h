@@ -128,7 +128,8 @@ struct spn__shard {
     struct spn__waitq idle;     /* those who wait for a run to end */
     int32_t waiting;            /* how many they are, on their way out included */
     struct spn_timer *timer;    /* fixed */
-    spn__futex_word guests;     /* entries of delayed.c, and GUESTS_AWAITED [guests] */
+    spn__futex_word guests;     /* the library's own timeouts that somebody has not left
+                                   yet, and GUESTS_AWAITED [guests] */
     struct spn__reckoning reckoning;
     int64_t late_max_ns;
     uint64_t late[SPN__LATE_BUCKETS];
@@ -224,7 +225,7 @@ static inline void spn__shard_enlist(struct spn__shard *s, struct spn__waiter *w
 
 #define SPN__GUESTS_AWAITED (UINT32_C(1) << 31)
 
-/* Whoever ended an entry is through with the timer, which may be gone after this. */
+/* Whoever ended a guest is through with the timer, which may be gone after this. */
 static inline void spn__shard_guest_leaves(struct spn__shard *s)
 {
     if (spn__fetch_sub(&s->guests, 1, release) ==
@@ -264,9 +265,9 @@ struct spn__owned {
 /* timeout.c: as spn_timer_schedule, for a timeout that was never scheduled. */
 int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
                               spn_timeout_fn fn, int64_t delay_ns);
-/* For a handle, whose fields are written already. */
+/* For a handle, whose fields are written already; guest: for the first time. */
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns);
+                               int64_t delay_ns, bool guest);
 /* The number of the shard the calling thread adds to. */
 uint32_t spn__timer_own_shard(const struct spn_timer *timer);
 
@@ -292,9 +293,11 @@ static inline int spn__timer_ensure_started(struct spn_timer *timer)
 
 /* handle.c: its time has come; the timer has stopped.  No lock is held. */
 int spn__handle_expired(spn_timeout *t);
-void spn__handle_returned(spn_timeout *t);
+int spn__handle_returned(spn_timeout *t);
 
-/* fire.c */
+/* fire.c.  call: calls fn(t) here, as a callback of the timeout's home: stop waits for it,
+ * and is refused in it.  The home must stay until this returns, the timeout need not. */
+void spn__timer_call(spn_timeout *t, spn_timeout_fn fn);
 void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns);
 void spn__timer_clock_moved(void *timer);
 int spn__timer_main(void *timer);

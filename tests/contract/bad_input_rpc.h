@@ -13,12 +13,20 @@
 
 #include <spindle-rpc.h>
 
+#include "bad_hessian.h"
+
+GROWN(spn_harena_opts, SPN_HARENA_OPTS_INIT)
+GROWN(spn_hreader_opts, SPN_HREADER_OPTS_INIT)
+GROWN(spn_hwriter_opts, SPN_HWRITER_OPTS_INIT)
+
 static inline void rpc_open(void)
 {
+    hes_open();
 }
 
 static inline void rpc_close(void)
 {
+    hes_close();
 }
 
 /* What the generated tests call. */

@@ -630,6 +630,202 @@ TEST(metrics__json__a_line_for_each, "MET-7")
     close_zoo(&z);
 }
 
+/* ---- what a pool tells ------------------------------------------------------------------- */
+
+static spn_pool_stats stats_of(spn_pool *pool)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    CHECK_OK(spn_pool_stats_get(pool, &s));
+    return s;
+}
+
+/* Started with the one that runs; refused by reason; submitted is all of it. */
+TEST(metrics__tasks_run_wait_and_are_refused__each_counted, "MET-16", "MET-17")
+{
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+    spn_metrics *metrics;
+    spn_executor *ex;
+    spn_pool *pool;
+
+    atomic_store(&gate, 0);
+    atomic_store(&running, 0);
+    opts.name = "small";
+    opts.core_threads = opts.max_threads = 1;
+    opts.queue_capacity = 1;
+    REQUIRE_OK(spn_metrics_create(&metrics));
+    pool = pool_with(NULL, opts);
+    ex = spn_pool_executor(pool);
+    REQUIRE_OK(spn_metrics_add_pool(metrics, pool, NULL));
+    CHECK_OK(spn_executor_call(ex, run, NULL));
+    T_AWAIT(atomic_load(&running) == 1);
+    CHECK_OK(spn_executor_call(ex, quick, NULL));
+    for (int i = 0; i < 3; i++)
+        CHECK_STATUS(spn_executor_call(ex, quick, NULL), SPN_EREJECTED);
+    write_as(metrics, SPN_METRICS_PROMETHEUS);
+    CHECK(has("spindle_pool_tasks_submitted_total{pool=\"small\"} 5"));
+    CHECK(has("spindle_pool_tasks_accepted_total{pool=\"small\"} 2"));
+    CHECK(has("spindle_pool_tasks_started_total{pool=\"small\"} 1"));
+    CHECK(has("spindle_pool_threads{pool=\"small\",state=\"busy\"} 1"));
+    CHECK(has("spindle_pool_tasks_rejected_total{pool=\"small\",reason=\"full\"} 3"));
+    atomic_store(&gate, 1);
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_STATUS(spn_executor_call(ex, quick, NULL), SPN_EREJECTED);
+    write_as(metrics, SPN_METRICS_PROMETHEUS);
+    CHECK(prometheus_read(text).error == NULL);
+    CHECK(has("spindle_pool_tasks_submitted_total{pool=\"small\"} 6"));
+    CHECK(has("spindle_pool_tasks_started_total{pool=\"small\"} 2"));
+    CHECK(has("spindle_pool_tasks_rejected_total{pool=\"small\",reason=\"full\"} 3"));
+    CHECK(
+        has("spindle_pool_tasks_rejected_total{pool=\"small\",reason=\"shutdown\"} 1"));
+    write_as(metrics, SPN_METRICS_JSON);
+    CHECK(strstr(text, "\"tasks_rejected_full_total\":3") != NULL);
+    CHECK(strstr(text, "\"tasks_rejected_total\":4") != NULL);
+    spn_metrics_destroy(metrics);
+    CHECK_OK(spn_pool_destroy(pool));
+}
+
+static int no_thread(const spn_thread_factory *factory, spn_thread **out,
+                     spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    (void)out;
+    (void)opts;
+    (void)fn;
+    (void)arg;
+    return SPN_EAGAIN;
+}
+
+/* A pool that gets no thread says that this is why. */
+TEST(metrics__no_thread_to_be_had__that_reason, "MET-17")
+{
+    static const spn_thread_factory none = { sizeof none, no_thread };
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+    spn_pool *pool;
+
+    opts.factory = &none;
+    pool = pool_with(NULL, opts);
+    CHECK_STATUS(spn_executor_call(spn_pool_executor(pool), quick, NULL), SPN_EAGAIN);
+    CHECK_EQ(stats_of(pool).rejected_no_thread, 1);
+    CHECK_EQ(stats_of(pool).rejected, 1);
+    CHECK_EQ(stats_of(pool).started, 0);
+    end_pool(pool);
+}
+
+/* A worker that sleeps is counted as such, and so is each time it is woken. */
+TEST(metrics__worker_sleeps_and_is_woken__both_counted, "MET-18")
+{
+    spn_pool_opts opts = spn_pool_opts_fixed(1, -1);
+    spn_pool *pool = pool_with(NULL, opts);
+
+    REQUIRE(spn_pool_prestart(pool) == 1);
+    for (int i = 1; i <= 3; i++) {
+        T_AWAIT(stats_of(pool).parked == 1);
+        CHECK_EQ(stats_of(pool).wakeups, i - 1);
+        CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
+        T_AWAIT(stats_of(pool).completed == i);
+        CHECK_EQ(stats_of(pool).wakeups, i);
+    }
+    end_pool(pool);
+}
+
+static spn_pool *watched;
+static atomic_int enough;
+
+static void submit_or_look(int index, void *arg)
+{
+    spn_pool_stats s;
+    int64_t last = 0;
+
+    if (index > 0) {
+        for (int i = 0; i < *(int *)arg; i++)
+            CHECK_OK(spn_executor_call(spn_pool_executor(watched), quick, NULL));
+        atomic_fetch_add(&enough, 1);
+        return;
+    }
+    while (atomic_load(&enough) < 2) {
+        s = stats_of(watched);
+        CHECK(s.started >= last);
+        CHECK(s.started >= s.completed + s.failed && s.started <= s.accepted);
+        last = s.started;
+    }
+}
+
+/* However tasks are taken, one by one or in batches, each start is counted once. */
+TEST(metrics__many_tasks__starts_never_go_back, "MET-16")
+{
+    static const uint32_t kinds[] = { SPN_POOL_FIFO, SPN_POOL_LANES };
+    int tasks = 3000;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+
+        atomic_store(&enough, 0);
+        opts.core_threads = opts.max_threads = 2;
+        opts.queue_capacity = SPN_UNBOUNDED;
+        opts.queue_kind = kinds[i];
+        watched = pool_with(NULL, opts);
+        t_parallel(3, submit_or_look, &tasks);
+        CHECK_OK(spn_pool_close(watched));
+        CHECK_EQ(stats_of(watched).started, 2 * tasks);
+        CHECK_OK(spn_pool_destroy(watched));
+    }
+}
+
+static atomic_int child_ran;
+
+static int child_body(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    atomic_store(&child_ran, 1);
+    return 0;
+}
+
+/* Waits until another worker has run what it forked. */
+static int parent_body(spn_fj fj, spn_fj_task *task)
+{
+    static spn_fj_task child;
+
+    (void)fj;
+    (void)task;
+    spn_fj_task_init(&child, child_body);
+    CHECK_OK(spn_fj_task_fork(&child));
+    while (atomic_load(&child_ran) == 0)
+        t_pause();
+    return spn_fj_task_join(&child);
+}
+
+/* A fork/join pool is a pool that steals. */
+TEST(metrics__forkjoin_pool__as_a_pool_and_steals, "MET-18")
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+    spn_fj_task parent;
+    spn_metrics *metrics;
+    spn_fj_pool *pool;
+
+    atomic_store(&child_ran, 0);
+    opts.name = "divide";
+    opts.parallelism = 2;
+    REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
+    REQUIRE_OK(spn_metrics_create(&metrics));
+    REQUIRE_OK(spn_metrics_add_fj_pool(metrics, pool, NULL));
+    CHECK_STATUS(spn_metrics_add_fj_pool(metrics, pool, NULL), SPN_EBUSY);
+    spn_fj_task_init(&parent, parent_body);
+    CHECK_OK(spn_fj_pool_invoke(pool, &parent));
+    CHECK_OK(spn_fj_pool_close(pool));
+    write_as(metrics, SPN_METRICS_PROMETHEUS);
+    CHECK(prometheus_read(text).error == NULL);
+    CHECK(has("spindle_pool_steals_total{pool=\"divide\"} 1"));
+    CHECK(has("spindle_pool_tasks_completed_total{pool=\"divide\"} 2"));
+    CHECK(has("spindle_pool_tasks_started_total{pool=\"divide\"} 2"));
+    CHECK_OK(spn_metrics_remove(metrics, pool));
+    write_as(metrics, SPN_METRICS_PROMETHEUS);
+    CHECK_EQ(text_length, 0);
+    spn_metrics_destroy(metrics);
+    CHECK_OK(spn_fj_pool_destroy(pool));
+}
+
 static int refuse_second(void *ctx, const char *piece, size_t length)
 {
     int *calls = ctx;

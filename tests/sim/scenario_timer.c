@@ -529,6 +529,13 @@ static void tell(void *arg, int reason)
     sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
 }
 
+/* Stop is refused wherever callbacks run: it would wait for this one. */
+static void tell_and_stop(void *arg, int reason)
+{
+    sim_assert(spn_timer_stop(timer, NULL) == SPN_ESTATE);
+    tell(arg, reason);
+}
+
 static void cancel_handle(void *handle)
 {
     if (spn_timeout_handle_cancel(handle) == SPN_TIMEOUT_REMOVED)
@@ -593,6 +600,34 @@ SCENARIO(timer__handles_dropped_around_destroy__freed_once, "HWT-33", "HWT-35")
                made);
 }
 SCENARIO_OPTS(timer__handles_dropped_around_destroy__freed_once, .faults = true)
+
+/* Of two handles one is cancelled while its time comes and while the timer is stopped and
+ * destroyed: whoever cancels is not in the timer any more when that goes, and both functions
+ * have been called when stop returns, on whatever thread. */
+SCENARIO(timer__handle_cancelled_while_timer_ends__never_touches_it_after, "HWT-33",
+         "HWT-35", "HWT-36")
+{
+    const int64_t delay_ns = sim_choose(2) == 1 ? TICK : FAR;
+    spn_timeout_handle *handle;
+
+    spn__init(&told_ok, 0);
+    spn__init(&told_cancelled, 0);
+    if (!create(1, NULL, SPN_TIMER_THREAD))
+        return;
+    sim_assert(spn_timer_new_timeout(timer, tell_and_stop, NULL, delay_ns, &handle) ==
+               SPN_OK);
+    sim_assert(spn_timer_new_timeout(timer, tell_and_stop, NULL, FAR, NULL) == SPN_OK);
+    sim_thread(cancel_handle, handle);
+    if (sim_choose(2) == 1)
+        sim_sleep(TICK);
+    sim_assert(stop() == 0);
+    sim_assert(spn__load(&told_ok, relaxed) + spn__load(&told_cancelled, relaxed) == 2);
+    destroy();
+    sim_join_all();
+    sim_assert(spn__load(&told_cancelled, relaxed) > spn__load(&other.runs, relaxed));
+}
+SCENARIO_OPTS(timer__handle_cancelled_while_timer_ends__never_touches_it_after,
+              .dfs = 1, .dfs_models = SIM_SC)
 
 /* ---- executors ------------------------------------------------------------------ */
 
@@ -697,6 +732,69 @@ SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27")
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__callback_hangs_in_executor__others_run, .max_steps = 200000)
+
+static void run_until_hung(void *arg)
+{
+    (void)arg;
+    while (spn_manual_executor_run_one(manual, NULL) == SPN_EEMPTY)
+        sim_sleep(TICK);
+}
+
+static void interrupt(void *thread)
+{
+    sim_assert(spn_thread_interrupt(thread) == SPN_OK);
+}
+
+/* Stop with a deadline, while a callback that hangs in an executor is let go, and perhaps
+ * an interrupt comes: it waited for the callback and has all that is left, or it did not,
+ * has nothing, and the timer stays until it is stopped again.  Nothing begins meanwhile. */
+SCENARIO(timer__stop_until_races_callback__whole_or_to_be_repeated, "HWT-10", "HWT-12",
+         "HWT-14")
+{
+    const bool interrupted = sim_choose(2) == 1;
+    spn_timeout *left = &other.timeout;
+    int64_t deadline_ns;
+    int rc;
+
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    sim_assert(create(1, spn_manual_executor_executor(manual), SPN_TIMER_THREAD));
+    sim_assert(spn_timer_schedule(timer, &job.timeout, hang, TICK) == SPN_OK);
+    sim_assert(schedule(&other, FAR) == SPN_OK);
+    sim_thread(run_until_hung, NULL);
+    while (spn_timeout_is_pending(&job.timeout) == 1)
+        sim_sleep(TICK);
+    deadline_ns = sim_now() + NEAR_;
+    if (interrupted)
+        sim_thread(interrupt, spn_thread_current());
+    if (sim_choose(2) == 1)
+        sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+    rc = spn__timer_stop_until(timer, &left, deadline_ns);
+    if (rc == SPN_OK) {
+        sim_assert(spn_timeout_pop(&left) == &other.timeout && left == NULL);
+        sim_assert(spn_semaphore_available(done) == 0); /* taken by the callback */
+    } else {
+        sim_assert(rc == SPN_ETIMEDOUT || (interrupted && rc == SPN_EINTR));
+        sim_assert(rc != SPN_ETIMEDOUT || sim_now() >= deadline_ns);
+        sim_assert(left == NULL);
+        sim_assert(spn_timer_destroy(timer) == SPN_EBUSY);
+        sim_assert(schedule(&other, TICK) == SPN_ESTATE); /* closed already */
+        expect_even(1);
+        if (spn_semaphore_available(done) == 0)
+            sim_assert(spn_semaphore_release(done, 1) == SPN_OK);
+        sim_assert(stop() == 1);
+    }
+    expect_even(0);
+    sim_join_all();
+    while (spn_semaphore_available(done) > 0) /* one too many, see above */
+        sim_assert(spn_semaphore_try_acquire(done, 1) == SPN_OK);
+    (void)spn_thread_interrupted();
+    destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(timer__stop_until_races_callback__whole_or_to_be_repeated,
+              .max_steps = 200000)
 
 /* ---- driven by hand --------------------------------------------------------------- */
 

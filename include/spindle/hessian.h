@@ -399,10 +399,12 @@ typedef struct spn_hwriter {
     size_t capacity;
     size_t limit_bytes;
     unsigned char *initial;
-    size_t initial_capacity;
-    void *tables; /* made when a list, map or object is written */
+    void *tables; /* made when the message names a type or a class, or is a tree */
+    uint32_t reference_count;
+    uint32_t depth;
     uint32_t max_depth;
     int32_t status;
+    uint32_t open[8];
     void *spare[2];
 } spn_hwriter;
 

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * run.c - a worker runs a task, or all that follow it in its batch: hooks, counts,
+ * interrupts, and what is left to do if the task ends its thread.
+ *
+ * INTERRUPTS
+ *   A worker clears its flag before each task, so that nothing meant for one task
+ *   reaches the next, unless the pool stops: then each task starts with it set.
+ *   [stop] The worker says it runs, clears the flag, makes a light fence, and looks at
+ *          the control word.  shutdown_now changes that, makes a heavy fence, and
+ *          interrupts those that say they run.  So a task that starts unseen sees
+ *          STOP, and one that does not see it is interrupted after the clearing.
+ *
+ * ORDERING
+ *   [count] A counter's release comes after what it counts; who adds them up reads
+ *           them with acquire, and reads what was accepted last: never less than the
+ *           sum of its fates.
+ *   [ctl]   see worker.c.
+ */
+#include "exec/worker.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "exec/lanes.h"
+#include "future/ambient.h"
+#include "future/executor.h"
+#include "sync/interrupt.h"
+#include "sync/thread_record.h"
+
+/* ---- one task ---------------------------------------------------------------------- */
+
+static void count(struct spn__worker *w, spn__counter *counter)
+{
+    w->counted = true;
+    /* relaxed read: only its own thread writes it.  [count] */
+    spn__store(counter, spn__load(counter, relaxed) + 1, release);
+}
+
+void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info)
+{
+    if (pool->hooks.uncaught != NULL)
+        pool->hooks.uncaught(pool, info, pool->hooks.ctx);
+    else
+        spn__log(SPN_LOG_WARN, "pool %s: a task%s%s failed with %d (%s)", pool->name,
+                 info->label != NULL ? " " : "", info->label != NULL ? info->label : "",
+                 (int)info->status, spn_status_name(info->status));
+}
+
+/* A task will be run, and counted as completed or failed. */
+static void count_start(struct spn__worker *w)
+{
+    spn__store(&w->counts.started, ++w->tasks, relaxed); /* only counts */
+}
+
+/* Before the first hook. */
+static void begin_task(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
+
+    w->in_task = true;
+    w->called = w->counted = false;
+    spn__store(&w->running, 1, release); /* [stop] with it comes `self` */
+    (void)spn__interrupt_take(self);
+    spn__fence_light(); /* [stop] */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
+        spn__interrupt_set(self);
+}
+
+/* After the last hook, or when the task ended its thread. */
+static void end_task(struct spn__worker *w)
+{
+    if (w->block_depth > 0) { /* it never said that it goes on */
+        w->block_depth = 1;
+        spn__worker_unblock(w);
+    }
+    spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
+    w->in_task = false;
+    w->label = NULL;
+    w->help_depth = 0; /* a task that it helped may have ended the thread */
+    spn__pool_settle(w->pool, 1);
+    spn__store(&w->running, 0, relaxed); /* [stop] nothing comes with it */
+}
+
+void spn__worker_begin(struct spn__worker *w)
+{
+    begin_task(w);
+    w->called = w->counted = true; /* if it ends the thread: it is no task */
+}
+
+void spn__worker_end(struct spn__worker *w)
+{
+    end_task(w);
+}
+
+void spn__worker_count(struct spn__worker *w, int status)
+{
+    spn__counter *counter = status == 0 ? &w->counts.completed : &w->counts.failed;
+    const spn_task_info info = { .status = status };
+
+    if (status != 0)
+        spn__pool_uncaught(w->pool, &info);
+    w->tasks++; /* as in a batch */
+    /* relaxed read: only its own thread writes it.  [count] */
+    spn__store(counter, spn__load(counter, relaxed) + 1, release);
+}
+
+/* The task has run and said `status`. */
+static void finish_task(struct spn__worker *w, int status)
+{
+    struct spn_pool *pool = w->pool;
+    const spn_task_info info = { .label = w->label, .status = status };
+
+    w->called = true;
+    /* What was meant for the task does not reach the hooks. */
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) <
+        SPN_EXECUTOR_STOP)                                       /* as [stop] */
+        (void)spn__interrupt_take(spn__load(&w->self, relaxed)); /* its own */
+    if (status != 0)
+        spn__pool_uncaught(pool, &info);
+    if (pool->hooks.after != NULL)
+        pool->hooks.after(pool, &info, pool->hooks.ctx);
+    count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
+}
+
+/* The before hook objects, or has ended the thread. */
+static void refuse_to_run(struct spn__worker *w, spn_task *task)
+{
+    count(w, &w->counts.failed);
+    spn_task_release(task);
+    (void)spn_task_drop(task, SPN_ECANCELED);
+}
+
+static bool expired(const spn_job *job)
+{
+    return job->deadline_ns != 0 && job->deadline_ns <= spn__now();
+}
+
+/* Runs a task, unless it is too late or the hook objects. */
+static void run_task(struct spn__worker *w, spn_task *task)
+{
+    struct spn_pool *pool = w->pool;
+    const bool is_job = (task->flags & SPN_TASK_JOB) != 0;
+    spn_job *job = is_job ? (spn_job *)(void *)task : NULL;
+    const spn_task_info info = { .label = is_job ? job->label : NULL, .task = task };
+
+    w->label = info.label;
+    if (is_job && expired(job)) {
+        count(w, &w->counts.expired);
+        spn__job_forget(task);
+        spn_task_release(task);
+        (void)spn_task_drop(task, SPN_ETIMEDOUT);
+        return;
+    }
+    count_start(w);
+    spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
+    if (pool->hooks.before != NULL) {
+        int objection;
+
+        w->asked = task;
+        objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
+        w->asked = NULL;
+        if (objection != 0) {
+            refuse_to_run(w, task);
+            return;
+        }
+    }
+    spn_task_release(task);
+    finish_task(w, task->fn(task)); /* the node may be gone now */
+}
+
+void spn__worker_run(struct spn__worker *w, struct spn__entry entry)
+{
+    begin_task(w);
+    if (entry.fn == spn__entry_task) {
+        run_task(w, entry.arg);
+    } else {
+        const spn_task_info info = { 0 };
+        struct spn_pool *pool = w->pool;
+        int objection = 0;
+
+        count_start(w);
+        if (pool->hooks.before != NULL) {
+            w->called = true; /* a hook that ends the thread: no after, no uncaught */
+            objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
+            w->called = false;
+        }
+        if (objection != 0)
+            count(w, &w->counts.failed);
+        else
+            finish_task(w, entry.fn(entry.arg));
+    }
+    end_task(w);
+}
+
+/* ---- many of them ------------------------------------------------------------------- */
+
+/* An entry that needs nothing but to be called. */
+static bool is_plain(struct spn__entry entry)
+{
+    return entry.fn != spn__entry_task ||
+           (((const spn_task *)entry.arg)->flags & SPN_TASK_JOB) == 0;
+}
+
+static int call_plain(struct spn__entry entry)
+{
+    spn_task *task;
+
+    if (entry.fn != spn__entry_task)
+        return entry.fn(entry.arg);
+    task = entry.arg;
+    spn_task_release(task);
+    return task->fn(task); /* the node may be gone now */
+}
+
+/* What take asks before it looks into the lanes, and no more. */
+static bool may_go_on(struct spn_pool *pool)
+{
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+
+    /* relaxed, all: as in take. */
+    return spn__ctl_state(ctl) < SPN_EXECUTOR_STOP &&
+           spn__load(&pool->paused, relaxed) == 0 &&
+           spn__ctl_count(ctl) <= spn__load(&pool->max, relaxed) &&
+           !spn__work_any_urgent(pool);
+}
+
+/*
+ * Runs an entry and what follows it in the worker's batch: the same as run_entry and
+ * next_task for each, without what cannot differ from one plain task to the next.  The
+ * worker stays `running` all the while.
+ */
+void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
+{
+    struct spn_pool *pool = w->pool;
+    struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
+    bool next = true;
+
+    if (pool->hooks.before != NULL || pool->hooks.after != NULL || pool->eager ||
+        !is_plain(entry)) {
+        spn__worker_run(w, entry);
+        return;
+    }
+    begin_task(w);
+    count_start(w);
+    for (;;) {
+        const int status = call_plain(entry);
+
+        if (__builtin_expect(status != 0 || self->ambient.used, 0)) {
+            finish_task(w, status);
+            end_task(w);
+            return;
+        }
+        /* relaxed read: only this thread writes it.  [count] */
+        spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
+                   release);
+        next = may_go_on(pool) && spn__batch_pop(w->batch, &entry);
+        if (!next || !is_plain(entry))
+            break;
+        /* An interrupt that came for the last one is not meant for this one.  No fence
+         * is needed here: the one that means all was set after the state, and who
+         * takes the flag sees that [stop]. */
+        (void)spn__interrupt_take(self);
+        if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
+            spn__interrupt_set(self);
+        w->tasks++; /* told with the next batch: until then `completed` is ahead */
+    }
+    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) < SPN_EXECUTOR_STOP)
+        (void)spn__interrupt_take(self); /* as in finish_task [stop] */
+    end_task(w);
+    if (next)
+        spn__worker_run(w, entry);
+}
+
+/* ---- one that ends its thread -------------------------------------------------------- */
+
+void spn__worker_cut_short(struct spn__worker *w)
+{
+    spn__assert(w->in_task);
+    if (w->asked != NULL) {
+        spn_task *task = w->asked;
+
+        w->asked = NULL;
+        refuse_to_run(w, task);
+    } else if (!w->called && !w->counted)
+        finish_task(w, SPN_ECANCELED);
+    else if (!w->counted) /* a hook ended it */
+        count(w, &w->counts.failed);
+    end_task(w);
+}

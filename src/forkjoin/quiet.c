@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quiet.c - when the fork/join pool has come to rest, and waiting for it.
+ *
+ * QUIESCENCE
+ *   The pool has a moment of rest when as many tasks and objects have met their fate as
+ *   were accepted.  The fates are added up first and the accepted last; neither ever
+ *   falls.  If the two sums are equal then both were so at the moment between, and
+ *   nothing was queued or ran, or was on its way from the one to the other.  Records
+ *   need not be counted: the object that forked them has not met its fate before they
+ *   have.
+ *   [quiet] Who waits for that says so, makes a heavy fence and adds up.  A worker that
+ *           found nothing to do (and has counted what it did) makes a light fence and
+ *           looks whether somebody waits; then it adds up.  So does one that leaves,
+ *           for a pool that was stopped has its workers look for nothing, and one
+ *           too many does not look either; and whoever drops or takes back tasks.
+ *
+ * FROM INSIDE  a task that waits for rest would wait for itself.  It runs what there is,
+ *   and each of those that do so counts what it stands in (`quiescing`): when nothing
+ *   else is pending the pool is at rest but for them.
+ *
+ * LOCKS  quiet_lock is a leaf.
+ */
+#include "forkjoin/pool.h"
+
+#include "base/time.h"
+
+static int64_t pending(struct spn_fj_pool *fj)
+{
+    spn_pool_stats p = SPN_POOL_STATS_INIT;
+
+    (void)spn_pool_stats_get(fj->pool, &p);
+    return p.pending;
+}
+
+int spn_fj_pool_is_quiescent(spn_fj_pool *fj)
+{
+    return fj == NULL ? SPN_EINVAL : pending(fj) == 0;
+}
+
+void spn__fj_settled(struct spn_fj_pool *fj)
+{
+    struct spn__chosen chosen = { NULL, NULL };
+
+    spn__fence_light(); /* [quiet] */
+    /* relaxed: after the fence. */
+    if (spn__load(&fj->quiet_waiters, relaxed) == 0 || pending(fj) != 0)
+        return;
+    spn__lock(&fj->quiet_lock);
+    spn__waitq_choose_all(&fj->quiet, &chosen);
+    spn__unlock(&fj->quiet_lock);
+    spn__chosen_grant(&chosen);
+}
+
+/* From outside: no helping, so nothing that its tasks fork leaves the pool (FJP-34). */
+static int await_outside(struct spn_fj_pool *fj, int64_t timeout_ns)
+{
+    struct spn_thread *self = spn__thread_self();
+    struct spn__waiter w;
+    int64_t deadline_ns;
+    int rc = SPN_OK;
+
+    if (pending(fj) == 0)
+        return SPN_OK;
+    if (timeout_ns <= 0)
+        return SPN_ETIMEDOUT;
+    if (self == NULL)
+        return SPN_ENOMEM;
+    deadline_ns =
+        timeout_ns == SPN_FOREVER ? SPN_FOREVER : spn__deadline(spn__now(), timeout_ns);
+    spn__lock(&fj->quiet_lock);
+    spn__waitq_add(&fj->quiet, &w, self);
+    (void)spn__fetch_add(&fj->quiet_waiters, 1, relaxed); /* [quiet] */
+    spn__unlock(&fj->quiet_lock);
+    spn__fence_heavy(); /* [quiet] */
+    if (pending(fj) != 0) {
+        rc = spn__waitq_wait(&w, &fj->quiet_lock, deadline_ns);
+        if (rc != SPN_OK)
+            spn__unlock(&fj->quiet_lock);
+    } else if (spn__waitq_cancel(&w, &fj->quiet_lock)) {
+        spn__unlock(&fj->quiet_lock);
+    }
+    (void)spn__fetch_sub(&fj->quiet_waiters, 1, relaxed); /* a hint */
+    return rc;
+}
+
+/* One task of the pool's, of its own or another's or a submission, taken out. */
+static spn_task *take_any(struct spn__fj_place *place)
+{
+    struct spn_fj_pool *fj = place->pool;
+    spn_task *task = spn__fj_queue_take(place, !fj->async);
+
+    for (struct spn__fj_place *p = spn__fj_first_place(fj); task == NULL && p != NULL;
+         p = spn__fj_next_place(p))
+        task = spn__fj_queue_take(p, false);
+    return task != NULL ? task : spn__work_pop_oldest(fj->pool);
+}
+
+/* From a task: runs what there is until only tasks are left that do the same. */
+static int await_inside(struct spn__fj_place *place, int64_t deadline_ns)
+{
+    struct spn_fj_pool *fj = place->pool;
+    /* What it stands in itself: what it runs out of its turn, and at the bottom a task,
+     * unless that is a stolen record.  Where it helps already those are counted. */
+    const uint32_t held = place->held + !place->worker->counted;
+    const uint32_t before = place->counted;
+    int rc = SPN_OK;
+
+    (void)spn__fetch_add(&fj->quiescing, held - before, relaxed); /* only counts */
+    place->counted = held;
+    for (;;) {
+        spn_task *task = take_any(place);
+
+        if (task != NULL) {
+            spn__fj_run_queued(place, task);
+            continue;
+        }
+        /* relaxed: it is looked at again and again. */
+        if (pending(fj) <= spn__load(&fj->quiescing, relaxed))
+            break;
+        if (deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns) {
+            rc = SPN_ETIMEDOUT;
+            break;
+        }
+        spn__os_yield();
+    }
+    (void)spn__fetch_sub(&fj->quiescing, held - before, relaxed); /* only counts */
+    place->counted = before;
+    return rc;
+}
+
+int spn_fj_pool_await_quiescence(spn_fj_pool *fj, int64_t timeout_ns)
+{
+    struct spn__fj_place *place;
+
+    if (fj == NULL)
+        return SPN_EINVAL;
+    place = spn__fj_place_in(fj);
+    if (place == NULL)
+        return await_outside(fj, timeout_ns);
+    return await_inside(place, timeout_ns == SPN_FOREVER
+                                   ? SPN_FOREVER
+                                   : spn__deadline(spn__now(),
+                                                   timeout_ns > 0 ? timeout_ns : 0));
+}
+
+int spn_fj_help_quiesce(void)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+
+    return place == NULL ? SPN_ESTATE : await_inside(place, SPN_FOREVER);
+}

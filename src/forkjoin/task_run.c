@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * task_run.c - objects are handed over, and run.
+ *
+ * HANDING OVER  HANDED says that a pool's queue has the object, or who took it out there.
+ *   Before it is set, one bit more (HANDING) keeps a second submitter out while `home`
+ *   is written.
+ *
+ * RUNNING  STARTED decides who runs it.  While the body runs, `running` and `runner` say
+ *   where, so that a canceller can interrupt it.  A body may end its own task, and whoever
+ *   waits may free it then: so the runner keeps a list of what it stands in (place->run),
+ *   and lets go of the one that is ended.
+ *
+ * ORDERING  [start] [defer]  see task.c.
+ */
+#include "forkjoin/task.h"
+
+#include "future/ambient.h"
+#include "future/executor.h"
+#include "sync/interrupt.h"
+
+struct run {
+    struct spn__fj_place *place;
+    spn_fj_task *task;
+    struct spn__nested nested;
+    struct run *outer; /* what the same thread runs it in */
+    bool entered, returned;
+    bool gone;      /* its body has ended it: it is not touched any more */
+    bool completer; /* gone, perhaps, once its body has returned 0 */
+};
+
+/* It no longer runs: no interrupt is meant for it from here on. */
+static void stop_running(struct run *r)
+{
+    spn_fj_task *t = r->task;
+    bool interrupted;
+
+    spn__lock(spn__fj_lock_of(t));
+    t->running = 0;
+    interrupted = t->interrupt != 0;
+    t->interrupt = 0;
+    spn__unlock(spn__fj_lock_of(t));
+    if (interrupted && r->place->pool != NULL &&
+        spn__ctl_state(spn__load(&r->place->pool->pool->ctl, relaxed)) <
+            SPN_EXECUTOR_STOP) /* a later one means all */
+        (void)spn__interrupt_take(spn__self_get());
+}
+
+static void arrive(struct run *r)
+{
+    struct spn__fj_place *place = r->place;
+
+    r->outer = place->run;
+    place->run = r;
+    if (place->depth++ > 0)
+        return;
+    spn__store(&place->active, 1, relaxed); /* its own; see ask_all */
+    if (place->pool != NULL)
+        spn__store(&place->pool->staff_failed, 0, relaxed); /* a hint */
+}
+
+static void leave(struct run *r)
+{
+    struct spn__fj_place *place = r->place;
+
+    place->run = r->outer;
+    if (--place->depth == 0)
+        spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
+    if (!r->completer && !r->gone)
+        stop_running(r);
+}
+
+/* Follows the body also when it ended its thread. */
+static void run_ended(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->returned)
+        return;
+    if (r->entered)
+        spn__deque_abandon(&r->place->deque, &r->nested);
+    leave(r);
+    if (r->gone)
+        return;
+    if (r->completer)
+        spn_fj_completer_complete_error((spn_fj_completer *)(void *)r->task,
+                                        SPN_ECANCELED);
+    else
+        (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
+}
+
+/* What the body said, and what became of its tree. */
+static void conclude(spn_fj_task *t, int status, bool completer)
+{
+    int error = status == SPN_FJ_PENDING ? 0 : status;
+
+    if (completer) {
+        if (error != 0)
+            spn_fj_completer_complete_error((spn_fj_completer *)(void *)t, error);
+        return;
+    }
+    if (error == 0)
+        error = spn__load(spn__fj_error_of(t), relaxed); /* its tree has ended */
+    if (error != 0) {
+        (void)spn__fj_task_end_failed(t, error);
+    } else if (status != SPN_FJ_PENDING) {
+        (void)spn__fj_task_end_normal(t);
+    }
+}
+
+void spn__fj_let_go(spn_fj_task *t)
+{
+    /* relaxed: if it is the caller's own place the caller wrote it, and `running`. */
+    struct spn__fj_place *place = spn__load(spn__fj_runner_of(t), relaxed);
+    struct run *r;
+
+    if (place == NULL || place != spn__fj_place_current() || t->running == 0)
+        return;
+    r = place->run;
+    while (r != NULL && r->task != t)
+        r = r->outer;
+    if (r == NULL)
+        return;
+    stop_running(r);
+    r->gone = true;
+    r->nested.frame.job = NULL;
+}
+
+/* Whether the caller is to run it. */
+static bool start(spn_fj_task *t)
+{
+    uint32_t state = spn__load(spn__fj_state_of(t), relaxed); /* the swap tells */
+
+    do {
+        if ((state & (CLAIMED | STARTED)) != 0)
+            return false;
+    } while (!spn__cas_weak(spn__fj_state_of(t), &state, state | STARTED,
+                            acq_rel, /* [start] */
+                            relaxed));
+    return true;
+}
+
+void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
+{
+    struct run r = { .place = place,
+                     .task = t,
+                     .completer = (t->flags & SPN__FJ_COMPLETER) != 0 };
+    int status = SPN_ENOMEM;
+    spn_fj fj;
+
+    if (t->fn == NULL || !start(t))
+        return;
+    spn__lock(spn__fj_lock_of(t));
+    spn__store(spn__fj_runner_of(t), place,
+               relaxed); /* under the lock, or read as a hint */
+    t->running = !r.completer;
+    spn__unlock(spn__fj_lock_of(t));
+    /* relaxed: read by who sees STARTED and the runner, and checked again. */
+    spn__lock(&place->queue.lock);
+    spn__store(spn__fj_sequence_of(t), place->queue.sequence, relaxed);
+    spn__unlock(&place->queue.lock);
+    arrive(&r);
+    fj = spn__deque_enter(&place->deque, &r.nested, t);
+    if (fj != NULL && spn__fj_deep(fj)) { /* a body needs room, as a record's does */
+        spn__deque_leave(&place->deque, &r.nested);
+        fj = NULL;
+    }
+    if (fj != NULL) {
+        r.entered = true;
+        SPN__CLEANUP_PUSH(run_ended, &r);
+        status = t->fn(fj, t);
+        r.returned = true;
+        SPN__CLEANUP_POP();
+        spn__deque_leave(&place->deque, &r.nested);
+    }
+    leave(&r);
+    if (!r.gone)
+        conclude(t, status, r.completer);
+}
+
+int spn__fj_run_by_executor(spn_task *task)
+{
+    spn_fj_task *t = (spn_fj_task *)(void *)task;
+    struct spn__fj_place *place = spn__fj_place_current();
+
+    if (!spn__fj_put_down(t))
+        return 0; /* it has ended, and may be gone */
+    if (place != NULL)
+        spn__fj_task_run(place, t);
+    else
+        (void)spn_fj_task_invoke(t); /* somebody got it back and runs it by hand */
+    return 0;
+}
+
+void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
+{
+    int status;
+
+    place->held++;
+    spn_task_release(task);
+    status = spn__task_run_here(task); /* the node may be gone now */
+    place->held--;
+    spn__worker_count(place->worker, status);
+}
+
+/* ---- handing over ----------------------------------------------------------------------------- */
+
+/* Before it is handed to a pool; false: somebody else does, or has. */
+static bool hand(spn_fj_task *t, struct spn_fj_pool *fj)
+{
+    /* acquire: who had it before is done with its home [defer]. */
+    const uint32_t state = spn__fetch_or(spn__fj_state_of(t), HANDING, acquire);
+
+    if ((state & HANDING) != 0)
+        return false;
+    if ((state & HANDED) != 0) {
+        (void)spn__fetch_and(spn__fj_state_of(t), ~(uint32_t)HANDING,
+                             relaxed); /* untouched */
+        return false;
+    }
+    t->home = fj;
+    /* The one bit for the other.  [start] with its home */
+    (void)spn__fetch_sub(spn__fj_state_of(t), HANDING - HANDED, release);
+    return true;
+}
+
+/* It was refused, or given back. */
+static void unhand(spn_fj_task *t)
+{
+    (void)spn__fj_put_down(t);
+}
+
+/* Through one of the thread pool's doors; on failure it is as before. */
+static int submit_by(struct spn_fj_pool *fj, spn_fj_task *t,
+                     int (*push)(struct spn_fj_pool *fj, spn_task *task))
+{
+    int rc;
+
+    /* relaxed: as good as any moment. */
+    if (spn__load(spn__task_queued(&t->task), relaxed) != 0)
+        return SPN_EBUSY;
+    if (!hand(t, fj))
+        return SPN_EBUSY;
+    rc = push(fj, &t->task);
+    if (rc != SPN_OK)
+        unhand(t);
+    return rc;
+}
+
+static int push_outside(struct spn_fj_pool *fj, spn_task *task)
+{
+    return spn__pool_execute(fj->pool, task);
+}
+
+static int push_anywhere(struct spn_fj_pool *fj, spn_task *task)
+{
+    return spn_executor_execute(&fj->pool->executor, task);
+}
+
+static int submit(struct spn_fj_pool *fj, spn_fj_task *t)
+{
+    return submit_by(fj, t, push_outside);
+}
+
+int spn_fj_pool_submit_external(spn_fj_pool *fj, spn_fj_task *t)
+{
+    return fj == NULL || t == NULL ? SPN_EINVAL : submit(fj, t);
+}
+
+int spn_fj_pool_submit(spn_fj_pool *fj, spn_fj_task *t)
+{
+    if (fj == NULL || t == NULL)
+        return SPN_EINVAL;
+    return submit_by(fj, t, push_anywhere);
+}
+
+static int push_lazily(struct spn_fj_pool *fj, spn_task *task)
+{
+    int rc = spn_task_claim(task);
+
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn__work_push(fj->pool, task);
+    if (rc == SPN_OK)
+        return SPN_OK;
+    spn_task_release(task);
+    /* Without a worker nobody would come by: as any other. */
+    return rc == SPN_EAGAIN ? push_outside(fj, task) : SPN_EREJECTED;
+}
+
+int spn_fj_pool_submit_lazily(spn_fj_pool *fj, spn_fj_task *t)
+{
+    return fj == NULL || t == NULL ? SPN_EINVAL : submit_by(fj, t, push_lazily);
+}
+
+static int push_own(struct spn_fj_pool *fj, spn_task *task)
+{
+    const int rc = spn_task_claim(task);
+
+    if (rc == SPN_OK) {
+        spn__fj_queue_push(spn__fj_place_current(), task);
+        spn__fj_signal(fj);
+    }
+    return rc;
+}
+
+int spn_fj_task_fork(spn_fj_task *t)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+
+    if (t == NULL)
+        return SPN_EINVAL;
+    return place == NULL ? SPN_ESTATE : submit_by(place->pool, t, push_own);
+}
+
+bool spn__fj_task_given_back(spn_fj_task *t)
+{
+    return spn__fj_put_down(t);
+}
+
+/* Runs a task that is in no queue, here. */
+static void run_here(spn_fj_task *t)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    struct spn__fj_place *alone = NULL;
+
+    if (place == NULL) {
+        place = alone = spn__fj_place_alone();
+        if (alone == NULL) {
+            if (start(t))
+                conclude(t, SPN_ENOMEM, (t->flags & SPN__FJ_COMPLETER) != 0);
+            return;
+        }
+    }
+    spn__fj_task_run(place, t);
+    if (alone != NULL)
+        spn__fj_place_free(alone);
+}
+
+int spn_fj_task_invoke(spn_fj_task *t)
+{
+    if (t == NULL)
+        return SPN_EINVAL;
+    if (spn__fj_outcome_of(t) == 0 &&
+        spn__load(spn__task_queued(&t->task), relaxed) == 0)
+        run_here(t); /* relaxed: where it is queued is found out by join */
+    return spn_fj_task_join(t);
+}
+
+int spn_fj_pool_invoke(spn_fj_pool *fj, spn_fj_task *t)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    int rc;
+
+    if (fj == NULL || t == NULL)
+        return SPN_EINVAL;
+    if (place != NULL && place->pool == fj)
+        return spn_fj_task_invoke(t);
+    rc = submit(fj, t);
+    return rc != SPN_OK ? rc : spn_fj_task_join(t);
+}
+
+int spn_fj_invoke_all(spn_fj_task *const *tasks, size_t count)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+    int rc = SPN_OK;
+
+    if (tasks == NULL && count > 0)
+        return SPN_EINVAL;
+    for (size_t i = 0; i < count; i++)
+        if (tasks[i] == NULL)
+            return SPN_EINVAL;
+    for (size_t i = count; place != NULL && i-- > 1;) {
+        const int forked = spn_fj_task_fork(tasks[i]);
+
+        if (forked != SPN_OK && rc == SPN_OK)
+            rc = forked;
+    }
+    for (size_t i = 0; i < count; i++) {
+        int outcome;
+
+        if (rc != SPN_OK)
+            (void)spn_fj_task_cancel(tasks[i], 0);
+        outcome = spn_fj_task_invoke(tasks[i]);
+        if (rc == SPN_OK)
+            rc = outcome;
+    }
+    return rc;
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
+
+struct root {
+    spn_fj_task task; /* first */
+    spn_fj_call_fn fn;
+    void *arg;
+    int status;
+};
+
+static int run_root(spn_fj fj, spn_fj_task *t)
+{
+    struct root *r = (struct root *)(void *)t;
+
+    r->status = r->fn(fj, r->arg);
+    return 0;
+}
+
+int spn_fj_run(spn_fj_pool *fj, spn_fj_call_fn fn, void *arg)
+{
+    struct root r = { .fn = fn, .arg = arg };
+    int rc;
+
+    if (fj == NULL || fn == NULL)
+        return SPN_EINVAL;
+    spn_fj_task_init(&r.task, run_root);
+    rc = spn_fj_pool_invoke(fj, &r.task);
+    if (rc != SPN_OK)
+        (void)spn_fj_task_cancel(&r.task, 0); /* if it was refused: nobody has it */
+    return rc != SPN_OK ? rc : r.status;
+}

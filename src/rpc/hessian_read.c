@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hessian_read.c - bytes to values without parts: numbers, strings, binaries.
+ *
+ * Also the readers that expect one of a kind: what a request begins with is strings, and
+ * they need no tree.  Lists, maps, objects and the tables of a message are in
+ * hessian_read_tree.c.
+ *
+ * ERRORS
+ *   The first one is kept; later calls return it.  `at` then stays where the value began.
+ *   That the bytes end too early is told from bytes that are wrong: SPN_EEMPTY.
+ */
+#include "rpc/hessian_read.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/problem.h"
+#include "rpc/hessian_code.h"
+#include "rpc/hessian_text.h"
+
+/* ---- failures ---------------------------------------------------------------- */
+
+int spn__hread_fail(spn_hreader *r, int status, const unsigned char *at,
+                    const char *format, ...)
+{
+    char text[256];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    r->status = status;
+    return spn__refuse(r->problem, status, (size_t)(at - r->start), "%s", text);
+}
+
+int spn__hread_fail_memory(spn_hreader *r)
+{
+    if (r->arena->status == SPN_ERANGE)
+        return spn__hread_fail(r, SPN_ERANGE, r->at,
+                               "the message needs more than %zu bytes of memory",
+                               r->arena->limit);
+    return spn__hread_fail(r, SPN_ENOMEM, r->at, "out of memory");
+}
+
+int spn__hread_fail_short(spn_hreader *r, const unsigned char *at, const char *what)
+{
+    return spn__hread_fail(r, SPN_EEMPTY, at, "the message ends inside %s", what);
+}
+
+/* ---- bytes ------------------------------------------------------------------- */
+
+static uint32_t big16(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 8 | at[1];
+}
+
+static uint32_t big32(const unsigned char *at)
+{
+    return big16(at) << 16 | big16(at + 2);
+}
+
+static uint64_t big64(const unsigned char *at)
+{
+    return (uint64_t)big32(at) << 32 | big32(at + 4);
+}
+
+/* The kind that a code begins; SPN_EINVAL: none.  The order of the tests is that of the
+ * codes; the compiler makes a table of the letters. */
+int spn__hread_kind(unsigned code)
+{
+    if (code < C_BINARY_DIRECT || (code >= C_STRING_SHORT && code < C_BINARY_SHORT))
+        return SPN_HSTRING;
+    if (code < C_LONG_3)
+        return SPN_HBINARY;
+    if (code < 0x40)
+        return SPN_HLONG;
+    if (code >= C_LONG_1)
+        return SPN_HLONG;
+    if (code >= C_INT_1)
+        return SPN_HINT;
+    if (code >= C_LIST_TYPED_DIRECT)
+        return SPN_HLIST;
+    if (code >= C_OBJECT_DIRECT)
+        return SPN_HOBJECT;
+    switch (code) {
+    case C_BINARY_CHUNK:
+    case C_BINARY:
+        return SPN_HBINARY;
+    case C_CLASS:
+    case C_OBJECT:
+        return SPN_HOBJECT;
+    case C_FALSE:
+    case C_TRUE:
+        return SPN_HBOOL;
+    case C_MAP:
+    case C_MAP_TYPED:
+        return SPN_HMAP;
+    case C_INT:
+        return SPN_HINT;
+    case C_DATE_MS:
+    case C_DATE_MINUTES:
+        return SPN_HDATE;
+    case C_LONG:
+    case C_LONG_INT:
+        return SPN_HLONG;
+    case C_NULL:
+        return SPN_HNULL;
+    case C_STRING_CHUNK:
+    case C_STRING:
+        return SPN_HSTRING;
+    case C_LIST_TYPED_OPEN:
+    case C_LIST_TYPED:
+    case C_LIST_OPEN:
+    case C_LIST:
+        return SPN_HLIST;
+    case C_DOUBLE:
+    case C_DOUBLE_0:
+    case C_DOUBLE_1:
+    case C_DOUBLE_BYTE:
+    case C_DOUBLE_SHORT:
+    case C_DOUBLE_MILLS:
+        return SPN_HDOUBLE;
+    default: /* a reference's is that of what it refers to; E, G, P, Z and @ have none */
+        return SPN_EINVAL;
+    }
+}
+
+/* ---- values without parts ---------------------------------------------------- */
+
+/* Bytes behind the code of each form. */
+static size_t scalar_bytes(unsigned code)
+{
+    if (code < 0x40)
+        return 2; /* C_LONG_3 */
+    if (code >= C_LONG_2)
+        return 1;
+    if (code >= C_LONG_1)
+        return 0;
+    if (code >= C_INT_3)
+        return 2;
+    if (code >= C_INT_2)
+        return 1;
+    if (code >= C_INT_1)
+        return 0;
+    switch (code) {
+    case C_DOUBLE:
+    case C_DATE_MS:
+    case C_LONG:
+        return 8;
+    case C_INT:
+    case C_DATE_MINUTES:
+    case C_LONG_INT:
+    case C_DOUBLE_MILLS:
+        return 4;
+    case C_DOUBLE_SHORT:
+        return 2;
+    case C_DOUBLE_BYTE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+int spn__hread_scalar(spn_hreader *r, int kind, struct spn__hscalar *s)
+{
+    const unsigned char *at = r->at;
+    const unsigned code = *at++;
+    const size_t bytes = scalar_bytes(code);
+    uint64_t bits;
+
+    if ((size_t)(r->end - at) < bytes)
+        return spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+    r->at = at + bytes;
+    s->kind = kind;
+    if (code >= C_LONG_2)
+        s->integer = ((int64_t)code - 0xF8) * 256 + at[0];
+    else if (code >= C_LONG_1)
+        s->integer = (int64_t)code - 0xE0;
+    else if (code >= C_INT_3)
+        s->integer = ((int64_t)code - 0xD4) * 65536 + big16(at);
+    else if (code >= C_INT_2)
+        s->integer = ((int64_t)code - 0xC8) * 256 + at[0];
+    else if (code >= C_INT_1)
+        s->integer = (int64_t)code - 0x90;
+    else if (code < 0x40)
+        s->integer = ((int64_t)code - 0x3C) * 65536 + big16(at);
+    else
+        switch (code) {
+        case C_TRUE:
+        case C_FALSE:
+            s->integer = code == C_TRUE;
+            break;
+        case C_INT:
+        case C_LONG_INT:
+            s->integer = (int32_t)big32(at);
+            break;
+        case C_LONG:
+        case C_DATE_MS:
+            s->integer = (int64_t)big64(at);
+            break;
+        case C_DATE_MINUTES:
+            s->integer = (int64_t)(int32_t)big32(at) * 60000;
+            break;
+        case C_DOUBLE:
+            bits = big64(at);
+            memcpy(&s->real, &bits, sizeof s->real);
+            break;
+        case C_DOUBLE_0:
+            s->real = 0.0;
+            break;
+        case C_DOUBLE_1:
+            s->real = 1.0;
+            break;
+        case C_DOUBLE_BYTE:
+            s->real = (int8_t)at[0];
+            break;
+        case C_DOUBLE_SHORT:
+            s->real = (int16_t)big16(at);
+            break;
+        case C_DOUBLE_MILLS:
+            s->real = 0.001 * (int32_t)big32(at); /* as the writer tries it */
+            break;
+        default:
+            break;
+        }
+    return SPN_OK;
+}
+
+/* ---- strings and binaries ---------------------------------------------------- */
+
+/*
+ * The head of a piece: moves behind it, and gives its units or bytes.  base is that of the
+ * direct forms: 0x00 of a string, 0x20 of a binary; the others differ likewise.
+ */
+struct piece {
+    const unsigned char *at;
+    size_t size;
+    bool last;
+};
+
+static int read_piece(spn_hreader *r, const unsigned char *at, int kind,
+                      struct piece *piece)
+{
+    const bool text = kind == SPN_HSTRING;
+    const unsigned direct = text ? C_STRING_DIRECT : C_BINARY_DIRECT;
+    const unsigned direct_end = text ? C_BINARY_DIRECT : C_STRING_SHORT;
+    const unsigned brief = text ? C_STRING_SHORT : C_BINARY_SHORT;
+    const unsigned chunk = text ? C_STRING_CHUNK : C_BINARY_CHUNK;
+    const unsigned whole = text ? C_STRING : C_BINARY;
+    const size_t rest = (size_t)(r->end - at);
+    unsigned code;
+
+    if (rest == 0)
+        return spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+    code = *at;
+    if (code >= direct && code < direct_end) {
+        *piece = (struct piece){ at + 1, code - direct, true };
+    } else if (code >= brief && code < brief + 4) {
+        if (rest < 2)
+            return spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+        *piece = (struct piece){ at + 2, (code - brief) << 8 | at[1], true };
+    } else if (code == chunk || code == whole) {
+        if (rest < 3)
+            return spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+        *piece = (struct piece){ at + 3, big16(at + 1), code == whole };
+    } else {
+        return spn__hread_fail(r, SPN_EINVAL, at, "0x%02x does not go on with a %s",
+                               code, spn_hkind_name((spn_hkind)kind));
+    }
+    /* A unit is at least one byte. */
+    if (piece->size > (size_t)(r->end - piece->at))
+        return spn__hread_fail(r, SPN_EEMPTY, r->at,
+                               "a %s of %zu, but only %zu bytes are left",
+                               spn_hkind_name((spn_hkind)kind), piece->size,
+                               (size_t)(r->end - piece->at));
+    return SPN_OK;
+}
+
+/* Walks over the units of a piece; gives its bytes. */
+static int scan_piece(spn_hreader *r, struct spn__text *text, const struct piece *piece,
+                      size_t *bytes)
+{
+    const int64_t n =
+        spn__text_scan(text, piece->at, (size_t)(r->end - piece->at), piece->size);
+
+    if (n == -1)
+        return spn__hread_fail(r, SPN_EINVAL, piece->at + text->wrong_at, "not UTF-8");
+    if (n < 0)
+        return spn__hread_fail_short(r, r->at, "string");
+    *bytes = (size_t)n;
+    return SPN_OK;
+}
+
+/* Room for that many bytes of text and a zero. */
+static unsigned char *room(spn_hreader *r, size_t bytes)
+{
+    unsigned char *to = NULL;
+
+    if (bytes > UINT32_MAX - 1)
+        r->arena->status = SPN_ERANGE;
+    else
+        to = spn__harena_get(r->arena, bytes + 1, 1);
+    if (to == NULL) {
+        (void)spn__hread_fail_memory(r);
+        return NULL;
+    }
+    to[bytes] = 0;
+    return to;
+}
+
+/* A string or binary in several pieces, or one that is not the same outside: walks over
+ * all of it first, so that there is exactly as much memory as it needs. */
+static int read_pieces(spn_hreader *r, int kind, spn_hspan *span)
+{
+    const unsigned char *at = r->at;
+    struct spn__text text = { 0 };
+    struct piece piece = { 0 };
+    unsigned char *to;
+    bool high = false;
+    size_t bytes, n;
+    int rc;
+
+    do {
+        rc = read_piece(r, at, kind, &piece);
+        if (rc != SPN_OK)
+            return rc;
+        bytes = piece.size;
+        if (kind == SPN_HSTRING) {
+            rc = scan_piece(r, &text, &piece, &bytes);
+            if (rc != SPN_OK)
+                return rc;
+        } else {
+            text.outside += bytes;
+        }
+        at = piece.at + bytes;
+    } while (!piece.last);
+
+    to = room(r, text.outside);
+    if (to == NULL)
+        return r->status;
+    *span = (spn_hspan){ (const char *)to, text.outside };
+    for (at = r->at;; at = piece.at + bytes) {
+        struct spn__text again = { 0 };
+
+        (void)read_piece(r, at, kind, &piece);
+        bytes = piece.size;
+        if (kind == SPN_HSTRING) {
+            (void)scan_piece(r, &again, &piece, &bytes);
+            n = spn__text_to_utf8(to, piece.at, bytes, &high);
+        } else {
+            memcpy(to, piece.at, bytes);
+            n = bytes;
+        }
+        to += n;
+        if (piece.last)
+            break;
+    }
+    r->at = piece.at + bytes;
+    return SPN_OK;
+}
+
+/* The common case is one piece of ASCII: looked at once, copied once or not at all. */
+int spn__hread_span(spn_hreader *r, int kind, bool in_place, spn_hspan *span)
+{
+    struct piece piece;
+    unsigned char *to;
+    size_t bytes;
+    int rc = read_piece(r, r->at, kind, &piece);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (!piece.last)
+        return read_pieces(r, kind, span);
+    bytes = piece.size;
+    if (kind == SPN_HSTRING && spn__text_ascii(piece.at, bytes) != bytes) {
+        struct spn__text text = { 0 };
+
+        rc = scan_piece(r, &text, &piece, &bytes);
+        if (rc != SPN_OK)
+            return rc;
+        if (text.outside != bytes)
+            return read_pieces(r, kind, span);
+    }
+    r->at = piece.at + bytes;
+    if (in_place) {
+        *span = (spn_hspan){ (const char *)piece.at, bytes };
+        return SPN_OK;
+    }
+    to = room(r, bytes);
+    if (to == NULL)
+        return r->status;
+    memcpy(to, piece.at, bytes);
+    *span = (spn_hspan){ (const char *)to, bytes };
+    return SPN_OK;
+}
+
+/* ---- one of a kind ------------------------------------------------------------- */
+
+/* What every reading of one kind begins with: the kind of the next value. */
+static int expect(spn_hreader *reader, const void *result, int *kind)
+{
+    if (reader == NULL || result == NULL)
+        return SPN_EINVAL;
+    if (reader->status != SPN_OK)
+        return reader->status;
+    if (spn__hread_left(reader) == 0)
+        return spn__hread_fail_short(reader, reader->at, "the values");
+    if (reader->values_left == 0)
+        return spn__hread_fail(reader, SPN_ERANGE, reader->at, "too many values");
+    *kind = spn__hread_kind(*reader->at);
+    return SPN_OK;
+}
+
+__attribute__((cold)) static int fail_kind(spn_hreader *r, spn_hkind wanted, int kind)
+{
+    if (kind < 0)
+        kind = *r->at == C_REFERENCE ? spn_hreader_peek(r) : kind;
+    if (kind < 0)
+        return spn__hread_fail(r, SPN_EINVAL, r->at, "0x%02x is no %s", *r->at,
+                               spn_hkind_name(wanted));
+    return spn__hread_fail(r, SPN_EINVAL, r->at, "%s expected, found %s",
+                           spn_hkind_name(wanted), spn_hkind_name((spn_hkind)kind));
+}
+
+int spn_hreader_null(spn_hreader *reader)
+{
+    int kind = SPN_HNULL;
+    const int rc = expect(reader, reader, &kind);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (kind != SPN_HNULL)
+        return fail_kind(reader, SPN_HNULL, kind);
+    reader->values_left--;
+    reader->at++;
+    return SPN_OK;
+}
+
+/* A scalar of that kind; with `number`, of any kind of number. */
+static int expect_scalar(spn_hreader *reader, const void *result, spn_hkind wanted,
+                         bool number, struct spn__hscalar *s)
+{
+    int kind = SPN_HNULL;
+    int rc = expect(reader, result, &kind);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (kind != (int)wanted &&
+        !(number && (kind == SPN_HINT || kind == SPN_HLONG || kind == SPN_HDOUBLE)))
+        return fail_kind(reader, wanted, kind);
+    rc = spn__hread_scalar(reader, kind, s);
+    if (rc == SPN_OK)
+        reader->values_left--;
+    return rc;
+}
+
+int spn_hreader_bool(spn_hreader *reader, int *flag)
+{
+    struct spn__hscalar s = { 0 };
+    const int rc = expect_scalar(reader, flag, SPN_HBOOL, false, &s);
+
+    if (rc == SPN_OK)
+        *flag = (int)s.integer;
+    return rc;
+}
+
+/* A whole number from..to. */
+static int expect_integer(spn_hreader *reader, const void *result, spn_hkind wanted,
+                          int64_t from, int64_t to, int64_t *number)
+{
+    const unsigned char *const at = reader != NULL ? reader->at : NULL;
+    struct spn__hscalar s = { 0 };
+    const int rc = expect_scalar(reader, result, wanted, true, &s);
+
+    if (rc != SPN_OK)
+        return rc;
+    if ((s.kind == SPN_HDOUBLE && !spn__real_to_integer(s.real, &s.integer)) ||
+        s.integer < from || s.integer > to) {
+        reader->at = at;
+        return spn__hread_fail(reader, SPN_ERANGE, at,
+                               "the number does not fit into %s",
+                               wanted == SPN_HINT ? "an int" : "a long");
+    }
+    *number = s.integer;
+    return SPN_OK;
+}
+
+int spn_hreader_int(spn_hreader *reader, int32_t *number)
+{
+    int64_t wide = 0;
+    const int rc =
+        expect_integer(reader, number, SPN_HINT, INT32_MIN, INT32_MAX, &wide);
+
+    if (rc == SPN_OK)
+        *number = (int32_t)wide;
+    return rc;
+}
+
+int spn_hreader_long(spn_hreader *reader, int64_t *number)
+{
+    return expect_integer(reader, number, SPN_HLONG, INT64_MIN, INT64_MAX, number);
+}
+
+int spn_hreader_double(spn_hreader *reader, double *number)
+{
+    struct spn__hscalar s = { 0 };
+    const int rc = expect_scalar(reader, number, SPN_HDOUBLE, true, &s);
+
+    if (rc == SPN_OK)
+        *number = s.kind == SPN_HDOUBLE ? s.real : (double)s.integer;
+    return rc;
+}
+
+int spn_hreader_date(spn_hreader *reader, int64_t *ms)
+{
+    struct spn__hscalar s = { 0 };
+    const int rc = expect_scalar(reader, ms, SPN_HDATE, false, &s);
+
+    if (rc == SPN_OK)
+        *ms = s.integer;
+    return rc;
+}
+
+static int expect_string(spn_hreader *reader, bool in_place, spn_hspan *text)
+{
+    spn_hspan span = { NULL, 0 };
+    int kind = SPN_HNULL;
+    int rc = expect(reader, text, &kind);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (kind == SPN_HSTRING)
+        rc = spn__hread_span(reader, SPN_HSTRING, in_place, &span);
+    else if (kind == SPN_HNULL)
+        reader->at++;
+    else
+        rc = fail_kind(reader, SPN_HSTRING, kind);
+    if (rc == SPN_OK) {
+        reader->values_left--;
+        *text = span;
+    }
+    return rc;
+}
+
+int spn_hreader_string(spn_hreader *reader, spn_hspan *text)
+{
+    return expect_string(reader, false, text);
+}
+
+int spn_hreader_view(spn_hreader *reader, spn_hspan *text)
+{
+    return expect_string(reader, true, text);
+}

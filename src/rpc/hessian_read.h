@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* hessian_read.h - what the two halves of the reader share. */
+#ifndef SPN__HESSIAN_READ_H
+#define SPN__HESSIAN_READ_H
+
+#include "rpc/hessian_value.h"
+
+/* The first failure, with its place: kept, and returned. */
+__attribute__((cold, format(printf, 4, 5))) int
+spn__hread_fail(spn_hreader *r, int status, const unsigned char *at, const char *format,
+                ...);
+/* The arena has no more. */
+__attribute__((cold)) int spn__hread_fail_memory(spn_hreader *r);
+/* The message has no more; what: "a string". */
+__attribute__((cold)) int spn__hread_fail_short(spn_hreader *r, const unsigned char *at,
+                                                const char *what);
+
+static inline size_t spn__hread_left(const spn_hreader *r)
+{
+    return (size_t)(r->end - r->at);
+}
+
+/* The kind that a code begins; SPN_EINVAL: none, or a reference. */
+int spn__hread_kind(unsigned code);
+
+/* A bool, a number or a date: at most nine bytes. */
+struct spn__hscalar {
+    int kind;
+    int64_t integer;
+    double real;
+};
+
+/* Reads the value at `at`, whose code is that of a scalar of kind `kind`. */
+int spn__hread_scalar(spn_hreader *r, int kind, struct spn__hscalar *s);
+
+/* Reads the string or binary at `at`: into the arena with a zero byte behind it, or, where
+ * in_place says so and it can be, as it lies in the message. */
+int spn__hread_span(spn_hreader *r, int kind, bool in_place, spn_hspan *span);
+
+#endif /* SPN__HESSIAN_READ_H */

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serving.c - see serving.h.  Everything here reads counters that others write; the one
+ * lock is between the sampler, the listener of reports and the page, never on the way of
+ * a request.
+ */
+#include "serving.h"
+
+#include <string.h>
+#include <time.h>
+
+#include <spindle.h>
+
+static const double quantiles[] = { 0.5, 0.9, 0.99, 0.999 };
+
+static void copy(char *to, size_t capacity, const char *text)
+{
+    snprintf(to, capacity, "%s", text != NULL ? text : "");
+}
+
+void serving_exhausted(void *context, const spn_exhaustion *what)
+{
+    struct serving *serving = context;
+    FILE *stacks = what->file != NULL ? fopen(what->file, "r") : NULL;
+    size_t length;
+
+    (void)pthread_mutex_lock(&serving->lock);
+    serving->report_count++;
+    copy(serving->report, sizeof(serving->report), what->message);
+    length = strlen(serving->report);
+    if (what->file != NULL && length < sizeof(serving->report)) {
+        snprintf(serving->report + length, sizeof(serving->report) - length,
+                 "\n\nStacks, from %s:\n", what->file);
+        length = strlen(serving->report);
+    }
+    if (stacks != NULL) {
+        length += fread(serving->report + length, 1,
+                        sizeof(serving->report) - 1 - length, stacks);
+        serving->report[length] = '\0';
+    }
+    (void)pthread_mutex_unlock(&serving->lock);
+    if (stacks != NULL)
+        (void)fclose(stacks);
+}
+
+/* What was recorded between two looks. */
+static void subtract(spn_histogram_snapshot *now, const spn_histogram_snapshot *before)
+{
+    now->count -= before->count;
+    now->sum -= before->sum;
+    for (int i = 0; i < SPN_HISTOGRAM_BUCKETS; i++)
+        now->buckets[i] -= before->buckets[i];
+}
+
+static double microseconds(int64_t ns)
+{
+    return (double)ns / 1000.0;
+}
+
+void serving_sample(struct serving *serving)
+{
+    spn_server_stats stats = SPN_SERVER_STATS_INIT;
+    spn_histogram_snapshot latency = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    const int64_t now = spn_now();
+    struct timespec wall;
+    double rate = 0, p99 = 0;
+
+    if (spn_server_stats_get(serving->server, &stats) != SPN_OK ||
+        spn_server_latency(serving->server, &latency) != SPN_OK)
+        return;
+    (void)clock_gettime(CLOCK_REALTIME, &wall);
+    (void)pthread_mutex_lock(&serving->lock);
+    if (serving->last_ns != 0 && now > serving->last_ns) {
+        spn_histogram_snapshot second = latency;
+
+        rate = (double)(stats.requests - serving->last_received) /
+               ((double)(now - serving->last_ns) / 1e9);
+        subtract(&second, &serving->last_latency);
+        if (second.count > 0)
+            p99 = microseconds(spn_histogram_quantile(&second, 0.99));
+    }
+    serving->last_received = stats.requests;
+    serving->last_ns = now;
+    serving->last_latency = latency;
+    serving->history[serving->history_next] =
+        (struct status_sample){ (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000,
+                                rate, p99 };
+    serving->history_next = (serving->history_next + 1) % STATUS_HISTORY;
+    if (serving->history_count < STATUS_HISTORY)
+        serving->history_count++;
+    (void)pthread_mutex_unlock(&serving->lock);
+}
+
+static void take_pool(void *context, const char *key, spn_pool *pool)
+{
+    struct status *s = context;
+    spn_pool_stats stats = SPN_POOL_STATS_INIT;
+    struct status_pool *p;
+
+    if (s->pool_count == STATUS_POOLS_MAX || spn_pool_stats_get(pool, &stats) != SPN_OK)
+        return;
+    p = &s->pools[s->pool_count++];
+    snprintf(p->name, sizeof(p->name), "%s", key);
+    p->threads = stats.threads;
+    p->active = stats.active;
+    p->core = stats.core_threads;
+    p->max = stats.max_threads;
+    p->largest = stats.largest;
+    p->queued = stats.queued;
+    p->capacity = stats.capacity >= INT32_MAX ? -1 : stats.capacity;
+    p->completed = stats.completed + stats.failed;
+    p->rejected = stats.rejected;
+}
+
+static void take_service(void *context, const spn_service *service, uint64_t calls)
+{
+    struct status *s = context;
+    struct status_service *to;
+
+    (void)calls;
+    if (s->service_count == STATUS_SERVICES_MAX)
+        return;
+    to = &s->services[s->service_count++];
+    copy(to->interface, sizeof(to->interface), service->interface);
+    copy(to->version, sizeof(to->version), service->version);
+    copy(to->group, sizeof(to->group), service->group);
+    to->methods = (int)service->method_count;
+}
+
+static void take_timer(struct status *s, const char *name, spn_timer *timer)
+{
+    spn_timer_stats stats = SPN_TIMER_STATS_INIT;
+    struct status_timer *t;
+
+    if (timer == NULL || s->timer_count == STATUS_TIMERS_MAX ||
+        spn_timer_get_stats(timer, &stats) != SPN_OK)
+        return;
+    t = &s->timers[s->timer_count++];
+    copy(t->name, sizeof(t->name), name);
+    t->pending = stats.pending;
+    t->fired = stats.fired;
+    t->cancelled = stats.cancelled;
+    t->wakeups = stats.passes;
+    t->late_p99_us = microseconds(stats.late_p99_ns);
+}
+
+static void take_traffic(struct serving *serving, struct status *s)
+{
+    spn_server_stats stats = SPN_SERVER_STATS_INIT;
+    spn_histogram_snapshot latency = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    double *const to[] = { &s->p50_us, &s->p90_us, &s->p99_us, &s->p999_us };
+
+    if (spn_server_stats_get(serving->server, &stats) == SPN_OK) {
+        s->connections_open = stats.connections;
+        s->connections_accepted = stats.accepted;
+        s->connections_refused = stats.refused;
+        s->received = stats.requests;
+        s->one_way = stats.one_way;
+        s->in_flight = stats.in_flight;
+        s->replied = stats.replies;
+        s->failed = stats.exceptions + stats.bad_bodies;
+        for (int slot = 0; slot < 16; slot++) {
+            const int status = spn_server_slot_status(slot);
+
+            /* The others are counted as what they are: fine, refused, too late. */
+            if (status != 20 && status != 100 && status != 31 && status != 40)
+                s->failed += stats.statuses[slot];
+        }
+        s->rejected = stats.rejected;
+        s->rejected_one_way = stats.rejected_one_way;
+        s->expired = stats.expired;
+        s->heartbeats = stats.heartbeats;
+        s->bad_frames = stats.bad_frames;
+        s->bytes_in = stats.bytes_in;
+        s->bytes_out = stats.bytes_out;
+        s->shared = stats.shared;
+        for (int e = 0; e < STATUS_EVENTS && e < SPN_CHANNEL_EVENTS; e++) {
+            const uint64_t *places = stats.dispatched[e];
+
+            s->dispatch[e] = (struct status_dispatch){
+                spn_channel_event_name(e), places[SPN_PLACE_IO],
+                places[SPN_PLACE_POOL] + places[SPN_PLACE_PREFERRED],
+                places[SPN_PLACE_ORDERED], places[SPN_PLACE_OWN]
+            };
+        }
+    }
+    if (spn_server_latency(serving->server, &latency) == SPN_OK && latency.count > 0) {
+        s->latency_count = latency.count;
+        for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
+            *to[i] = microseconds(spn_histogram_quantile(&latency, quantiles[i]));
+        s->max_us = microseconds(latency.max);
+    }
+}
+
+void serving_take(void *context, struct status *s)
+{
+    struct serving *serving = context;
+    spn_url *url = spn_server_url(serving->server);
+    spn_timer *timer = NULL;
+
+    memset(s, 0, sizeof(*s));
+    if (url != NULL) {
+        (void)spn_url_print(url, SPN_URL_STRING, s->url, sizeof(s->url));
+        copy(s->dispatcher, sizeof(s->dispatcher),
+             spn_url_get_string(url, "dispatcher", "all"));
+        spn_url_unref(url);
+    }
+    s->uptime_s = (double)(spn_now() - serving->started_ns) / 1e9;
+    take_traffic(serving, s);
+    (void)spn_repository_each(serving->repository, take_pool, s);
+    if (spn_repository_shared_timer(serving->repository, &timer) == SPN_OK)
+        take_timer(s, "shared", timer);
+    (void)spn_server_each_service(serving->server, take_service, s);
+
+    (void)pthread_mutex_lock(&serving->lock);
+    s->state = serving->draining ? "draining" : "running";
+    s->report_count = serving->report_count;
+    memcpy(s->report, serving->report, sizeof(s->report));
+    s->history_count = serving->history_count;
+    for (int i = 0; i < serving->history_count; i++)
+        s->history[i] = serving->history[(serving->history_next -
+                                          serving->history_count + i + STATUS_HISTORY) %
+                                         STATUS_HISTORY];
+    if (s->history_count > 0)
+        s->rate = s->history[s->history_count - 1].rate;
+    (void)pthread_mutex_unlock(&serving->lock);
+}
+
+static int write_text(void *context, const char *text, size_t length)
+{
+    return fwrite(text, 1, length, context) == length ? 0 : SPN_EFAILED;
+}
+
+int serving_metrics(void *context, FILE *to)
+{
+    struct serving *serving = context;
+
+    return spn_metrics_write(serving->metrics, SPN_METRICS_PROMETHEUS, write_text, to);
+}
+
+int serving_reset(void *context, const char *query, char *text, size_t capacity)
+{
+    struct serving *serving = context;
+    spn_url *now = spn_server_url(serving->server);
+    spn_problem problem = SPN_PROBLEM_INIT;
+    char url[1400];
+    int rc;
+
+    if (now == NULL)
+        return SPN_ESTATE;
+    snprintf(url, sizeof(url), "dubbo://%s:%d?%s",
+             spn_url_host(now) != NULL ? spn_url_host(now) : "127.0.0.1",
+             spn_server_port(serving->server), query);
+    spn_url_unref(now);
+    rc = spn_server_reset(serving->server, url, &problem);
+    if (rc != SPN_OK)
+        snprintf(text, capacity, "%s",
+                 problem.text[0] != '\0' ? problem.text : spn_status_text(rc));
+    return rc;
+}
