@@ -33,7 +33,13 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/server_stats.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/services.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c)
-set(SPINDLE_RPC_UV_SOURCES)
+set(SPINDLE_RPC_UV_SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/net/uv_conn.c
+  ${CMAKE_CURRENT_LIST_DIR}/net/uv_connect.c
+  ${CMAKE_CURRENT_LIST_DIR}/net/uv_listen.c
+  ${CMAKE_CURRENT_LIST_DIR}/net/uv_loop.c
+  ${CMAKE_CURRENT_LIST_DIR}/net/uv_transport.c
+  ${CMAKE_CURRENT_LIST_DIR}/net/uv_write.c)
 # Its public headers; those of include/spindle that are not here are libspindle's.
 set(SPINDLE_RPC_HEADERS
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/dispatcher.h

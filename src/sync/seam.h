@@ -217,9 +217,10 @@ typedef sigset_t spn__sigmask;
  * block_signals the new thread has every signal blocked from its first
  * instruction.
  */
-int spn__os_thread_create(spn__os_thread *out, const struct spn__os_thread_attr *attr,
-                          void *(*entry)(void *), void *arg);
-void spn__os_thread_join(spn__os_thread thread);
+SPN__SHARED int spn__os_thread_create(spn__os_thread *out,
+                                      const struct spn__os_thread_attr *attr,
+                                      void *(*entry)(void *), void *arg);
+SPN__SHARED void spn__os_thread_join(spn__os_thread thread);
 /* The same with a limit: SPN_OK, SPN_ETIMEDOUT, or SPN_EDEADLK on itself. */
 int spn__os_thread_join_until(spn__os_thread thread, int64_t deadline_ns);
 void spn__os_thread_detach(spn__os_thread thread);
@@ -228,7 +229,7 @@ void spn__os_thread_detach(spn__os_thread thread);
  * where it has one: SPN_OK, SPN_EPERM or SPN_EINVAL. */
 int spn__os_set_sched(uint32_t sched, int32_t nice);
 /* Names the calling thread for the kernel; at most 15 bytes. */
-void spn__os_set_name(const char *name);
+SPN__SHARED void spn__os_set_name(const char *name);
 void spn__os_get_name(char name[16]);
 void spn__os_get_sigmask(spn__sigmask *mask);
 /* Has restore() called in the child of every fork, for the process's life;

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* bytes.h - a run of bytes that grows at its end and is used up at its start. */
+#ifndef SPN__NET_BYTES_H
+#define SPN__NET_BYTES_H
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "net/transport.h"
+#include "sync/seam.h"
+
+/* What an empty run keeps of its memory; more is given back. */
+#define SPN__BYTES_KEPT 16384
+
+struct spn__bytes {
+    unsigned char *data;
+    size_t start, size, capacity; /* data[start .. start + size) */
+};
+
+static inline unsigned char *spn__bytes_first(const struct spn__bytes *b)
+{
+    return b->data + b->start;
+}
+
+static inline unsigned char *spn__bytes_end(const struct spn__bytes *b)
+{
+    return b->data + b->start + b->size;
+}
+
+static inline size_t spn__bytes_room(const struct spn__bytes *b)
+{
+    return b->capacity - b->start - b->size;
+}
+
+static inline void spn__bytes_fini(struct spn__bytes *b)
+{
+    spn__free(b->data);
+    *b = (struct spn__bytes){ 0 };
+}
+
+/* Makes room for `more` bytes at the end; doubles, so that growing costs no more
+ * than filling. */
+static inline bool spn__bytes_reserve(struct spn__bytes *b, size_t more)
+{
+    size_t capacity = b->capacity < 1024 ? 1024 : b->capacity;
+    unsigned char *data;
+
+    if (b->data != NULL && spn__bytes_room(b) >= more)
+        return true;
+    if (more > SIZE_MAX / 4 - b->size)
+        return false;
+    if (b->data != NULL && b->size + more <= b->capacity && b->start >= b->size) {
+        memmove(b->data, b->data + b->start, b->size);
+        b->start = 0;
+        return true;
+    }
+    while (capacity < b->size + more)
+        capacity *= 2;
+    data = spn__alloc(capacity);
+    if (data == NULL)
+        return false;
+    if (b->size != 0)
+        memcpy(data, spn__bytes_first(b), b->size);
+    spn__free(b->data);
+    *b = (struct spn__bytes){ data, 0, b->size, capacity };
+    return true;
+}
+
+static inline bool spn__bytes_append(struct spn__bytes *b,
+                                     const struct spn__piece *pieces, size_t count)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < count; i++)
+        total += pieces[i].size;
+    if (!spn__bytes_reserve(b, total))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].size != 0)
+            memcpy(spn__bytes_end(b), pieces[i].data, pieces[i].size);
+        b->size += pieces[i].size;
+    }
+    return true;
+}
+
+/* Uses up the first n bytes. */
+static inline void spn__bytes_take(struct spn__bytes *b, size_t n)
+{
+    spn__assert(n <= b->size);
+    b->start += n;
+    b->size -= n;
+    if (b->size != 0)
+        return;
+    b->start = 0;
+    if (b->capacity > SPN__BYTES_KEPT)
+        spn__bytes_fini(b);
+}
+
+#endif /* SPN__NET_BYTES_H */

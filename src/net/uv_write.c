@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * uv_write.c - a connection's outgoing stream.
+ *
+ * OVERVIEW
+ *   At any time at most one thread writes the socket: the one that set `writing`,
+ *   under the connection's lock.  Whoever comes meanwhile appends to `back` and goes
+ *   away; the writer looks there, under the lock, before it lets go, so nothing
+ *   stays behind and nobody is woken.  The socket is written without the lock.
+ *
+ *   front   what the writer is writing; handed on with `writing`
+ *   back    what was taken meanwhile; becomes front in one exchange
+ *
+ *   A worker thread that finds nobody writing and nothing queued writes its pieces
+ *   from where they are, without a copy; only what the socket did not take goes to
+ *   front.  Then the connection is `blocked`: the loop polls the socket and goes on.
+ *
+ *   On the loop, inside `bytes`, answers are gathered in the loop's own buffer and
+ *   written once when the event returns: the loop claims `writing` with the first of
+ *   them.  No connection keeps memory for that.
+ *
+ * POSITIONS   are given under the lock, in the order of the bytes.  When a message
+ *   has been counted its bytes are in front, in back, in the gathering buffer or in
+ *   the writer's hands.
+ *
+ * A MESSAGE IS SENT WHOLE OR NOT AT ALL.  Once its first byte is out there is no
+ *   way back: if there is no memory for the rest, the connection is closed with
+ *   SPN_ENOMEM, and send has succeeded.
+ */
+#include "net/uv_net.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+enum {
+    MAX_PIECES =
+        15, /* written without a copy; the kernel takes more, nobody sends more */
+    WORKER_TURNS = 8, /* a worker writes for others so many times, then the loop does */
+};
+
+bool spn__conn_all_written_locked(const struct spn__conn *conn)
+{
+    return !conn->writing && conn->front.size == 0 && conn->back.size == 0;
+}
+
+bool spn__conn_claim_locked(struct spn__conn *conn)
+{
+    if (conn->writing || conn->blocked ||
+        (conn->phase != SPN__OPEN && conn->phase != SPN__ENDING) ||
+        conn->front.size + conn->back.size == 0)
+        return false;
+    conn->writing = true;
+    return true;
+}
+
+/* ---- by the one who writes --------------------------------------------------- */
+
+/* Returns how many bytes went out: 0 when the socket is full; or a status. */
+static int64_t put(struct spn__conn *conn, struct iovec *vector, size_t count)
+{
+    struct msghdr message = { .msg_iov = vector, .msg_iovlen = count };
+    ssize_t n;
+
+    do
+        n = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : spn__net_status(errno);
+    /* relaxed: a number; who needs to know what is behind it asks with the lock. */
+    spn__store(&conn->written, spn__load(&conn->written, relaxed) + (uint64_t)n,
+               relaxed);
+    spn__fetch_add(&conn->loop->transport->bytes_written, (uint64_t)n, relaxed);
+    return n;
+}
+
+static void note_time(struct spn__conn *conn, bool on_loop)
+{
+    /* relaxed: a number. */
+    spn__store(&conn->last_write_ns, on_loop ? spn__loop_now(conn->loop) : spn__now(),
+               relaxed);
+}
+
+/* Lets go.  With why != 0 the connection is closed; with blocked the loop polls. */
+static void let_go(struct spn__conn *conn, bool blocked, int why, bool on_loop)
+{
+    bool ask = false;
+
+    spn__lock(&conn->lock);
+    conn->writing = false;
+    conn->blocked = blocked;
+    if (why != 0)
+        ask = spn__conn_close_locked(conn, why);
+    /* The loop itself looks at all this when the writing is over. */
+    if (!on_loop)
+        ask = spn__conn_list_locked(conn) || ask;
+    spn__unlock(&conn->lock);
+    if (ask)
+        spn__loop_ask(conn->loop, conn);
+}
+
+/* Gets more to write into front; false: there is none, and we have let go. */
+static bool next(struct spn__conn *conn, bool on_loop)
+{
+    struct spn__bytes empty;
+    bool ask = false;
+
+    spn__lock(&conn->lock);
+    if (conn->phase < SPN__CLOSING && conn->back.size != 0) {
+        empty = conn->front;
+        conn->front = conn->back;
+        conn->back = empty;
+        spn__unlock(&conn->lock);
+        return true;
+    }
+    conn->writing = false;
+    /* Somebody waits for this: to close, to shut, to tell. */
+    if (!on_loop && (conn->phase != SPN__OPEN || conn->events->written != NULL))
+        ask = spn__conn_list_locked(conn);
+    spn__unlock(&conn->lock);
+    if (ask)
+        spn__loop_ask(conn->loop, conn);
+    return false;
+}
+
+void spn__conn_drain(struct spn__conn *conn, bool on_loop)
+{
+    int turns = 0;
+    int64_t n;
+
+    do {
+        while (conn->front.size != 0) {
+            struct iovec one = { spn__bytes_first(&conn->front), conn->front.size };
+
+            if (!on_loop && ++turns > WORKER_TURNS) {
+                let_go(conn, false, 0, false);
+                return;
+            }
+            n = put(conn, &one, 1);
+            if (n <= 0) {
+                let_go(conn, n == 0, (int)n, on_loop);
+                return;
+            }
+            note_time(conn, on_loop);
+            spn__bytes_take(&conn->front, (size_t)n);
+        }
+    } while (next(conn, on_loop));
+}
+
+/* Writes the vector, which belongs to the caller; keeps in front what did not go.
+ * false: not all went, and we have let go. */
+static bool put_now(struct spn__conn *conn, struct iovec *vector, size_t count,
+                    bool on_loop)
+{
+    struct spn__piece rest[MAX_PIECES + 1];
+    size_t left = 0;
+    int64_t n = put(conn, vector, count);
+
+    if (n < 0) {
+        let_go(conn, false, (int)n, on_loop);
+        return false;
+    }
+    if (n > 0)
+        note_time(conn, on_loop);
+    for (size_t i = 0; i < count; i++) {
+        const size_t out =
+            (uint64_t)n < vector[i].iov_len ? (size_t)n : vector[i].iov_len;
+
+        n -= (int64_t)out;
+        if (out < vector[i].iov_len)
+            rest[left++] = (struct spn__piece){ (char *)vector[i].iov_base + out,
+                                                vector[i].iov_len - out };
+    }
+    if (left == 0)
+        return true;
+    if (spn__bytes_append(&conn->front, rest, left))
+        let_go(conn, true, 0, on_loop);
+    else
+        let_go(conn, false, SPN_ENOMEM, on_loop);
+    return false;
+}
+
+/* ---- gathering in an event -------------------------------------------------------- */
+
+void spn__conn_gather_begin(struct spn__conn *conn)
+{
+    conn->loop->gathers = conn;
+    conn->loop->gathering = false;
+    conn->loop->gathered = 0;
+}
+
+/* Writes what was gathered, and maybe one message that did not fit behind it.  false:
+ * the socket is full, and others may write. */
+static bool put_gathered(struct spn__conn *conn, const struct spn__piece *pieces,
+                         size_t count)
+{
+    struct iovec vector[MAX_PIECES + 1];
+    struct spn__loop *const loop = conn->loop;
+    size_t used = 0;
+
+    if (loop->gathered != 0)
+        vector[used++] = (struct iovec){ loop->out, loop->gathered };
+    for (size_t i = 0; i < count; i++)
+        if (pieces[i].size != 0)
+            vector[used++] =
+                (struct iovec){ (void *)(uintptr_t)pieces[i].data, pieces[i].size };
+    loop->gathered = 0;
+    loop->gathering = put_now(conn, vector, used, true);
+    return loop->gathering;
+}
+
+void spn__conn_gather_end(struct spn__conn *conn)
+{
+    struct spn__loop *const loop = conn->loop;
+    bool closing;
+
+    loop->gathers = NULL;
+    if (!loop->gathering)
+        return;
+    spn__lock(&conn->lock);
+    closing = conn->phase >= SPN__CLOSING;
+    if (closing)
+        conn->writing = false;
+    spn__unlock(&conn->lock);
+    if (!closing && (loop->gathered == 0 || put_gathered(conn, NULL, 0)))
+        spn__conn_drain(conn, true); /* what others added, and let go */
+    loop->gathering = false;
+}
+
+/* On the loop, inside this connection's `bytes`, with the lock held.  Takes the message
+ * if it may be gathered. */
+static bool gather_locked(struct spn__conn *conn, const struct spn__piece *pieces,
+                          size_t count, size_t total)
+{
+    struct spn__loop *const loop = conn->loop;
+
+    if (!loop->gathering) {
+        if (conn->writing || conn->blocked || conn->phase != SPN__OPEN ||
+            conn->front.size + conn->back.size != 0)
+            return false;
+        conn->writing = true;
+        loop->gathering = true;
+    }
+    if (conn->back.size != 0 || total > SPN__LOOP_OUT - loop->gathered)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].size != 0)
+            memcpy(loop->out + loop->gathered, pieces[i].data, pieces[i].size);
+        loop->gathered += pieces[i].size;
+    }
+    return true;
+}
+
+/* ---- sending -------------------------------------------------------------------------- */
+
+/* With the lock held: the message has been taken. */
+static void advance_locked(struct spn__conn *conn, size_t total, uint64_t *position)
+{
+    /* relaxed: a number, changed under the lock. */
+    const uint64_t end = spn__load(&conn->position, relaxed) + total;
+
+    spn__store(&conn->position, end, relaxed);
+    if (position != NULL)
+        *position = end;
+}
+
+static int refuse_locked(const struct spn__conn *conn, size_t total, unsigned flags)
+{
+    const uint64_t waiting =
+        spn__load(&conn->position, relaxed) - spn__load(&conn->written, relaxed);
+
+    if (conn->phase > SPN__OPEN)
+        return SPN_ECLOSED;
+    /* A message that is larger than the bound goes when nothing waits. */
+    if ((flags & SPN__SEND_URGENT) == 0 && waiting != 0 &&
+        (waiting > conn->loop->transport->opts.max_unwritten ||
+         total > conn->loop->transport->opts.max_unwritten - waiting))
+        return SPN_EFULL;
+    return SPN_OK;
+}
+
+/* From another thread, which writes itself if it can. */
+static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
+                      size_t count, size_t total, unsigned flags, uint64_t *position)
+{
+    struct iovec vector[MAX_PIECES];
+    bool direct, drain = false;
+    size_t used = 0;
+    int rc;
+
+    spn__lock(&conn->lock);
+    rc = refuse_locked(conn, total, flags);
+    direct = rc == SPN_OK && (flags & SPN__SEND_MORE) == 0 && count <= MAX_PIECES &&
+             conn->phase == SPN__OPEN && !conn->writing && !conn->blocked &&
+             conn->front.size + conn->back.size == 0;
+    if (direct)
+        conn->writing = true;
+    else if (rc == SPN_OK && !spn__bytes_append(&conn->back, pieces, count))
+        rc = SPN_ENOMEM;
+    if (rc == SPN_OK)
+        advance_locked(conn, total, position);
+    /* Also when refused: messages that were to be followed by this one must go. */
+    if (!direct && (flags & SPN__SEND_MORE) == 0)
+        drain = spn__conn_claim_locked(conn);
+    spn__unlock(&conn->lock);
+    if (direct) {
+        for (size_t i = 0; i < count; i++)
+            vector[used++] =
+                (struct iovec){ (void *)(uintptr_t)pieces[i].data, pieces[i].size };
+        drain = put_now(conn, vector, used, false);
+    }
+    if (drain)
+        spn__conn_drain(conn, false);
+    return rc;
+}
+
+/* On the connection's loop: written at the end of the event or of the turn. */
+static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
+                     size_t count, size_t total, unsigned flags, uint64_t *position)
+{
+    struct spn__loop *const loop = conn->loop;
+    bool ask = false, flush = false;
+    int rc;
+
+    spn__lock(&conn->lock);
+    rc = refuse_locked(conn, total, flags);
+    if (rc == SPN_OK &&
+        (loop->gathers != conn || !gather_locked(conn, pieces, count, total))) {
+        /* What fills the gathering buffer goes out behind it at once. */
+        flush = loop->gathers == conn && loop->gathering && conn->back.size == 0 &&
+                count <= MAX_PIECES;
+        if (!flush && !spn__bytes_append(&conn->back, pieces, count))
+            rc = SPN_ENOMEM;
+        else if (!flush && !conn->writing)
+            ask = spn__conn_list_locked(conn);
+    }
+    if (rc == SPN_OK)
+        advance_locked(conn, total, position);
+    spn__unlock(&conn->lock);
+    if (flush)
+        (void)put_gathered(conn, pieces, count);
+    if (ask)
+        spn__loop_ask(loop, conn);
+    return rc;
+}
+
+int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
+                   size_t count, unsigned flags, uint64_t *position)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < count; i++)
+        total += pieces[i].size;
+    if (total == 0)
+        flags |= SPN__SEND_MORE; /* nothing to write for */
+    if (spn__loop_is_mine(conn->loop))
+        return send_here(conn, pieces, count, total, flags, position);
+    return send_apart(conn, pieces, count, total, flags, position);
+}
+
+uint64_t spn__conn_written(const struct spn__conn *conn)
+{
+    return spn__load(&conn->written, relaxed); /* relaxed: a number */
+}
+
+size_t spn__conn_unwritten(const struct spn__conn *conn)
+{
+    /* relaxed: two numbers, which may be of different moments. */
+    const uint64_t written = spn__load(&conn->written, relaxed);
+    const uint64_t position = spn__load(&conn->position, relaxed);
+
+    return position > written ? (size_t)(position - written) : 0;
+}
