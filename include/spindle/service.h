@@ -157,7 +157,8 @@ SPN_API int spn_request_attach(spn_request *request, const char *key,
 
 /*
  * defer:   keeps the request beyond the method, which then returns 0; whoever finishes it
- *          may do so at once, on any thread, before the method has returned.
+ *          may do so at once, on any thread; the reply goes out when the method has
+ *          returned, too.
  * finish:  sends the reply of a deferred request, as if its method returned `status` now,
  *          and gives the request up.  Exactly once.
  * drop:    the method, or finish, will send no reply at all.  Counted.

@@ -82,8 +82,6 @@ static const spn_method echo_method = { "$echo", NULL, echo, NULL };
 static void serve(spn_request *request)
 {
     const spn_service *service;
-    bool is_deferred = false;
-    int status;
 
     if (request->is_broken) {
         answer_broken(request);
@@ -111,12 +109,8 @@ static void serve(spn_request *request)
         answer_unknown_method(request);
         return;
     }
-    request->deferral = &is_deferred;
-    status = request->called->fn(request->called->arg, request);
-    if (is_deferred)
-        return; /* it is somebody else's, and may be gone */
-    request->deferral = NULL;
-    (void)spn__request_conclude(request, status);
+    request->is_running = 1;
+    spn__request_returned(request, request->called->fn(request->called->arg, request));
 }
 
 /* ---- the handler ------------------------------------------------------------------------ */

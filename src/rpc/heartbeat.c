@@ -16,9 +16,10 @@
  * connecting anew, after close_ns without one.
  *
  * LIFE       the timeout holds its channel from start until the callback that does not
- *            schedule it again, or until stop took it out.  [idle] `closed` is set before
- *            stop cancels; a callback that has scheduled the timeout looks at it
- *            afterwards, holding the channel once more meanwhile.
+ *            schedule it again, or until stop took it out.
+ *   [idle]   `closed` is set before stop cancels; a callback that has scheduled the timeout
+ *            looks at it afterwards, holding the channel once more meanwhile.  Both took
+ *            the timer's lock in between, so that one of the two takes the timeout out.
  */
 #include "base/time.h"
 #include "rpc/channel.h"

@@ -9,9 +9,11 @@
  *
  * WHO HAS IT
  *   One thread at a time: the I/O thread, the pool's, and, if the method defers it,
- *   whoever the method gives it to.  So that the caller of the method never touches a
- *   request that somebody else may have finished, defer leaves a note on that caller's own
- *   stack.  Handing over orders: execute for the pool, whatever the program uses later.
+ *   whoever the method gives it to.  Handing over orders: execute for the pool, whatever
+ *   the program uses later.
+ *   [defer]  the return of the method and finish both exchange `turn`: who comes second
+ *            concludes, and sees by acquire what the first released.  So neither touches a
+ *            request that the other may have freed.
  */
 #include "rpc/request.h"
 
@@ -101,6 +103,7 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
     request->message.release = release;
     request->server = server;
     request->status = SPN__STATUS_OK;
+    spn__init(&request->turn, SPN__TURN_NEITHER);
     request->shard = (unsigned)((uintptr_t)channel >> 6);
     if (channel->until_timed == 0) {
         request->is_timed = 1;
@@ -235,11 +238,9 @@ int spn_request_defer(spn_request *request)
 {
     if (request == NULL)
         return SPN_EINVAL;
-    if (request->is_deferred || request->deferral == NULL)
+    if (request->is_deferred || !request->is_running)
         return SPN_ESTATE;
     request->is_deferred = 1;
-    *request->deferral = true;
-    request->deferral = NULL;
     return SPN_OK;
 }
 
@@ -249,7 +250,28 @@ int spn_request_finish(spn_request *request, int status)
         return SPN_EINVAL;
     if (!request->is_deferred)
         return SPN_ESTATE;
-    return spn__request_conclude(request, status);
+    request->finish_status = status;
+    switch (spn__exchange(&request->turn, SPN__TURN_FINISHED, acq_rel)) { /* [defer] */
+    case SPN__TURN_RETURNED:
+        return spn__request_conclude(request, status);
+    case SPN__TURN_FINISHED:
+        return SPN_ESTATE; /* a second time, seen because the method still runs */
+    default:
+        return SPN_OK; /* its method, when it returns */
+    }
+}
+
+void spn__request_returned(struct spn_request *request, int status)
+{
+    uint32_t turn;
+
+    if (!request->is_deferred) {
+        (void)spn__request_conclude(request, status);
+        return;
+    }
+    turn = spn__exchange(&request->turn, SPN__TURN_RETURNED, acq_rel); /* [defer] */
+    if (turn == SPN__TURN_FINISHED)
+        (void)spn__request_conclude(request, request->finish_status);
 }
 
 int spn_request_drop(spn_request *request)

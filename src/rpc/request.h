@@ -36,6 +36,9 @@ enum spn__reply {
     SPN__REPLY_STATUS /* a text */
 };
 
+/* Of a deferred request, whose method has to return and which has to be finished. */
+enum spn__turn { SPN__TURN_NEITHER, SPN__TURN_RETURNED, SPN__TURN_FINISHED };
+
 struct spn_request {
     struct spn__message message; /* first */
     struct spn_server *server;
@@ -50,12 +53,14 @@ struct spn_request {
     uint8_t is_broken;         /* the body is no request: `problem` says why */
     uint8_t wants_attachments; /* the reply's flags are 3 to 5 */
     uint8_t is_timed;
-    uint8_t reply;   /* spn__reply */
-    uint8_t status;  /* of the reply */
-    uint8_t dropped; /* no reply */
+    uint8_t reply;      /* spn__reply */
+    uint8_t status;     /* of the reply */
+    uint8_t dropped;    /* no reply */
+    uint8_t is_running; /* its method was called */
     uint8_t is_deferred;
     uint8_t has_writer;
-    bool *deferral; /* where the method's caller looks, while that runs */
+    int finish_status;          /* what finish was told, published by [defer] */
+    SPN__ATOMIC(uint32_t) turn; /* spn__turn [defer] */
     unsigned shard;
     size_t split;
     struct spn__exported *exported; /* a call of it was begun; NULL: not yet */
@@ -77,6 +82,8 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
 int spn__request_send(struct spn_request *request);
 /* The same after the method returned that status. */
 int spn__request_conclude(struct spn_request *request, int status);
+/* The method has returned; the request may be gone afterwards. */
+void spn__request_returned(struct spn_request *request, int status);
 /* What is wrong, for the reply; returns the status. */
 __attribute__((format(printf, 3, 4))) int
 spn__request_fail(struct spn_request *request, int status, const char *format, ...);

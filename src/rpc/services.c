@@ -36,7 +36,12 @@ struct spn__service_table {
     SPN__ATOMIC(struct spn__exported *) slots[]; /* NULL: free [table] */
 };
 
-enum { FIRST_SLOTS = 16, PARAMETERS_MAX = 255, METHODS_MAX = 65535, DIMENSIONS_MAX = 255 };
+enum {
+    FIRST_SLOTS = 16,
+    PARAMETERS_MAX = 255,
+    METHODS_MAX = 65535,
+    DIMENSIONS_MAX = 255
+};
 
 /* ---- keys ------------------------------------------------------------------------- */
 

@@ -127,6 +127,11 @@ static inline void rpc_server_open(void)
     rpc.port = spn_server_port(rpc.server);
     rpc.fd = peer_open(rpc.port);
     rpc_ask();
+    /* What is made by the first of each, and kept: records of threads, buffers. */
+    CHECK_OK(spn_request_finish(rpc.request, SPN_OK));
+    rpc_again();
+    REQUIRE_OK(spn_server_create(&rpc.made, BAD_URL, NULL, NULL));
+    REQUIRE_OK(spn_server_destroy(rpc.made));
 }
 
 static inline void rpc_server_close(void)

@@ -173,6 +173,44 @@ TEST(dispatch__every_event__on_its_thread, "DSP-1", "DSP-11")
     }
 }
 
+/* A body that cannot be read is found out about, and answered for, by the pool: not while
+ * its only thread hangs. */
+TEST(dispatch__bodies__read_by_the_pool, "DSP-9")
+{
+    const struct asked hanging = { .id = 1, .method = "hang" };
+    struct bytes b = { .size = 0 };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=message&threads=1&queues=5", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    put_header(&b, TWO_WAY, 0, 2, 3);
+    put(&b, "\xff\xff\xff", 3);
+    peer_write(fd, b.data, b.size);
+    CHECK(peer_beat(fd, 3)); /* it has been read from the socket */
+    CHECK_EQ(stats_of(s.server).requests, 2);
+    CHECK_EQ(stats_of(s.server).bad_bodies, 0);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 1);
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 2);
+    CHECK_EQ(told.status, 40);
+    CHECK_EQ(stats_of(s.server).bad_bodies, 1);
+    close(fd);
+    serving_end(&s);
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    peer_write(fd, b.data, b.size);
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.status, 40);
+    close(fd);
+    serving_end(&s);
+}
+
 /* What the dispatchers say of each event, responses too. */
 TEST(dispatch__places__as_the_table_has_them, "DSP-1")
 {

@@ -134,7 +134,7 @@ TEST(server__echo__gives_its_argument_back, "EXC-3")
 }
 
 /* A method that fails, and one that says how. */
-TEST(server__failing_method__status_70_and_reason, "EXC-4", "EXC-12")
+TEST(server__failing_method__status_70_and_reason, "EXC-4", "EXC-12", "COD-13")
 {
     const struct asked failing = { .method = "fails" };
     const struct asked answering = { .method = "busy" };
