@@ -3,6 +3,7 @@
 #define SPINDLE_H
 
 #include <spindle/alloc.h>
+#include <spindle/audit.h>
 #include <spindle/cancel.h>
 #include <spindle/clock.h>
 #include <spindle/completion.h>

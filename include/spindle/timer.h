@@ -93,7 +93,9 @@ typedef struct spn_timer_opts {
     uint32_t fast_clock; /* 1: schedule reckons the time from a CPU counter between two
                             looks at the clock a millisecond apart, where the system
                             keeps time by that counter; rounded up by two microseconds,
-                            so that nothing is early */
+                            so that nothing is early.  Where the counter turns out to
+                            be wrong, timeouts are late by as much, and the clock is
+                            used */
     uint32_t reserved;   /* 0 */
 } spn_timer_opts;
 

@@ -291,6 +291,7 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
     if (m == NULL)
         return SPN_ENOMEM;
     if (!join(g, m)) {
+        spn__audit_gone(&m->t.future);
         spn__block_put(m); /* nobody has seen it: its hook is not wanted */
         return SPN_ECANCELED;
     }

@@ -322,7 +322,7 @@ int spn_executor_invoke_any(spn_executor *executor, const spn_call *calls, size_
     struct spn_future *decided = NULL;
     struct spn_thread *self;
     spn_future_opts o;
-    struct group *g;
+    struct group *g = NULL;
     int rc;
 
     if (value != NULL)

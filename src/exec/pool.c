@@ -234,6 +234,7 @@ static int create(spn_pool **out, const spn_pool_opts *opts,
      * are several threads that takes some milliseconds: better here than in a worker that
      * was about to sleep, while a task comes in. */
     (void)spn__fence_is_asymmetric();
+    spn__audit_made(pool, "pool", pool->name, "never shut down");
     *out = pool;
     return SPN_OK;
 }
@@ -275,8 +276,11 @@ int spn_pool_destroy(spn_pool *pool)
     over = spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_TERMINATED &&
            spn__waitq_empty(&pool->awaiting);
     spn__unlock(&pool->lock);
-    if (!over)
+    if (!over) {
+        spn__misuse("pool %s is destroyed while it lives", pool->name);
         return SPN_EBUSY;
+    }
+    spn__audit_gone(pool);
     spn__work_fini(pool);
     spn__free(pool->name);
     spn__free(pool);

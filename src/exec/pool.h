@@ -27,6 +27,7 @@
 #include "base/list.h"
 #include "exec/room.h"
 #include "exec/work.h"
+#include "sync/audit.h"
 #include "sync/parker.h"
 #include "sync/waitq.h"
 
@@ -169,6 +170,7 @@ struct spn_pool {
     /* By spn_refusal_reason; relaxed, as the next: only counts. */
     SPN__ATOMIC(int64_t) rejected[SPN_REFUSED_NO_THREAD + 1];
     SPN__ATOMIC(int64_t) caller_ran;
+    SPN__AUDIT_FIELD
 };
 
 /* A pool of the kind STEAL, which is no spn_pool to the outside: with another table of

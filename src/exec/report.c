@@ -425,23 +425,25 @@ static void put_stack(struct spn_reject_report *report, struct out *out,
 }
 
 /* What became of the question to one thread. */
-enum answer { ANSWERED, NOT_ALLOWED, GONE, LATE };
+enum answer { ANSWERED, NOT_ALLOWED, NOT_ASKED, GONE, LATE };
 
 static const char *const no_stack[] = {
     [ANSWERED] = "",
     [NOT_ALLOWED] = "(no stack: it does not let the signal through)",
+    [NOT_ASKED] = "(no stack: the system has no room for the signal)",
     [GONE] = "(ended meanwhile)",
     [LATE] = "(no stack: it did not answer)",
 };
 
-/* Asks up to BATCH threads, and waits for them all.  Before it looks what they do: the
- * question itself makes a sleeping thread run. */
+/* Asks up to BATCH threads, and waits for them all, until limit_ns at most.  Before it
+ * looks what they do: the question itself makes a sleeping thread run. */
 static void ask(struct spn_reject_report *report, const struct target *targets,
                 size_t count, enum answer *answers, struct spn__os_task *tasks,
-                int64_t deadline_ns)
+                int64_t limit_ns)
 {
     struct spn__os_capture *each = report->captures->each;
     bool asked[BATCH] = { false };
+    int64_t deadline_ns;
 
     for (size_t i = 0; i < count; i++) {
         int rc;
@@ -453,9 +455,13 @@ static void ask(struct spn_reject_report *report, const struct target *targets,
         each[i].tid = targets[i].tid;
         rc = spn__os_capture_ask(&each[i], report->signal);
         asked[i] = rc == SPN_OK;
-        if (rc == SPN_EEMPTY)
-            answers[i] = GONE;
+        if (rc != SPN_OK)
+            answers[i] = rc == SPN_EEMPTY ? GONE : NOT_ASKED;
     }
+    /* From here on: what the looks took is not taken from those who answer. */
+    deadline_ns = spn__time_add(spn__now(), BATCH_NS);
+    if (deadline_ns > limit_ns)
+        deadline_ns = limit_ns;
     for (size_t i = 0; i < count; i++)
         if (asked[i] && spn__os_capture_await(&each[i], deadline_ns))
             answers[i] = ANSWERED;
@@ -474,10 +480,8 @@ static void put_workers(struct spn_reject_report *report, struct out *out)
     for (size_t i = 0; i < job->target_count; i += BATCH) {
         const size_t rest = job->target_count - i;
         const size_t count = rest < BATCH ? rest : BATCH;
-        const int64_t batch_ns = spn__time_add(spn__now(), BATCH_NS);
 
-        ask(report, &job->targets[i], count, answers, tasks,
-            batch_ns < limit_ns ? batch_ns : limit_ns);
+        ask(report, &job->targets[i], count, answers, tasks, limit_ns);
         for (size_t j = 0; j < count; j++) {
             put_thread(out, job->targets[i + j].tid, &tasks[j]);
             if (answers[j] == ANSWERED)

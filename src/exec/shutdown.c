@@ -110,6 +110,7 @@ static void begin_shutdown(struct spn_pool *pool, uint32_t state)
     spn__lock(&pool->lock);
     spn__work_close(pool);
     advance(pool, state);
+    spn__audit_state(pool, "shut down");
     spn__store(&pool->paused, 0, relaxed); /* comes with the epoch */
     spn__idle_look_around(pool);           /* makes the heavy fence [stop] */
 }

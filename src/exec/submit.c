@@ -110,6 +110,14 @@ static int after_push(struct spn_pool *pool, struct spn__entry entry)
     spn__idle_notify(pool);
     if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
         spn__pool_compensate(pool);
+    /* Those that were there when it was pushed may be busy, and the others gone: tasks of
+     * this kind wait for each other.  relaxed, all: who left before the push was counted
+     * out before it [door], and who leaves later looks; knobs. */
+    if (pool->kind == SPN__WORK_STEAL && spn__load(&pool->idle_count, relaxed) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 &&
+        spn__ctl_count(spn__load(&pool->ctl, relaxed)) <
+            spn__load(&pool->core, relaxed))
+        (void)spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false);
     return SPN_OK;
 }
 

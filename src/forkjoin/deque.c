@@ -78,7 +78,7 @@
 
 /* What a shared record's `thief` says, in its low bits. */
 enum {
-    SHARED = 0, /* nobody has it; the rest is the job it belongs to */
+    SHARED = 0, /* nobody has it; the rest is the frame it is of    */
     STOLEN = 1, /* the rest is the thief's deque                    */
     DONE = 2,   /* the thief has finished; no rest                  */
     SLEEPS = 3, /* as STOLEN, and the owner sleeps                  */
@@ -260,13 +260,15 @@ void spn__deque_adopt(struct spn__deque *d, uintptr_t stack_low)
 
 /* ---- sharing and taking back ------------------------------------------------------ */
 
-static void *job_of(struct spn__deque *d, uint32_t number)
+/* The frame that a record is of.  It is there as long as the record is not joined, and
+ * what is in it comes with the record [share]. */
+static struct spn__frame *frame_of(struct spn__deque *d, uint32_t number)
 {
-    const struct spn__frame *f = d->frame;
+    struct spn__frame *f = d->frame;
 
     while (f != NULL && number < f->base)
         f = f->outer;
-    return f != NULL ? f->job : NULL;
+    return f;
 }
 
 /* Shares the private records below `end`. */
@@ -276,7 +278,7 @@ static void share(struct spn__deque *d, uint32_t end)
         spn_fj_record *record = record_of(d, n);
 
         spn__init(base_of(record), 0);
-        spn__init(mark_of(record), (uintptr_t)job_of(d, n) | SHARED);
+        spn__init(mark_of(record), (uintptr_t)frame_of(d, n) | SHARED);
     }
     /* [share] the records come with it. */
     (void)spn__fetch_add(&d->word, (end - d->split) * SPN__DEQUE_SPLIT_ONE, release);
@@ -391,10 +393,15 @@ static void run_stolen(struct spn__deque *d, spn_fj at, struct spn__deque *victi
     struct theft t = {
         .thief = d, .victim = victim, .at = at, .piece = current(d), .sunk = d->sunk
     };
+    const struct spn__frame *from;
 
     t.record = record_of(victim, number);
+    from = (const struct spn__frame *)spn__load(mark_of(t.record), relaxed);
     t.frame.base = number_of(spn__fj_piece(at), at);
-    t.frame.job = (void *)spn__load(mark_of(t.record), relaxed); /* [share] */
+    if (from != NULL) { /* [share] */
+        t.frame.job = from->job;
+        t.frame.stand = from->stand;
+    }
     push_frame(d, &t.frame);
     /* relaxed, all: a count of its own, and what comes with the mark. */
     spn__store(&d->steals, spn__load(&d->steals, relaxed) + 1, relaxed);
@@ -602,7 +609,7 @@ spn_fj spn__deque_enter(struct spn__deque *d, struct spn__nested *n, void *job)
     n->piece = p;
     (void)take_back(d, true);
     n->split = d->split;
-    n->frame = (struct spn__frame){ job, next->first, d->frame };
+    n->frame = (struct spn__frame){ job, NULL, next->first, d->frame };
     d->frame = &n->frame;
     move_to(d, next);
     place(d, next->first);

@@ -70,7 +70,8 @@ struct spn__deque_ops {
 /* Whose records these are: the root that fails when one of them does.  Records with
  * numbers from `base` on belong to it, up to those of an inner frame. */
 struct spn__frame {
-    void *job; /* an spn_fj_task, or NULL; aligned */
+    void *job;   /* an spn_fj_task, or NULL                                     */
+    void *stand; /* what the root is run in, see quiet.c; thieves get it, too   */
     uint32_t base;
     struct spn__frame *outer;
 };

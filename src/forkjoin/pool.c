@@ -16,6 +16,7 @@
 #include <spindle/cpu.h>
 
 #include "base/options.h"
+#include "forkjoin/threads.h"
 #include "future/ambient.h"
 #include "future/executor.h"
 
@@ -193,6 +194,7 @@ int spn_fj_pool_create(spn_fj_pool **out, const spn_fj_pool_opts *opts)
     spn__init(&fj->places, NULL);
     spn__lock_init(&fj->lock);
     spn__init(&fj->staff_failed, 0);
+    spn__lock_init(&fj->help_lock);
     spn__init(&fj->quiescing, 0);
     spn__lock_init(&fj->quiet_lock);
     spn__waitq_init(&fj->quiet);
@@ -294,6 +296,11 @@ int32_t spn_fj_worker_index(void)
     struct spn__fj_place *place = spn__fj_place_current();
 
     return place != NULL ? place->index : -1;
+}
+
+spn_pool *spn__fj_pool_threads(spn_fj_pool *fj)
+{
+    return fj->pool;
 }
 
 int spn_fj_pool_stats_get(spn_fj_pool *fj, spn_fj_stats *stats)

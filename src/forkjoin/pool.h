@@ -33,6 +33,12 @@ struct spn__fj_queue {
     SPN__ATOMIC(int64_t) pushed, popped;
 };
 
+/* A task that was taken out of a queue and runs, and those that wait for it; see quiet.c. */
+struct spn__fj_stand {
+    struct spn__fj_stand *outer;
+    uint32_t helpers; /* inside it, that help the pool to rest; guarded by help_lock */
+};
+
 /*
  * Where a worker has its records and objects.  It outlives the worker and is given to the
  * next: thieves look at it at any time.
@@ -47,10 +53,12 @@ struct spn__fj_place {
     struct spn__fj_queue queue;
     struct spn__worker *worker; /* its own thread's; NULL: nobody has it */
     uint32_t depth;             /* of objects in objects; its own thread's */
-    uint32_t held;    /* tasks it runs out of their turn; its own thread's     */
-    uint32_t counted; /* of those and its own, how many `quiescing` counts     */
-    void *run;        /* the innermost object it runs; likewise: see task.c */
-    bool taken;       /* a worker has it; guarded by the pool's lock */
+    void *run;                  /* the innermost object it runs; likewise: see task.c */
+    struct spn__fj_stand
+        *stand; /* the innermost task it runs out of its turn; likewise */
+    struct spn__fj_stand
+        bottom; /* the one that it runs in its turn                     */
+    bool taken; /* a worker has it; guarded by the pool's lock          */
     SPN__ATOMIC(struct spn__fj_place *) next; /* [places] */
 };
 
@@ -68,7 +76,9 @@ struct spn_fj_pool {
 
     /* 1: no thread was to be had; until the next root.  relaxed: a hint. */
     SPN__ATOMIC(uint32_t) staff_failed;
-    /* How many objects stand still because their worker helps the pool to quiesce. */
+    /* How many tasks stand still because somebody inside them helps the pool to rest;
+     * written with the lock, read without as a hint. */
+    struct spn__lock help_lock;
     SPN__ATOMIC(int64_t) quiescing;
 
     struct spn__lock quiet_lock; /* guards the waiters; taken after none */
@@ -105,6 +115,9 @@ void spn__fj_place_free(struct spn__fj_place *place);
 
 /* quiet.c: something has left the pool: whoever waits for quiescence may want to know. */
 void spn__fj_settled(struct spn_fj_pool *fj);
+/* What a worker is in: of what it runs, or of the root whose record it has stolen; NULL:
+ * nothing that counts. */
+struct spn__fj_stand *spn__fj_stand_of(struct spn__fj_place *place);
 
 /* queue.c */
 void spn__fj_queue_init(struct spn__fj_queue *q);

@@ -15,11 +15,16 @@
  *           for a pool that was stopped has its workers look for nothing, and one
  *           too many does not look either; and whoever drops or takes back tasks.
  *
- * FROM INSIDE  a task that waits for rest would wait for itself.  It runs what there is,
- *   and each of those that do so counts what it stands in (`quiescing`): when nothing
- *   else is pending the pool is at rest but for them.
+ * FROM INSIDE  a task that waits for rest would wait for itself.  It runs what there is
+ *   until nothing is pending but what it is in, and what others are in that do the same.
+ *   A worker is in the task that it runs, and in those that this one was taken out in; who
+ *   has stolen a record is in what the root of the record is in: none of these ends
+ *   before it.  They are linked upwards (spn__fj_stand), across workers, and each counts
+ *   in `quiescing` once however many helpers are in it.  Records that others run of the
+ *   same trees are not waited for.
  *
- * LOCKS  quiet_lock is a leaf.
+ * LOCKS  quiet_lock is a leaf.  help_lock guards the stands and `quiescing`; the thread
+ *   pool's locks are taken inside it.
  */
 #include "forkjoin/pool.h"
 
@@ -96,18 +101,64 @@ static spn_task *take_any(struct spn__fj_place *place)
     return task != NULL ? task : spn__work_pop_oldest(fj->pool);
 }
 
-/* From a task: runs what there is until only tasks are left that do the same. */
-static int await_inside(struct spn__fj_place *place, int64_t deadline_ns)
+struct spn__fj_stand *spn__fj_stand_of(struct spn__fj_place *place)
 {
-    struct spn_fj_pool *fj = place->pool;
-    /* What it stands in itself: what it runs out of its turn, and at the bottom a task,
-     * unless that is a stolen record.  Where it helps already those are counted. */
-    const uint32_t held = place->held + !place->worker->counted;
-    const uint32_t before = place->counted;
-    int rc = SPN_OK;
+    if (place->stand != NULL)
+        return place->stand;
+    if (place->worker == NULL)
+        return NULL; /* of no pool */
+    if (!place->worker->counted)
+        return &place->bottom;
+    return place->deque.frame != NULL ? place->deque.frame->stand : NULL;
+}
 
-    (void)spn__fetch_add(&fj->quiescing, held - before, relaxed); /* only counts */
-    place->counted = held;
+struct help {
+    struct spn_fj_pool *fj;
+    struct spn__fj_stand *stand;
+};
+
+static void help_begins(struct help *h)
+{
+    int64_t more = 0;
+
+    spn__lock(&h->fj->help_lock);
+    for (struct spn__fj_stand *s = h->stand; s != NULL; s = s->outer)
+        more += s->helpers++ == 0;
+    (void)spn__fetch_add(&h->fj->quiescing, more, relaxed); /* the lock is held */
+    spn__unlock(&h->fj->help_lock);
+}
+
+/* Also when a task that it ran ended the thread. */
+static void help_ends(void *arg)
+{
+    struct help *h = arg;
+    int64_t fewer = 0;
+
+    spn__lock(&h->fj->help_lock);
+    for (struct spn__fj_stand *s = h->stand; s != NULL; s = s->outer)
+        fewer += --s->helpers == 0;
+    (void)spn__fetch_sub(&h->fj->quiescing, fewer, relaxed); /* the lock is held */
+    spn__unlock(&h->fj->help_lock);
+}
+
+/* Whether nothing is pending but what helpers are in.  With the lock none of them comes or
+ * goes while it is added up, and what they forked before they came is in the sum. */
+static bool at_rest(struct spn_fj_pool *fj)
+{
+    bool rest;
+
+    /* relaxed, twice: a hint; the lock is held. */
+    if (pending(fj) > spn__load(&fj->quiescing, relaxed))
+        return false;
+    spn__lock(&fj->help_lock);
+    rest = pending(fj) <= spn__load(&fj->quiescing, relaxed);
+    spn__unlock(&fj->help_lock);
+    return rest;
+}
+
+/* Runs what there is until only tasks are left that do the same. */
+static int help_until_rest(struct spn__fj_place *place, int64_t deadline_ns)
+{
     for (;;) {
         spn_task *task = take_any(place);
 
@@ -115,17 +166,23 @@ static int await_inside(struct spn__fj_place *place, int64_t deadline_ns)
             spn__fj_run_queued(place, task);
             continue;
         }
-        /* relaxed: it is looked at again and again. */
-        if (pending(fj) <= spn__load(&fj->quiescing, relaxed))
-            break;
-        if (deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns) {
-            rc = SPN_ETIMEDOUT;
-            break;
-        }
+        if (at_rest(place->pool))
+            return SPN_OK;
+        if (deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns)
+            return SPN_ETIMEDOUT;
         spn__os_yield();
     }
-    (void)spn__fetch_sub(&fj->quiescing, held - before, relaxed); /* only counts */
-    place->counted = before;
+}
+
+static int await_inside(struct spn__fj_place *place, int64_t deadline_ns)
+{
+    struct help h = { place->pool, spn__fj_stand_of(place) };
+    int rc;
+
+    help_begins(&h);
+    SPN__CLEANUP_PUSH(help_ends, &h);
+    rc = help_until_rest(place, deadline_ns);
+    SPN__CLEANUP_POP();
     return rc;
 }
 

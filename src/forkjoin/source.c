@@ -159,14 +159,6 @@ static void inherit(struct spn__source *source, struct spn__worker *heir,
     w->place = NULL;
 }
 
-/* It stands in nothing; a task that ended its thread may have left that undone. */
-static void forget_held(struct spn__fj_place *place)
-{
-    if (place->counted != 0) /* relaxed: only counts */
-        (void)spn__fetch_sub(&place->pool->quiescing, place->counted, relaxed);
-    place->held = place->counted = 0;
-}
-
 /* The worker's place; its thread may be a new one. */
 static struct spn__fj_place *place_of(struct spn__worker *w)
 {
@@ -176,7 +168,7 @@ static struct spn__fj_place *place_of(struct spn__worker *w)
         place->worker = w;
         place->depth = 0;
         place->run = NULL;
-        forget_held(place);
+        place->stand = NULL;
         spn__deque_adopt(&place->deque, stack_low(place->pool->stack_reserve));
     }
     return place;
@@ -225,9 +217,9 @@ void spn__fj_signal(struct spn_fj_pool *fj)
     int rc;
 
     spn__idle_notify(pool); /* makes the light fence [wake] [block] */
-    /* relaxed, both: after the fence. */
-    if (spn__load(&pool->idle_count, relaxed) > 0 ||
-        spn__load(&pool->searching, relaxed) > 0 || !understaffed(fj))
+    /* relaxed: after the fence.  Also if somebody searches: that one may find something
+     * else, and then nobody would see that there are too few. */
+    if (spn__load(&pool->idle_count, relaxed) > 0 || !understaffed(fj))
         return;
     rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_BLOCKED, false);
     /* Somebody else was quicker, or it ends: that says nothing about threads. */
@@ -245,15 +237,20 @@ static void on_shared(struct spn__deque *d)
     spn__fj_signal(place_of_deque(d)->pool);
 }
 
+/*
+ * Somebody sleeps, or is still to be made.  If another one searches and there is something
+ * to be had, that is enough: when it has found anything it wakes the next (exec/idle.c).
+ * If there is nothing to be had it may find something elsewhere, and would not.
+ */
 static bool is_hungry(struct spn__deque *d)
 {
     struct spn_fj_pool *fj = place_of_deque(d)->pool;
     struct spn_pool *pool = fj->pool;
 
     /* relaxed, all: after the fence [hungry]. */
-    if (spn__load(&pool->searching, relaxed) > 0)
-        return false; /* that one asks, or says that it sleeps */
-    return spn__load(&pool->idle_count, relaxed) > 0 || understaffed(fj);
+    if (spn__load(&pool->idle_count, relaxed) == 0 && !understaffed(fj))
+        return false;
+    return spn__load(&pool->searching, relaxed) == 0 || !spn__deque_any(d);
 }
 
 static void on_block(struct spn__deque *d)
@@ -293,7 +290,7 @@ static bool take_own(struct spn__source *source, struct spn__worker *w,
 {
     struct spn__fj_place *place = place_of(w);
 
-    forget_held(place);
+    place->stand = NULL; /* a task that ended its thread may have left it undone */
     return hand_out(spn__fj_queue_take(place, !spn__fj_pool_of_source(source)->async),
                     entry);
 }

@@ -167,6 +167,7 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
     }
     if (fj != NULL) {
         r.entered = true;
+        r.nested.frame.stand = spn__fj_stand_of(place); /* nothing is forked yet */
         SPN__CLEANUP_PUSH(run_ended, &r);
         status = t->fn(fj, t);
         r.returned = true;
@@ -194,12 +195,14 @@ int spn__fj_run_by_executor(spn_task *task)
 
 void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
 {
+    struct spn__fj_stand *before = place->stand;
+    struct spn__fj_stand stand = { spn__fj_stand_of(place), 0 };
     int status;
 
-    place->held++;
+    place->stand = &stand;
     spn_task_release(task);
     status = spn__task_run_here(task); /* the node may be gone now */
-    place->held--;
+    place->stand = before;
     spn__worker_count(place->worker, status);
 }
 

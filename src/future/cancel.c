@@ -217,6 +217,26 @@ static void mark_descendants(struct spn_cancel_token *t, int32_t reason)
         }
 }
 
+struct callback_call {
+    spn_cancel_callback *callback;
+    int reason;
+};
+
+static void call_callback(void *p)
+{
+    const struct callback_call *c = p;
+
+    c->callback->fn(c->callback, c->reason);
+}
+
+/* Guarded, for it is on a thread of the program's, and who deregisters waits for it. */
+static void call_guarded(spn_cancel_callback *callback, int reason)
+{
+    struct callback_call c = { callback, reason };
+
+    spn__guarded(call_callback, &c);
+}
+
 static void run_callbacks(struct spn_cancel_token *t, int32_t reason)
 {
     struct spn_thread *self = NULL;
@@ -242,7 +262,7 @@ static void run_callbacks(struct spn_cancel_token *t, int32_t reason)
             return;
         callback = callback_of(node);
         spn__store(token_of(callback), NULL, release); /* [on] mutant: as in register */
-        callback->fn(callback, reason);
+        call_guarded(callback, reason);
     }
 }
 
@@ -326,7 +346,7 @@ int spn_cancel_token_register(spn_cancel_token *t, spn_cancel_callback *callback
     if (reason == 0)
         return SPN_OK;
     spn__store(token_of(callback), NULL, release); /* [on] mutant: as in register */
-    callback->fn(callback, reason);
+    call_guarded(callback, reason);
     return SPN_ECANCELED;
 }
 

@@ -79,6 +79,10 @@ void spn__message_copy(char *to, size_t capacity, const char *from)
 
 /* ---- making ------------------------------------------------------------- */
 
+#ifdef SPN_AUDIT
+static const char *const kind_names[] = { "promise", "stage", "task" };
+#endif
+
 void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
                       const spn_future_opts *opts)
 {
@@ -99,6 +103,10 @@ void spn__future_init(struct spn_future *f, enum spn__future_kind kind,
     f->done_arg = opts != NULL ? opts->done_arg : NULL;
     f->plain = kind == SPN__PROMISE && f->done == NULL;
     f->message[0] = '\0';
+#ifdef SPN_AUDIT
+    spn__init(&f->heard, f->done != NULL);
+#endif
+    spn__audit_made(f, "future", kind_names[kind], "");
 }
 
 int spn_future_create(spn_future **out, const spn_future_opts *opts)
@@ -176,6 +184,7 @@ uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *sourc
 
 int spn__future_status(const struct spn_future *f)
 {
+    spn__future_heard(f);
     switch (spn__phase(spn__load(&f->state, acquire))) { /* [done] */
     case SPN__NORMAL:
         return SPN_OK;
@@ -367,8 +376,27 @@ void spn__future_release_hold(struct spn_future *f)
 {
     /* [holds] 1 is ours, and nobody can add another: no exchange is needed. */
     if (spn__load(&f->holds, acquire) == 1 ||
-        spn__fetch_sub(&f->holds, 1, acq_rel) == 1)
+        spn__fetch_sub(&f->holds, 1, acq_rel) == 1) {
+        spn__audit_gone(f);
         spn__block_put(f);
+    }
+}
+
+/* The last reference is going: a failure that nobody has heard of is told. */
+static void check_heard(const struct spn_future *f)
+{
+#ifdef SPN_AUDIT
+    const uint32_t state = spn__load(&f->state, relaxed); /* [refs] has it all */
+
+    if (spn__phase(state) == SPN__EXCEPTIONAL && (state & SPN__ATTENDED) == 0 &&
+        f->origin == NULL && f->code != SPN_ECANCELED &&
+        spn__load(&f->heard, relaxed) == 0)
+        spn__misuse("future %p failed with %d (%s)%s%s, and nobody looked at it",
+                    (const void *)f, (int)f->code, spn_status_name(f->code),
+                    f->message[0] != '\0' ? ": " : "", f->message);
+#else
+    (void)f;
+#endif
 }
 
 /* Drops a reference; true: it was the last.  Then the word says one or none. */
@@ -406,6 +434,7 @@ static struct spn_future *end(struct spn_future *f)
         spn__phase(spn__load(&f->state, relaxed)) == SPN__NORMAL &&
         spn__load(&f->read, relaxed) == 0)
         spn__call_pointer(drop, f->value);
+    check_heard(f);
     spn__future_release_hold(f);
     return next;
 }
@@ -436,8 +465,7 @@ bool spn__future_finish_and_unref(struct spn_future *f, uint32_t phase)
         if ((found & SPN__ATTENDED) != 0)
             return false;
         /* [done] [refs] as finish and drop_ref.  Not seq_cst: the runner is not looked
-         * at, and who attends is in this word.
-         * mutant: what it orders is plain; ThreadSanitizer sees it */
+         * at, and who attends is in this word. */
     } while (!spn__cas_weak(&f->state, &found, found + last_step(phase) - SPN__REF,
                             acq_rel, relaxed));
     if (spn__refs(found) == 1)

@@ -10,6 +10,7 @@
 #include <spindle/future.h>
 
 #include "base/list.h"
+#include "sync/audit.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 #include "sync/thread_record.h"
@@ -68,7 +69,19 @@ struct spn_future {
     /* Fixed. */
     void (*done)(spn_future *future, void *done_arg);
     void *done_arg;
+#ifdef SPN_AUDIT
+    SPN__ATOMIC(uint32_t) heard; /* 1: somebody has asked how it ended */
+#endif
+    SPN__AUDIT_FIELD
 };
+
+/* Somebody knows, or will know, how it ends; relaxed: as `read`. */
+#ifdef SPN_AUDIT
+#define spn__future_heard(f) \
+    spn__store(&((struct spn_future *)(uintptr_t)(f))->heard, 1, relaxed)
+#else
+#define spn__future_heard(f) ((void)0)
+#endif
 
 static inline uint32_t spn__phase(uint32_t state)
 {

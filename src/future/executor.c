@@ -98,11 +98,16 @@ int spn_task_drop(spn_task *task, int reason)
 
 int spn_executor_execute(spn_executor *executor, spn_task *task)
 {
+    int rc;
+
     if (executor == NULL || task == NULL || task->fn == NULL)
         return SPN_EINVAL;
     if (executor->ops == NULL || executor->ops->execute == NULL)
         return SPN_EINVAL;
-    return executor->ops->execute(executor, task);
+    rc = executor->ops->execute(executor, task);
+    if (rc == SPN_EBUSY)
+        spn__misuse("task %p is submitted while it is queued", (void *)task);
+    return rc;
 }
 
 /* A function and its argument, where the executor knows only tasks. */

@@ -49,7 +49,9 @@
  *            takes it, and may end it: an executor that is about to run the future,
  *            or whoever completes it before that.  The executor takes it first and
  *            then looks at the state; the other changes the state and takes it then,
- *            with a release: so a function is not called without its context.
+ *            with a release: so a function is not called without its context.  A
+ *            periodic one puts it back for the next run, and then looks: two changes
+ *            and two looks, all seq_cst, of which one sees the other, so that it goes.
  *   [done]   see core.c.
  */
 #include "future/task.h"
@@ -106,6 +108,8 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     spn__init(&t->told_owner, NULL);
     spn__list_node_init(&t->told_link);
     t->keeper = keeper;
+    if (keeper != NULL)
+        spn__future_heard(&t->future); /* that is told */
     t->task = (spn_task)SPN_TASK_INIT(spn__task_future_fn, drop_task);
 }
 
@@ -252,9 +256,10 @@ void spn__task_future_uncapture(struct spn__task_future *t,
 /* [context] acquire: the context, and that the future is done if another took it. */
 static struct spn_context *take_context(struct spn__task_future *t)
 {
-    /* Mostly there is none, and a look is cheaper than an exchange.
-     * mutant: to the explorer [runner] orders these, too */
-    if (spn__load(&t->context, acquire) == NULL)
+    /* Mostly there is none, and a look is cheaper than an exchange.  seq_cst: after the
+     * change of the state, as run_again looks at that after putting one back.
+     * mutant: half of a pair */
+    if (spn__load(&t->context, seq_cst) == NULL)
         return NULL;
     /* [context] mutant: the release, as above */
     return spn__exchange(&t->context, NULL, acq_rel);
@@ -310,7 +315,8 @@ void spn__task_finished(struct spn_future *f)
 /* Ends a pin of this thread's, and the sleep of those who want it to. */
 static void let_go(struct spn__task_future *t, uintptr_t next)
 {
-    /* [runner] [pin] [unpin] */
+    /* [runner] [pin] [unpin] seq_cst: a look at the state follows, here and in run.
+     * mutant: half of a pair */
     const uintptr_t old = spn__exchange(&t->runner, next, seq_cst);
 
     if ((old & WANTED) != 0) {
@@ -324,7 +330,9 @@ static void await_unpinned(struct spn__task_future *t, uintptr_t found)
 {
     const uint32_t seen = spn__load(&t->unpins, relaxed); /* [unpin] before WANTED */
 
-    if (spn__cas(&t->runner, &found, found | WANTED, release, relaxed)) /* [unpin] */
+    /* [unpin] Only the load above taking place after this would show it.
+     * mutant: the explorer has no load buffering (its README, Limits) */
+    if (spn__cas(&t->runner, &found, found | WANTED, release, relaxed))
         (void)spn__futex_wait(&t->unpins, seen, SPN_FOREVER);
 }
 
@@ -463,8 +471,10 @@ static bool leave(struct spn__task_future *t, struct spn_thread *self)
  * it.  The state needs no look, and its line belongs to who waits. */
 static void leave_done(struct spn__task_future *t)
 {
-    /* [runner] release: who pins it now sees that it is done.
-     * mutant: to the explorer the step to that was a fence */
+    /* [runner] release: who pins or claims it now sees that it is done.  In C11 their
+     * seq_cst look at the state could else find it as it was, for this word would tell
+     * them nothing of what came before.
+     * mutant: to the explorer a seq_cst look sees every seq_cst change before it */
     spn__store(&t->runner, FREE, release);
     give_arg_back(t);
 }
@@ -599,11 +609,10 @@ bool spn__task_future_run_again(struct spn__task_future *t)
 
     if (context != NULL) { /* this run's reference, and one for the next */
         (void)spn_context_ref(context);
-        /* [context] Back, then look: who completed it meanwhile found none.
-         * mutant: as in take_context */
+        /* [context] Back, then look: who completed it meanwhile found none. */
         spn__store(&t->context, context, seq_cst);
-        if (spn__phase_done(
-                spn__load(&t->future.state, seq_cst))) /* mutant: as above */
+        /* [context] mutant: half of a pair */
+        if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
             spn__task_future_forget(t);
     }
     again = run(&t->future, true, true, context, &ran) == 1;

@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#include "forkjoin/pool.h"
+#include "forkjoin/threads.h"
 #include "metrics/task_times.h"
 #include "metrics/text.h"
 #include "sync/seam.h"
@@ -214,7 +214,7 @@ static void look_at_pool(struct spn__item *item)
 
         (void)spn_fj_pool_stats_get(item->stealing, &fj);
         item->steals = fj.steals;
-        pool = item->stealing->pool;
+        pool = spn__fj_pool_threads(item->stealing);
     }
     item->now.pool = (spn_pool_stats)SPN_POOL_STATS_INIT;
     (void)spn_pool_stats_get(pool, &item->now.pool);
@@ -651,7 +651,8 @@ int spn_metrics_add_fj_pool(spn_metrics *metrics, spn_fj_pool *pool,
 {
     if (metrics == NULL || pool == NULL)
         return SPN_EINVAL;
-    return add(metrics, ITEM_POOL, pool, spn_pool_name(pool->pool), "", times, pool);
+    return add(metrics, ITEM_POOL, pool, spn_pool_name(spn__fj_pool_threads(pool)), "",
+               times, pool);
 }
 
 int spn_metrics_add_timer(spn_metrics *metrics, const char *name, spn_timer *timer)

@@ -384,14 +384,11 @@ static int return_slowly(struct spn_object_pool *pool, uint32_t i, void *object)
     return SPN_OK;
 }
 
-int spn_object_pool_return(spn_object_pool *pool, void *object)
+static inline int give_back(struct spn_object_pool *pool, void *object)
 {
+    const uint32_t i = spn__objpool_find(pool, object);
     struct spn__slot *slot;
-    uint32_t i;
 
-    if (pool == NULL || object == NULL)
-        return SPN_EINVAL;
-    i = spn__objpool_find(pool, object);
     if (i == SPN__NO_SLOT)
         return SPN_EINVAL;
     slot = &pool->slot[i];
@@ -408,13 +405,34 @@ int spn_object_pool_return(spn_object_pool *pool, void *object)
     return return_slowly(pool, i, object);
 }
 
-int spn_object_pool_invalidate(spn_object_pool *pool, void *object)
+/* A mistake that few look for: says which, and that the pool is as it was. */
+static int told(const struct spn_object_pool *pool, const void *object, int rc)
 {
-    uint32_t i;
+    (void)pool;
+    (void)object;
+    if (rc == SPN_ESTATE)
+        spn__misuse("object pool %s: object %p is given back and is not out",
+                    pool->name, object);
+    else if (rc == SPN_EINVAL)
+        spn__misuse("object pool %s: object %p is given back and is not its own",
+                    pool->name, object);
+    return rc;
+}
+
+int spn_object_pool_return(spn_object_pool *pool, void *object)
+{
+    int rc;
 
     if (pool == NULL || object == NULL)
         return SPN_EINVAL;
-    i = spn__objpool_find(pool, object);
+    rc = give_back(pool, object);
+    return __builtin_expect(rc == SPN_OK, 1) ? SPN_OK : told(pool, object, rc);
+}
+
+static int invalidate(struct spn_object_pool *pool, void *object)
+{
+    const uint32_t i = spn__objpool_find(pool, object);
+
     if (i == SPN__NO_SLOT)
         return SPN_EINVAL;
     if (!spn__slot_move(pool, i, SLOT_OUT, SLOT_BUSY, 0))
@@ -423,4 +441,14 @@ int spn_object_pool_invalidate(spn_object_pool *pool, void *object)
     note_return(pool, i);
     spn__objpool_discard(pool, i);
     return SPN_OK;
+}
+
+int spn_object_pool_invalidate(spn_object_pool *pool, void *object)
+{
+    int rc;
+
+    if (pool == NULL || object == NULL)
+        return SPN_EINVAL;
+    rc = invalidate(pool, object);
+    return rc == SPN_OK ? SPN_OK : told(pool, object, rc);
 }

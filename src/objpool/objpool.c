@@ -315,6 +315,7 @@ int spn_object_pool_create(spn_object_pool **out, const spn_object_pool_opts *op
         free_parts(pool);
         return rc;
     }
+    spn__audit_made(pool, "object pool", pool->name, "never shut down");
     *out = pool;
     return SPN_OK;
 }
@@ -370,6 +371,7 @@ int spn_object_pool_shutdown(spn_object_pool *pool)
     first = !pool->closed;
     if (first) {
         pool->closed = true;
+        spn__audit_state(pool, "shut down");
         pool->inside++;
         close_words(pool);
         /* What they get is what they had: nothing.  Those that are just leaving
@@ -424,14 +426,17 @@ int spn_object_pool_destroy(spn_object_pool *pool)
     busy = !has_ended(pool) || !spn__waitq_empty(&pool->awaiting) ||
            !spn__waitq_empty(&pool->borrowers);
     spn__unlock(&pool->lock);
-    if (busy)
+    if (busy) {
+        spn__misuse("object pool %s is destroyed while it lives", pool->name);
         return SPN_EBUSY;
+    }
     /* A pass that was about to begin when shutdown cancelled it. */
     if (pool->timer != NULL &&
         spn_timer_cancel_sync(pool->timer, &pool->timeout, 0) < 0)
         return SPN_EBUSY;
     if (pool->clock != NULL)
         spn__clock_unlisten(pool->clock, &pool->clock_holder);
+    spn__audit_gone(pool);
     free_parts(pool);
     return SPN_OK;
 }

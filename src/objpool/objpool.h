@@ -29,6 +29,7 @@
 
 #include <spindle/object_pool.h>
 
+#include "sync/audit.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
 #include "sync/waitq.h"
@@ -106,6 +107,7 @@ struct spn_object_pool {
     SPN__ATOMIC(int64_t) waiting; /* length of borrowers; written under the lock */
     bool closed, passing;         /* passing: a pass is under way */
     uint32_t inside; /* passes and shutdowns that will touch the pool again */
+    SPN__AUDIT_FIELD
 };
 
 /* ---- states -------------------------------------------------------------------------- */

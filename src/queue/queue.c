@@ -74,6 +74,15 @@ static bool valid_opts(spn_queue_kind kind, const spn_queue_opts *o)
     return false;
 }
 
+#ifdef SPN_AUDIT
+static const char *const kind_names[] = {
+    [SPN_QUEUE_LINKED] = "linked",     [SPN_QUEUE_ARRAY] = "array",
+    [SPN_QUEUE_RING] = "ring",         [SPN_QUEUE_PRIORITY] = "priority",
+    [SPN_QUEUE_DELAY] = "delay",       [SPN_QUEUE_SYNCHRONOUS] = "synchronous",
+    [SPN_QUEUE_TRANSFER] = "transfer", [SPN_QUEUE_DEQUE] = "deque",
+};
+#endif
+
 int spn_queue_create(spn_queue **out, spn_queue_kind kind, const spn_queue_opts *opts)
 {
     spn_queue_opts o = SPN_QUEUE_OPTS_INIT;
@@ -107,16 +116,27 @@ int spn_queue_create(spn_queue **out, spn_queue_kind kind, const spn_queue_opts 
         *out = spn__queue_create_monitor(kind, &o);
         break;
     }
-    return *out != NULL ? SPN_OK : SPN_ENOMEM;
+    if (*out == NULL)
+        return SPN_ENOMEM;
+    spn__audit_made(*out, "queue", kind_names[kind], "");
+    return SPN_OK;
 }
 
 int spn_queue_destroy(spn_queue *q)
 {
+    int64_t left;
+
     if (q == NULL)
         return SPN_OK;
-    if (q->ops->busy(q))
+    if (q->ops->busy(q)) {
+        spn__misuse("queue %p is destroyed while somebody waits in it", (void *)q);
         return SPN_EBUSY;
-    (void)spn_queue_clear(q);
+    }
+    left = spn_queue_clear(q);
+    if (left > 0 && q->drop == NULL)
+        spn__misuse("queue %p is destroyed with %lld items, and nobody drops them",
+                    (void *)q, (long long)left);
+    spn__audit_gone(q);
     q->ops->release(q);
     return SPN_OK;
 }

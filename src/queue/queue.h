@@ -11,6 +11,7 @@
 #include <spindle/queue.h>
 
 #include "base/list.h"
+#include "sync/audit.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 
@@ -81,6 +82,7 @@ struct spn_queue {
     spn_clock *clock;
     struct spn__lock iters_lock; /* a leaf */
     struct spn__list iters;      /* those alive; guarded by iters_lock */
+    SPN__AUDIT_FIELD
 };
 
 /*

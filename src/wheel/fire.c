@@ -246,6 +246,14 @@ static bool has_firing(struct spn_timer *timer)
     return found;
 }
 
+/* Guarded, for a driven timer runs on a thread of the program's. */
+static void call_fn(void *p)
+{
+    struct spn__run *run = p;
+
+    run->status = run->fn(run->timeout); /* the timeout may be gone now */
+}
+
 /*
  * Runs callbacks until `firing` is empty or the timer is stopped; returns how many.
  * With *spread, a runner that begins: sees to it that there is another for the rest.
@@ -281,7 +289,7 @@ static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
             if (has_firing(timer) && !hand_over(timer, self, true))
                 ask_again(timer);
         }
-        run.status = run.fn(run.timeout); /* the timeout may be gone now */
+        spn__guarded(call_fn, &run);
         if (self == timer->thread)
             (void)spn__interrupt_take(self); /* not for the next one */
         if (run.status != 0)
@@ -449,6 +457,8 @@ static int64_t look(struct spn__shard *s, int64_t now_ns, bool *due)
     int64_t next_ns;
 
     spn__quick_lock(&s->lock);
+    if (s->timer->fast_clock)
+        (void)spn__shard_look(s);
     while (!spn__wheel_step(s->wheel, now_ns, STEP_NODES)) {
         spn__quick_unlock(&s->lock); /* let others in */
         spn__quick_lock(&s->lock);

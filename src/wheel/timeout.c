@@ -15,16 +15,8 @@
  *   run there, and whoever cancels it must find it.
  *
  * RECKONING
- *   Reading the clock costs more than all the rest of an addition.  With fast_clock a
- *   shard looks at it once a millisecond and reckons from the CPU's counter in between.
- *   What it reckons must not be less than the clock would show, or timeouts would be
- *   early: the length of a cycle is measured over up to a second and taken a thousandth
- *   longer (the system may bend its clock by half of that, either way), and
- *   RECKON_EXTRA_NS covers a counter that was read a little ahead.  Every look compares:
- *   where the clock shows more than was reckoned, as on another machine, the clock is read
- *   until there is a new measure; the same if the last look was long ago.  A look that took
- *   long, because the thread was interrupted, is no part of a measure.
- *   Only due times are reckoned; when something is due is decided by the clock.
+ *   With fast_clock the time of an addition is reckoned from a CPU counter: reckon.c.  If
+ *   that was wrong, all that may be meant is filed anew, later.
  *
  * LOCKS  a batch holds the locks of all shards it needs, in the order of their index;
  *   everything else holds one.
@@ -49,77 +41,59 @@
 
 /* ---- reckoning ----------------------------------------------------------------- */
 
-#define RECKON_NS       SPN_MS(1) /* between two looks at the clock */
-#define RECKON_EXTRA_NS SPN_US(1)
-#define RECKON_CYCLES   (UINT64_C(1) << 24) /* more than RECKON_NS at any rate */
-/* Spans over which the rate is measured: the shortest that counts, the first time and
- * later, and the longest. */
-#define MEASURE_FIRST_NS SPN_MS(2)
-#define MEASURE_MIN_NS   SPN_MS(50)
-#define MEASURE_MAX_NS   SPN_SEC(1)
-/* Cycles around a look at the clock, at most, if it is to be part of a measure. */
-#define MEASURE_CYCLES 1000
+/* Nodes that were taken out to be filed anew. */
+struct postponed {
+    struct spn_wheel *wheel;
+    int64_t since_ns;
+    spn_wheel_link ring;
+};
 
-/* What we would say at `cycles`, without the extra. */
-static int64_t reckoned(const struct spn__reckoning *r, uint64_t cycles)
+/* Periodic ones follow the clock. */
+static void take_out(spn_wheel_node *node, void *ctx)
 {
-    return r->base_ns + (int64_t)(((cycles - r->cycles) * r->scale) >> 32);
+    struct postponed *p = ctx;
+
+    if (node->due_ns <= p->since_ns || spn__timeout_is_periodic(spn__timeout_of(node)))
+        return;
+    spn__wheel_unlink(p->wheel, node);
+    spn__wheel_push(&p->ring, &node->link);
 }
 
-/* The clock showed now_ns at `cycles`, or less: measures the rate since `from`. */
-static void measure(struct spn__reckoning *r, uint64_t cycles, int64_t now_ns)
+/* Has all that may have been filed by a wrong time since since_ns come later; the lock is
+ * held.  `known` may be too early then, which costs a look. */
+static void postpone(struct spn__shard *s, int64_t since_ns, int64_t by_ns)
 {
-    const int64_t span_ns = now_ns - r->from_ns;
-    const bool fresh = r->from_ns == 0 || cycles <= r->from_cycles;
+    struct postponed p = { .wheel = s->wheel, .since_ns = since_ns };
 
-    if (!fresh && span_ns <= 2 * MEASURE_MAX_NS &&
-        span_ns >= (r->scale == 0 ? MEASURE_FIRST_NS : MEASURE_MIN_NS)) {
-        const uint64_t rate = ((uint64_t)span_ns << 28) / (cycles - r->from_cycles)
-                              << 4;
+    p.ring.next = p.ring.prev = &p.ring;
+    (void)spn_wheel_each(s->wheel, take_out, &p);
+    while (p.ring.next != &p.ring) {
+        spn_wheel_node *node = spn__wheel_node_of(p.ring.next);
 
-        r->scale = rate + (rate >> 10) + 16;
-    }
-    if (fresh || span_ns >= MEASURE_MAX_NS) {
-        r->from_ns = now_ns;
-        r->from_cycles = cycles;
+        p.ring.next = node->link.next;
+        node->due_ns = spn__time_add(node->due_ns, by_ns);
+        (void)spn__wheel_link(s->wheel, node);
     }
 }
 
-/* Looks at the clock, and whether we have been right. */
-__attribute__((noinline)) static int64_t look(struct spn__reckoning *r)
+int64_t spn__shard_look(struct spn__shard *s)
 {
-    const uint64_t before = spn__cycles();
-    const int64_t now_ns = spn__now();
-    const uint64_t after = spn__cycles();
+    const int64_t since_ns = s->reckoning.base_ns;
+    int64_t behind_ns;
+    const int64_t now_ns = spn__reckoning_look(&s->reckoning, &behind_ns);
 
-    if (now_ns - r->base_ns < RECKON_NS / 2)
-        return now_ns; /* we are here because there is no rate yet */
-    if (r->scale != 0 && (after - r->cycles >= RECKON_CYCLES ||
-                          reckoned(r, after) + RECKON_EXTRA_NS < now_ns)) {
-        if (after - r->cycles < RECKON_CYCLES)
-            r->scale = 0; /* it is another rate: measure anew */
-        r->from_ns = 0;
-    }
-    if (after - before < MEASURE_CYCLES)
-        measure(r, before, now_ns);
-    r->cycles = before; /* the clock did not show more then */
-    r->base_ns = now_ns;
+    if (behind_ns != 0)
+        postpone(s, since_ns, behind_ns);
     return now_ns;
 }
 
 /* The time when the counter showed `cycles`, or up to two microseconds more; the lock is
  * held. */
-HOT int64_t reckon(struct spn__reckoning *r, uint64_t cycles)
+HOT int64_t reckon(struct spn__shard *s, uint64_t cycles)
 {
-    const uint64_t passed = cycles - r->cycles; /* a lot, if others have looked since */
+    int64_t now_ns;
 
-    if (r->scale != 0 && passed < RECKON_CYCLES) {
-        const uint64_t ns = (passed * r->scale) >> 32;
-
-        if (ns < (uint64_t)RECKON_NS)
-            return r->base_ns + (int64_t)ns + RECKON_EXTRA_NS;
-    }
-    return look(r);
+    return spn__reckon(&s->reckoning, cycles, &now_ns) ? now_ns : spn__shard_look(s);
 }
 
 /* ---- scheduling --------------------------------------------------------------- */
@@ -219,7 +193,7 @@ HOT void reckon_due(struct spn__shard *s, struct arming *a)
 {
     if (a->reckon_ns <= 0)
         return;
-    a->due_ns = spn__time_add(reckon(&s->reckoning, a->cycles), a->reckon_ns);
+    a->due_ns = spn__time_add(reckon(s, a->cycles), a->reckon_ns);
     a->now_ns = s->reckoning.base_ns; /* which the clock has shown */
 }
 

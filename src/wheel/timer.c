@@ -286,6 +286,7 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     }
     spn__clock_listen(timer->clock, &timer->listener, spn__timer_clock_moved, timer);
     census_enter(timer);
+    spn__audit_made(timer, "timer", timer->name, "never stopped");
     *out = timer;
     return SPN_OK;
 }
@@ -324,8 +325,11 @@ int spn_timer_destroy(spn_timer *timer)
 
     if (timer == NULL)
         return SPN_OK;
-    if (is_busy(timer))
+    if (is_busy(timer)) {
+        spn__misuse("timer %s is destroyed while it runs", timer->name);
         return SPN_EBUSY;
+    }
+    spn__audit_gone(timer);
     spn__clock_unlisten(timer->clock, &timer->listener);
     census_leave(timer);
     spn__lock(&timer->exec_lock);
@@ -550,6 +554,7 @@ static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns
         return SPN_ESTATE;
     if (begin_stop(timer) && timer->thread != NULL)
         (void)spn_thread_interrupt(timer->thread); /* its sleep, or its callback */
+    spn__audit_state(timer, "stopped");
     interrupted = join_thread(timer);
     for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
         rc = await_idle(&timer->shards[i], self, deadline_ns);

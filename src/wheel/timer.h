@@ -11,11 +11,13 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "sync/audit.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
 #include "sync/quick_lock.h"
 #include "sync/seam.h"
 #include "sync/waitq.h"
+#include "wheel/reckon.h"
 #include "wheel/wheel.h"
 
 struct spn_thread;
@@ -102,18 +104,6 @@ struct spn__run {
 /* Lateness in buckets an eighth of a power of two wide. */
 enum { SPN__LATE_BUCKETS = 488 };
 
-/*
- * The time by a CPU counter: what the clock showed at `cycles`, and how long a cycle is
- * at most.  See timeout.c.
- */
-struct spn__reckoning {
-    int64_t base_ns;
-    uint64_t cycles;
-    uint64_t scale;  /* nanoseconds a cycle at most, times 2^32; 0: not known */
-    int64_t from_ns; /* where the present measure began; 0: nowhere */
-    uint64_t from_cycles;
-};
-
 struct spn__shard {
     /* Guards all of it, but `pending` for reading, and `idle`. */
     _Alignas(SPN__CACHE_LINE) struct spn__quick_lock lock;
@@ -190,6 +180,7 @@ struct spn_timer {
 
     struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
     char name[SPN_THREAD_NAME_MAX + 1];
+    SPN__AUDIT_FIELD
 };
 
 /* The timers there are, for two messages: too many, and forgotten ones. */
@@ -268,6 +259,9 @@ int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
 /* For a handle, whose fields are written already; guest: for the first time. */
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
                                int64_t delay_ns, bool guest);
+/* With fast_clock, before anything that is due is taken out: looks at the clock, and sees
+ * to it that nothing that was filed by a wrong time is early.  The lock is held. */
+int64_t spn__shard_look(struct spn__shard *s);
 /* The number of the shard the calling thread adds to. */
 uint32_t spn__timer_own_shard(const struct spn_timer *timer);
 

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <spindle/audit.h>
 #include <spindle/cancel.h>
 #include <spindle/clock.h>
 #include <spindle/completion.h>

@@ -459,7 +459,7 @@ static spn_scheduled_opts reporting(int32_t threads)
 }
 
 /* It stops, its future has the cause, and somebody is told. */
-TEST(scheduled__periodic_fails__stops_and_says_so, "STPE-15", "STPE-14")
+TEST(scheduled__periodic_fails__stops_and_says_so, "STPE-15", "STPE-14", "P26")
 {
     void *value;
 
@@ -484,7 +484,7 @@ TEST(scheduled__periodic_fails__stops_and_says_so, "STPE-15", "STPE-14")
 }
 
 /* Or it goes on, and each failure is reported. */
-TEST(scheduled__periodic_fails__goes_on_if_told_to, "STPE-15")
+TEST(scheduled__periodic_fails__goes_on_if_told_to, "STPE-15", "P26")
 {
     spn_schedule what = SPN_SCHEDULE_INIT;
 
@@ -500,10 +500,56 @@ TEST(scheduled__periodic_fails__goes_on_if_told_to, "STPE-15")
         await_runs(0, k);
         await_queued(1);
         CHECK_EQ(atomic_load(&reports), k);
+        CHECK_EQ(spn_scheduled_failed_runs(sched), k);
         advance(SPN_SEC(1));
     }
     CHECK_EQ(spn_future_is_done(jobs[0].future), 0);
     cut_pool();
+}
+
+static atomic_int warnings, stops_said;
+
+static void note_warning(void *ctx, spn_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == SPN_LOG_WARN &&
+        strstr(message, "a periodic task failed with") != NULL) {
+        atomic_fetch_add(&stops_said, strstr(message, ", and stops") != NULL);
+        atomic_fetch_add(&warnings, 1);
+    }
+}
+
+static void fail_unheard(void *arg)
+{
+    spn_schedule what = SPN_SCHEDULE_INIT;
+
+    (void)arg;
+    CHECK_OK(spn_log_set_hook(note_warning, NULL));
+    open_with(spn_scheduled_opts_pool(1));
+    what.run = job_run;
+    what.repeat = SPN_REPEAT_RATE;
+    what.period_ns = SPN_SEC(1);
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&jobs[i].fails, 5);
+        what.arg = &jobs[i];
+        what.on_failure = i == 0 ? SPN_FAILURE_STOP : SPN_FAILURE_GO_ON;
+        REQUIRE_OK(spn_scheduled_schedule_with(sched, &what, &jobs[i].future));
+    }
+    for (int k = 1; k <= 3; k++) {
+        await_runs(1, k);
+        await_queued(1);
+        CHECK_EQ(runs(0), 1);
+        CHECK_EQ(atomic_load(&warnings), k + 1); /* one for each run that failed */
+        advance(SPN_SEC(1));
+    }
+    CHECK_EQ(atomic_load(&stops_said), 1);
+    cut_pool();
+}
+
+/* Where nobody asked to be told, the log is: a task that stops says so. */
+TEST(scheduled__periodic_fails_without_a_hook__logged, "STPE-15", "P26")
+{
+    CHECK_CHILD(fail_unheard, NULL);
 }
 
 static void end_thread(struct job *j)
@@ -514,7 +560,7 @@ static void end_thread(struct job *j)
 }
 
 /* One that ends its thread has failed; the others go on. */
-TEST(scheduled__periodic_ends_its_thread__is_reported, "STPE-15")
+TEST(scheduled__periodic_ends_its_thread__is_reported, "STPE-15", "P26")
 {
     open_with(reporting(1));
     jobs[0].act = end_thread;

@@ -371,7 +371,7 @@ TEST(serial_timer__purge__counts_the_cancelled, "TMR-11")
 }
 
 /* A failing task is reported, and the timer and the task go on. */
-TEST(serial_timer__failing_task__is_survived, "TMR-12")
+TEST(serial_timer__failing_task__is_survived, "TMR-12", "P26")
 {
     open_timer();
     pieces[0].fails = -9;

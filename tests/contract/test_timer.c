@@ -682,7 +682,7 @@ static void count_failure(void *ctx, int status)
 }
 
 /* A callback that fails is reported and counted; the timer and its period go on. */
-TEST(timer__callback_fails__reported_and_goes_on, "HWT-27")
+TEST(timer__callback_fails__reported_and_goes_on, "HWT-27", "P26")
 {
     spn_timer_opts opts = defaults();
     spn_period period = SPN_PERIOD_INIT;
@@ -727,7 +727,7 @@ static void fail_without_hook(void *arg)
     CHECK_EQ(shut(), 0);
 }
 
-TEST(timer__callback_fails_without_a_hook__logged, "HWT-27")
+TEST(timer__callback_fails_without_a_hook__logged, "HWT-27", "P26")
 {
     CHECK_CHILD(fail_without_hook, NULL);
 }

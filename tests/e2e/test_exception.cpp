@@ -203,6 +203,76 @@ TEST(exception__function_of_a_thread__ends_the_process, "G-21")
     expect_end([] { on_thread(throws_on_thread, nullptr); });
 }
 
+void callback_throws(spn_cancel_callback *, int)
+{
+    throw std::runtime_error("thrown by the test");
+}
+
+TEST(exception__callback_of_a_token__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_cancel_callback callback = SPN_CANCEL_CALLBACK_INIT(callback_throws);
+        spn_cancel_token *token;
+
+        REQUIRE(spn_cancel_token_create(&token, nullptr) == SPN_OK);
+        REQUIRE(spn_cancel_token_register(token, &callback) == SPN_OK);
+        spn_cancel_token_cancel(token, SPN_ECANCELED);
+    });
+}
+
+TEST(exception__callback_of_a_cancelled_token__ends_the_process, "G-21")
+{
+    expect_end([] {
+        spn_cancel_callback callback = SPN_CANCEL_CALLBACK_INIT(callback_throws);
+        spn_cancel_token *token;
+
+        REQUIRE(spn_cancel_token_create(&token, nullptr) == SPN_OK);
+        REQUIRE(spn_cancel_token_cancel(token, SPN_ECANCELED) == 1);
+        (void)!spn_cancel_token_register(token, &callback);
+    });
+}
+
+// A periodic task does not stop without a word, whatever it was told to do on failure.
+TEST(exception__periodic_task__ends_the_process, "P26")
+{
+    spn_scheduled_opts opts = spn_scheduled_opts_pool(1);
+    spn_schedule what = SPN_SCHEDULE_INIT;
+    spn_scheduled *s;
+    spn_future *f;
+
+    what.run = throws_on_thread;
+    what.repeat = SPN_REPEAT_RATE;
+    what.period_ns = SPN_MS(1);
+    what.on_failure = SPN_FAILURE_GO_ON;
+    REQUIRE(spn_scheduled_create(&s, &opts) == SPN_OK);
+    REQUIRE(spn_scheduled_schedule_with(s, &what, &f) == SPN_OK);
+    (void)!spn_future_get(f, nullptr, SPN_FOREVER);
+    nobody_gets_here();
+}
+
+int timeout_throws(spn_timeout *)
+{
+    throw std::runtime_error("thrown by the test");
+}
+
+TEST(exception__periodic_timeout__ends_the_process, "P26")
+{
+    expect_end([] {
+        spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+        spn_period period = SPN_PERIOD_INIT;
+        spn_timeout timeout = SPN_TIMEOUT_INIT;
+        spn_timer *timer;
+
+        opts.drive = SPN_TIMER_DRIVEN;
+        period.period_ns = SPN_MS(1);
+        REQUIRE(spn_timer_create(&timer, &opts) == SPN_OK);
+        REQUIRE(spn_timer_schedule_periodic(timer, &timeout, timeout_throws, 0,
+                                            &period) == SPN_OK);
+        for (;;)
+            spn_timer_run(timer);
+    });
+}
+
 // ---- it does not ----------------------------------------------------------------
 
 int throws_and_catches(void *arg, void **result)

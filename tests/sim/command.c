@@ -27,7 +27,7 @@ static struct {
     uint64_t schedules;
     bool schedules_given;
     double seconds;
-    bool list, faults, mutants, no_dfs;
+    bool list, faults, mutants, no_dfs, long_dfs;
 } args;
 
 static const enum sim_model all_models[] = { SIM_SC, SIM_TSO, SIM_PSO, SIM_C11 };
@@ -44,7 +44,9 @@ static void usage(FILE *out)
         "  --schedules N       per strategy (default %d; 0: no limit)\n"
         "  --seconds S         at most, per scenario and model\n"
         "  --no-dfs            leave out the exhaustive runs\n"
-        "  --faults            only the fault sweep, of every scenario\n"
+        "  --long              with those exhaustive runs that take minutes\n"
+        "  --faults            only the fault sweep, of every scenario that does not\n"
+        "                      say why it has none\n"
         "  --strategy S        only random, pct:DEPTH, dfs:BOUND or dfs:all\n"
         "  --seed N            first seed; alone, that one schedule\n"
         "  --path P            with dfs, the one schedule of that path\n"
@@ -166,6 +168,8 @@ static void parse(int argc, char **argv)
             args.list = true;
         } else if (strcmp(option, "--no-dfs") == 0) {
             args.no_dfs = true;
+        } else if (strcmp(option, "--long") == 0) {
+            args.long_dfs = true;
         } else if (strcmp(option, "--faults") == 0) {
             args.faults = true;
         } else if (strcmp(option, "--trace") == 0) {
@@ -271,12 +275,23 @@ static void run_seeded(const struct sim_scenario *s, enum sim_model model,
     }
 }
 
-static void run_dfs(const struct sim_scenario *s, enum sim_model model, struct tally *t)
+/* The preemptions that an exhaustive run allows in this model; 0: there is none. */
+static int dfs_bound(const struct sim_opts *opts, enum sim_model model)
+{
+    if (args.no_dfs || ((opts->dfs_long & model) != 0 && !args.long_dfs))
+        return 0;
+    if ((opts->dfs_less & model) != 0)
+        return opts->dfs - 1;
+    return (opts->dfs_models & model) != 0 ? opts->dfs : 0;
+}
+
+static void run_dfs(const struct sim_scenario *s, enum sim_model model, int bound,
+                    struct tally *t)
 {
     struct sim_config c = base_config(s, model, t);
 
     c.strategy = SIM_DFS;
-    c.bound = s->opts.dfs;
+    c.bound = bound;
     c.schedules = sim__mutant() != NULL ? MUTANT_DFS_MAX : 0;
     t->dfs = sim_explore(s, &c);
     if (t->dfs.failures != 0 || (!t->dfs.complete && sim__mutant() == NULL)) {
@@ -341,10 +356,11 @@ static struct tally run_scenario(const struct sim_scenario *s, enum sim_model mo
         if (c.schedules == 1)
             (void)printf("hash %016llx\n", (unsigned long long)r.hash);
     } else {
+        const int bound = dfs_bound(&opts, model);
+
         run_seeded(s, model, &t);
-        if (!t.failed && opts.dfs != 0 && (opts.dfs_models & model) != 0 &&
-            !args.no_dfs)
-            run_dfs(s, model, &t);
+        if (!t.failed && bound != 0)
+            run_dfs(s, model, bound, &t);
         if (!t.failed && opts.faults)
             run_faults(s, model, &t);
     }
@@ -353,7 +369,7 @@ static struct tally run_scenario(const struct sim_scenario *s, enum sim_model mo
 
 static int run_all(void)
 {
-    unsigned passed = 0, failed = 0;
+    unsigned passed = 0, failed = 0, left = 0;
 
     for (struct sim_scenario *s = sim_scenarios(); s != NULL; s = s->next) {
         struct sim_opts opts;
@@ -361,6 +377,11 @@ static int run_all(void)
         if (!is_asked(s))
             continue;
         sim__fill_opts(&opts, s);
+        if (args.faults && opts.no_faults != NULL) {
+            (void)printf("left   %-56s %s\n", s->name, opts.no_faults);
+            left++;
+            continue;
+        }
         for (size_t i = 0; i < MODEL_COUNT; i++) {
             if ((all_models[i] & args.models & opts.models) == 0)
                 continue;
@@ -372,7 +393,7 @@ static int run_all(void)
                 passed++;
         }
     }
-    if (passed + failed == 0) {
+    if (passed + failed + left == 0) {
         (void)fprintf(stderr, "%s: no such scenario or model\n", sim__program);
         return 2;
     }

@@ -372,6 +372,21 @@ void sim_set_cpus(uint32_t count)
     engine.cpus = count;
 }
 
+void sim_set_counter(uint64_t (*counter)(void))
+{
+    engine.counter = counter;
+}
+
+bool spn__cycles_usable(void)
+{
+    return engine.counter != NULL;
+}
+
+uint64_t spn__cycles(void)
+{
+    return engine.counter != NULL ? engine.counter() : 0;
+}
+
 uintptr_t spn__os_stack_low(void)
 {
     return (uintptr_t)__builtin_frame_address(0) - 32 * 1024;
@@ -472,6 +487,7 @@ void sim__run_schedule(uint64_t seed)
     engine.fences = -1;
     engine.faults = 0;
     engine.cpus = 2;
+    engine.counter = NULL;
     engine.kind = SIM_OK;
     engine.message[0] = '\0';
     idle_rounds = 0;

@@ -104,7 +104,8 @@ struct engine {
     unsigned buffered; /* stores in all buffers */
     int fences;        /* -1: not chosen yet, else as CHOOSE_FENCES */
     uint64_t faults;
-    uint32_t cpus; /* that the code under test is told of */
+    uint32_t cpus;             /* that the code under test is told of */
+    uint64_t (*counter)(void); /* as well */
     enum sim_kind kind;
     char message[200];
     struct fiber home;

@@ -157,6 +157,8 @@ SCENARIO(deque__asked_while_it_joins__each_run_once, "FJT-28")
     tear_down(2);
 }
 
+SCENARIO_OPTS(deque__asked_while_it_joins__each_run_once, .faults = true)
+
 /* Two thieves. */
 SCENARIO(deque__two_thieves__each_run_once, "FJT-28")
 {
@@ -183,6 +185,8 @@ SCENARIO(deque__grows_while_stolen_from__nothing_moves, "FJT-28")
     sim_join_all();
     tear_down(2);
 }
+SCENARIO_OPTS(deque__grows_while_stolen_from__nothing_moves,
+              .no_faults = "wants every record run, and memory for each")
 
 /* The third part of the word comes around: numbers that were used return. */
 SCENARIO(deque__word_wraps__each_run_once, "FJT-28")
@@ -311,6 +315,9 @@ SCENARIO(deque__tree_within_a_tree__both_whole, "FJT-28")
     sim_join_all();
     tear_down(2);
 }
+
+SCENARIO_OPTS(deque__tree_within_a_tree__both_whole,
+              .no_faults = "wants every record run, and memory for each")
 
 /* A body that does not return: what it forked is taken back, what was stolen is waited
  * for, and nothing is run twice. */

@@ -258,6 +258,48 @@ SCENARIO(task__submitted__run_or_dropped_once, "G-16", "FUT-35")
 SCENARIO_OPTS(task__submitted__run_or_dropped_once, .dfs = 2, .dfs_models = SIM_SC,
               .faults = true)
 
+static SPN__ATOMIC(int) drops;
+
+static void drop_value(void *value)
+{
+    sim_assert(value == &f);
+    sim_assert(spn__load(&payload, relaxed) == 7);
+    (void)spn__fetch_add(&drops, 1, relaxed);
+}
+
+/* Nobody attends to it, so the outcome and the executor's reference go in one step.
+ * Who sees that it is done sees all of it; and a destructor that was set just before
+ * the owner let go is seen by whoever is last. */
+SCENARIO(task__looked_at_and_let_go__published_and_freed_once, "G-19", "G-16", "FUT-35")
+{
+    const bool looks = sim_choose(2) == 1;
+    void *value = NULL;
+    int read = 0;
+
+    spn__init(&payload, 0);
+    spn__init(&drops, 0);
+    runs = released = 0;
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    if (spn_executor_submit(spn_manual_executor_executor(manual), work, &f, &f) ==
+        SPN_OK) {
+        sim_thread(run_one, NULL);
+        if (looks && spn_future_result_now(f, &value) == SPN_OK) {
+            sim_assert(value == &f && spn__load(&payload, relaxed) == 7);
+            read = 1;
+        }
+        sim_assert(spn_future_set_drop_value(f, drop_value) == SPN_OK);
+        spn_future_unref(f);
+        sim_join_all();
+        sim_assert(runs == 1);
+        sim_assert(spn__load(&drops, relaxed) + read == 1);
+        sim_outcome((unsigned)(read + 2 * looks));
+    }
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(task__looked_at_and_let_go__published_and_freed_once, .dfs = 2,
+              .dfs_models = SIM_SC | SIM_C11, .faults = true)
+
 static int count_run(spn_task *task)
 {
     (void)task;

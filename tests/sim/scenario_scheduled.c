@@ -29,6 +29,7 @@ struct job {
     spn_latch *gate;
     spn_future *future;
     spn_serial_task *task;
+    spn_context *context; /* that it must run in; NULL: whatever it is */
 };
 
 static spn_scheduled *sched;
@@ -44,6 +45,7 @@ static int work(void *arg)
     sim_assert(spn__fetch_add(&j->inside, 1, relaxed) == 0); /* never twice at once */
     sim_assert(spn__load(&j->payload, relaxed) != 0);        /* what preceded it */
     sim_assert(sim_now() >= spn__load(&j->due, relaxed));    /* never early */
+    sim_assert(j->context == NULL || spn_context_current() == j->context);
     spn__store(&j->at, sim_now(), relaxed);
     (void)spn__fetch_add(&j->runs, 1, release);
     if (j->gate != NULL)
@@ -77,6 +79,7 @@ static void prepare(void)
         j->gate = NULL;
         j->future = NULL;
         j->task = NULL;
+        j->context = NULL;
     }
 }
 
@@ -230,6 +233,24 @@ SCENARIO(scheduled__leader_is_busy__another_leads, "STPE-2", "STPE-37")
 SCENARIO_OPTS(scheduled__leader_is_busy__another_leads, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
+/* A task comes while the one who was woken for another is about to start that, which
+ * blocks: one of the two wakes the worker that still sleeps. */
+SCENARIO(scheduled__comes_while_the_searcher_finds__starts, "STPE-38", "STPE-35")
+{
+    open_pool(2);
+    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_settle();
+    jobs[0].gate = gate;
+    sim_assert(schedule(0, 0) == SPN_OK);
+    sim_assert(schedule(1, 0) == SPN_OK);
+    on_time(1); /* or job 0 has the only worker that is awake, for ever */
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    on_time(0);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__comes_while_the_searcher_finds__starts, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
 /* The head is cancelled while the leader sleeps for it, or is about to, or it runs. */
 SCENARIO(scheduled__head_is_cancelled__next_is_on_time, "STPE-20", "STPE-16", "STPE-23")
 {
@@ -358,6 +379,27 @@ SCENARIO(scheduled__cancel_races_rearm__nothing_stays, "STPE-17", "STPE-7", "STP
         sim_sleep(1);
     close_pool();
     sim_assert(sim_now() < FAR);
+}
+
+/* With a context, too: each run has it, and when the task is cancelled it goes. */
+SCENARIO(scheduled__cancel_with_a_context__is_let_go, "STPE-16", "P40")
+{
+    spn_context_scope scope;
+    spn_context *context;
+
+    open_pool(1);
+    sim_assert(spn_context_create(&context, NULL) == SPN_OK);
+    sim_assert(spn_context_enter(&scope, context) == SPN_OK);
+    jobs[0].context = context;
+    sim_assert(repeat(0, 0, NEAR_) == SPN_OK);
+    sim_assert(spn_context_leave(&scope) == SPN_OK);
+    spn_context_unref(context); /* the task's is the last */
+    sim_thread(cancels, (void *)0);
+    if (sim_choose(2) == 0)
+        sim_sleep(NEAR_); /* the second run is on its way */
+    sim_join_all();
+    sim_assert(spn_future_is_cancelled(jobs[0].future) == 1);
+    close_pool();
 }
 
 /* The same, while the executor ends: who cancels does not touch what is gone. */

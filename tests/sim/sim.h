@@ -46,6 +46,8 @@ struct sim_opts {
     unsigned models;     /* sim_model bits; 0: all                               */
     int dfs;             /* also DFS with this preemption bound, to completion   */
     unsigned dfs_models; /* where DFS is small enough; 0: all of `models`        */
+    unsigned dfs_less;   /* and where it is with one preemption less             */
+    unsigned dfs_long;   /* of these, where it takes minutes: only with --long   */
     int spurious;        /* 1/n of the futex waits return for nothing; 0: 64     */
     int early;           /* at 1/n of the points a timer expires early; 0: 32    */
     int weak;            /* 1/n of the weak CAS that could succeed fail; 0: 8    */
@@ -53,6 +55,8 @@ struct sim_opts {
     uint64_t max_steps;  /* a schedule longer than this is a livelock; 0: 20,000 */
     enum sim_fences fences;
     bool faults; /* also fail every allocation and thread creation       */
+    const char
+        *no_faults; /* why --faults leaves it out: it counts on what would fail */
 };
 
 struct sim_scenario {
@@ -121,6 +125,10 @@ uint64_t sim_sleeps(int id);
 /* How many CPUs the code under test is told of from now on; 2 at first.  Thread n
  * says it runs on CPU n modulo that.  Any two threads run at once in any case. */
 void sim_set_cpus(uint32_t count);
+
+/* What the code under test gets from the CPU's counter from now on, which is not a point;
+ * NULL, as at first: there is no counter to be used. */
+void sim_set_counter(uint64_t (*counter)(void));
 
 /* Marks an outcome, 0 .. 63, as seen; the result tells which were. */
 void sim_outcome(unsigned outcome);

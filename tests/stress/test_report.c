@@ -43,10 +43,12 @@ static void make_folder(void)
 /* ---- P34: in the middle of malloc and dlopen ----------------------------------------- */
 
 enum { CHURNERS = 4 };
+#define ANSWER_NS SPN_SEC(1) /* the report waits for answers so long */
 
 struct churn {
     spn_task task;
     uint64_t random;
+    int64_t longest_ns; /* from one round to the next; read when it has ended */
 };
 
 static atomic_int churning, stop_churning;
@@ -54,11 +56,16 @@ static atomic_int churning, stop_churning;
 static int churn(spn_task *task)
 {
     struct churn *c = (struct churn *)(void *)task;
+    int64_t last_ns = spn_now();
 
     atomic_fetch_add(&churning, 1);
     while (atomic_load_explicit(&stop_churning, memory_order_relaxed) == 0) {
+        const int64_t now_ns = spn_now();
         void *blocks[16], *library;
 
+        if (now_ns - last_ns > c->longest_ns)
+            c->longest_ns = now_ns - last_ns;
+        last_ns = now_ns;
         for (int i = 0; i < 16; i++) {
             blocks[i] = malloc(1 + t_random(&c->random) % 20000);
             REQUIRE(blocks[i] != NULL);
@@ -113,6 +120,7 @@ static void dump_many_times(int times)
     struct item item;
     spn_pool *pool;
     uint64_t seed = t_seed();
+    int64_t longest_ns = 0;
 
     make_folder();
     atomic_store(&churning, 0);
@@ -150,10 +158,16 @@ static void dump_many_times(int times)
     CHECK_OK(spn_pool_destroy(pool));
     CHECK_OK(spn_reject_report_destroy(report));
     CHECK_EQ(atomic_load(&a.unwritten), 0);
+    for (int i = 0; i < CHURNERS; i++)
+        if (tasks[i].longest_ns > longest_ns)
+            longest_ns = tasks[i].longest_ns;
     if (!DEFERRED_SIGNALS) {
-        /* A thread has a second to answer; one that gets no CPU for so long, which
-         * happens on a machine with much else to do, is left out. */
-        CHECK(atomic_load(&a.silent) <= times / 1000);
+        /* A thread has a second to answer, and one that gets no CPU for so long, which
+         * happens on a machine with much else to do, is left out: in that report, and
+         * in those that begin before it goes on.  A thread that ran did answer. */
+        if (!CHECK(atomic_load(&a.silent) == 0 || longest_ns >= ANSWER_NS))
+            fprintf(stderr, "  %d silent, but the longest stop was %.3f s\n",
+                    atomic_load(&a.silent), (double)longest_ns / 1e9);
         CHECK(atomic_load(&a.frames) >= times * CHURNERS - atomic_load(&a.silent));
     }
     CHECK_EQ(rmdir(folder), 0);

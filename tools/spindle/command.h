@@ -24,8 +24,12 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
+extern const struct command call_command;
 extern const struct command doctor_command;
 extern const struct command extensions_command;
+extern const struct command load_command;
+extern const struct command serve_command;
+extern const struct command top_command;
 
 /* Says what is wrong with the command line and where to look; EXIT_MISUSED. */
 int misused(const char *command, const char *format, ...)
