@@ -63,7 +63,7 @@ typedef struct spn_client_opts {
     spn_extensions *extensions; /* in use until destroy; NULL: what is built in       */
     spn_repository *repository; /* where its pool is, in use until destroy; NULL: one of
                                    its own                                            */
-    size_t max_unwritten;       /* bytes that wait for a server to read; more is refused.
+    size_t max_unwritten; /* bytes that wait for a server to read; more is refused.
                                    0: 16 MiB                                          */
 } spn_client_opts;
 
@@ -107,17 +107,18 @@ typedef struct spn_invocation {
     const char *version; /* NULL: none                                            */
     const char *group;   /* NULL: none                                            */
     const char *method;
-    const char *parameters; /* as the JVM writes them: "ILjava/lang/String;"; NULL: none */
+    const char
+        *parameters; /* as the JVM writes them: "ILjava/lang/String;"; NULL: none */
     spn_hvalue *const *arguments; /* one for each parameter                       */
     size_t argument_count;
     const spn_hvalue *attachments; /* a map with strings as keys; NULL: none      */
     int64_t timeout_ns;            /* 0: what the URL says                        */
 } spn_invocation;
 
-#define SPN_INVOCATION_INIT(interface_name, method_name)                               \
-    {                                                                                  \
-        sizeof(spn_invocation), (interface_name), NULL, NULL, (method_name), NULL, NULL, 0, \
-            NULL, 0                                                                    \
+#define SPN_INVOCATION_INIT(interface_name, method_name)                           \
+    {                                                                              \
+        sizeof(spn_invocation), (interface_name), NULL, NULL, (method_name), NULL, \
+            NULL, 0, NULL, 0                                                       \
     }
 
 /*
@@ -140,8 +141,8 @@ typedef struct spn_invocation {
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_client_call(spn_client *client, const spn_invocation *invocation, spn_reply **out,
-                    spn_problem *problem);
+int spn_client_call(spn_client *client, const spn_invocation *invocation,
+                    spn_reply **out, spn_problem *problem);
 SPN_API SPN_NODISCARD
 int spn_client_submit(spn_client *client, const spn_invocation *invocation,
                       spn_future **out);
@@ -181,11 +182,11 @@ typedef struct spn_client_stats {
     uint64_t pending;     /* calls without an end                               */
     uint64_t replies;     /* ended by a reply, of any status                    */
     uint64_t timeouts;    /* ended without one in time                          */
-    uint64_t lost;        /* ended by the loss of their connection, or for want of one */
-    uint64_t cancelled;   /* ended by their callers, or by close                */
-    uint64_t one_way;     /* sent without a wish for a reply                    */
-    uint64_t late;        /* replies that nobody waited for any more            */
-    uint64_t bad;         /* frames and bodies that make no sense               */
+    uint64_t lost;      /* ended by the loss of their connection, or for want of one */
+    uint64_t cancelled; /* ended by their callers, or by close                */
+    uint64_t one_way;   /* sent without a wish for a reply                    */
+    uint64_t late;      /* replies that nobody waited for any more            */
+    uint64_t bad;       /* frames and bodies that make no sense               */
     uint64_t bytes_in;
     uint64_t bytes_out;
     uint32_t read_only; /* connections whose server wants no more requests      */

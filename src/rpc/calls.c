@@ -42,7 +42,8 @@ void spn__call_unref(struct spn__call *call)
     if (call->threadless != NULL) {
         const int rc = spn_threadless_destroy(call->threadless);
 
-        spn__assert(rc == SPN_OK); /* who hands tasks to it has a reference to the call */
+        spn__assert(rc ==
+                    SPN_OK); /* who hands tasks to it has a reference to the call */
         (void)rc;
     }
     if (call->channel != NULL)
@@ -170,7 +171,7 @@ struct spn__call *spn__table_find(struct spn__call_table *table, int64_t id)
 }
 
 bool spn__table_bind(struct spn__call_table *table, struct spn__call *call,
-                        struct spn__channel *channel)
+                     struct spn__channel *channel)
 {
     struct spn__call_shard *shard = shard_of(table, call->id);
     bool found;
@@ -187,7 +188,7 @@ bool spn__table_bind(struct spn__call_table *table, struct spn__call *call,
 }
 
 struct spn__call *spn__table_remove_all(struct spn__call_table *table,
-                                           const struct spn__channel *channel)
+                                        const struct spn__channel *channel)
 {
     struct spn__call *all = NULL;
 

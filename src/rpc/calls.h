@@ -28,11 +28,13 @@ struct spn__call {
     spn_future *future;           /* a reference */
     spn_threadless *threadless;   /* of the thread that waits; NULL: nobody does */
     spn_timeout timeout;          /* holds the call while it is scheduled */
-    SPN__ATOMIC(uint64_t) position; /* where it ends in the outgoing stream; 0: not sent */
+    SPN__ATOMIC(uint64_t)
+    position; /* where it ends in the outgoing stream; 0: not sent */
     int64_t started_ns;
     int64_t timeout_ns;
-    struct spn__list_node link; /* while it waits for a connection: guarded by that link */
-    unsigned char *frame;       /* the bytes to send then, its own; NULL: sent */
+    struct spn__list_node
+        link;             /* while it waits for a connection: guarded by that link */
+    unsigned char *frame; /* the bytes to send then, its own; NULL: sent */
     size_t frame_size;
 };
 
@@ -65,11 +67,11 @@ bool spn__table_remove(struct spn__call_table *table, struct spn__call *call);
 struct spn__call *spn__table_find(struct spn__call_table *table, int64_t id);
 /* Says to which channel it is given; holds that.  False: the call is over. */
 bool spn__table_bind(struct spn__call_table *table, struct spn__call *call,
-                        struct spn__channel *channel);
+                     struct spn__channel *channel);
 /* Takes out all calls of a channel, or with NULL all there are: as remove, each; linked by
  * `next`. */
 struct spn__call *spn__table_remove_all(struct spn__call_table *table,
-                                           const struct spn__channel *channel);
+                                        const struct spn__channel *channel);
 
 void spn__call_ref(struct spn__call *call);
 void spn__call_unref(struct spn__call *call);

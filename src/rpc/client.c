@@ -202,7 +202,8 @@ static int read_settings(spn_client *client, spn_problem *problem)
 
     if (spn_url_host(url) == NULL || spn_url_port(url) <= 0)
         return spn__refuse(problem, SPN_EINVAL, 0, "the URL has no host and port");
-    if ((rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) != SPN_OK ||
+    if ((rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) !=
+            SPN_OK ||
         (rc = spn__setting(url, "timeout", TIMEOUT_MS, &timeout, problem)) != SPN_OK ||
         (rc = spn__setting(url, "connect.timeout", CONNECT_TIMEOUT_MS, &connect,
                            problem)) != SPN_OK ||
@@ -313,10 +314,7 @@ static void free_client(spn_client *client)
         (void)spn__transport_stop(client->transport);
         (void)spn__transport_destroy(client->transport);
     }
-    if (client->timer != NULL) {
-        (void)spn_timer_stop(client->timer, NULL);
-        (void)spn_timer_destroy(client->timer);
-    }
+    (void)spn_timer_destroy(client->timer); /* stopped, or never started */
     spn_future_unref(client->first);
     spn__table_fini(&client->table);
     spn__endpoint_fini(&client->endpoint);
@@ -390,7 +388,8 @@ static int connect_first(spn_client *client, spn_problem *problem)
                        spn_status_text(rc));
 }
 
-int spn__client_create_on(spn_client **out, const char *url, const spn_client_opts *given,
+int spn__client_create_on(spn_client **out, const char *url,
+                          const spn_client_opts *given,
                           struct spn__transport *transport, spn_problem *problem)
 {
     spn_client_opts opts = SPN_CLIENT_OPTS_INIT;
@@ -485,7 +484,8 @@ static int stop_threads(spn_client *client, int64_t deadline_ns)
             spn__call_forget(timeout);
     rc = spn__dispatch_stop(&client->dispatch, left_until(deadline_ns));
     if (client->own_repository != NULL) {
-        end = spn_repository_destroy_all(client->own_repository, left_until(deadline_ns));
+        end =
+            spn_repository_destroy_all(client->own_repository, left_until(deadline_ns));
         if (rc == SPN_OK)
             rc = end;
     }

@@ -28,10 +28,7 @@
 #include "rpc/client_core.h"
 #include "sync/blocks.h"
 
-enum {
-    FRAME_ON_STACK = 1024,
-    MESSAGE_BYTES = SPN_FUTURE_MESSAGE_MAX
-};
+enum { FRAME_ON_STACK = 1024, MESSAGE_BYTES = SPN_FUTURE_MESSAGE_MAX };
 
 /* How long a thread waits beyond its timeout, for a timer that is behind. */
 #define GRACE SPN_SEC(1)
@@ -102,7 +99,8 @@ void spn__calls_fail(struct spn_client *client, const struct spn__channel *chann
 static int on_timeout(spn_timeout *timeout)
 {
     struct spn__call *call =
-        (struct spn__call *)(void *)((char *)timeout - offsetof(struct spn__call, timeout));
+        (struct spn__call *)(void *)((char *)timeout -
+                                     offsetof(struct spn__call, timeout));
     char text[MESSAGE_BYTES];
 
     if (spn__table_remove(&call->client->table, call)) {
@@ -250,8 +248,8 @@ static int check(const struct spn_client *client, const spn_invocation *what)
 enum kind { WAITS, HAS_FUTURE, ONE_WAY };
 
 /* A call with one reference, the caller's, that nobody knows of yet. */
-static int make(struct spn_client *client, int64_t id, enum kind kind, int64_t timeout_ns,
-                struct spn__call **out)
+static int make(struct spn_client *client, int64_t id, enum kind kind,
+                int64_t timeout_ns, struct spn__call **out)
 {
     spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
     struct spn__call *call = spn__block_get(sizeof *call);
@@ -314,10 +312,12 @@ static int list(struct spn_client *client, struct spn__call *call)
     (void)spn__fetch_add(&client->calls, 1, relaxed); /* only a number */
     spn__table_add(&client->table, call);
     spn__call_ref(call); /* the timeout's */
-    rc = spn_timer_schedule(client->timer, &call->timeout, on_timeout, call->timeout_ns);
+    rc =
+        spn_timer_schedule(client->timer, &call->timeout, on_timeout, call->timeout_ns);
     if (rc != SPN_OK) {
         spn__call_unref(call);
-        spn__call_fail_if_listed(call, SPN__END_CANCELLED, rc, "no timeout could be set");
+        spn__call_fail_if_listed(call, SPN__END_CANCELLED, rc,
+                                 "no timeout could be set");
     }
     return rc;
 }
@@ -339,7 +339,8 @@ static int begin(struct spn_client *client, const spn_invocation *what, enum kin
         return rc;
     /* relaxed, both: only numbers, different ones for each. */
     id = spn__fetch_add(&client->next_id, 1, relaxed);
-    link = spn__fetch_add(&client->next_link, 1, relaxed) % (uint32_t)client->link_count;
+    link =
+        spn__fetch_add(&client->next_link, 1, relaxed) % (uint32_t)client->link_count;
     timeout_ns = what->timeout_ns > 0 ? what->timeout_ns : client->timeout_ns;
     limits.limit_bytes = (size_t)client->endpoint.payload + SPN__FRAME_BYTES;
     rc = spn_hwriter_init(&writer, room, sizeof room, &limits);
@@ -384,16 +385,16 @@ static int outcome(struct spn__call *call, spn_reply **out, spn_problem *problem
                                                               : spn_status_text(rc));
         return rc;
     }
-    if (rc == SPN_EFAILED && spn_future_error(call->future, &code, text, sizeof text) ==
-                                 SPN_OK)
+    if (rc == SPN_EFAILED &&
+        spn_future_error(call->future, &code, text, sizeof text) == SPN_OK)
         return spn__refuse(problem, code, 0, "%s",
                            text[0] != '\0' ? text : spn_status_text(code));
     (void)spn_future_cancel(call->future, 0);
     return spn__refuse(problem, rc, 0, "%s", spn_status_text(rc));
 }
 
-int spn_client_call(spn_client *client, const spn_invocation *invocation, spn_reply **out,
-                    spn_problem *problem)
+int spn_client_call(spn_client *client, const spn_invocation *invocation,
+                    spn_reply **out, spn_problem *problem)
 {
     struct spn__call *call;
     int rc;

@@ -44,7 +44,7 @@ enum spn__call_end {
 struct spn_client {
     struct spn__endpoint endpoint;
     struct spn__handler multi_message, heartbeat, decode;
-    struct spn__handler pin;      /* outside of the dispatcher: client.c */
+    struct spn__handler pin; /* outside of the dispatcher: client.c */
     struct spn__handler innermost;
     struct spn__dispatch dispatch;
     struct spn__transport *transport;
@@ -70,8 +70,9 @@ struct spn_client {
 };
 
 /* client.c: a client on a transport that is not its own, and is kept; for tests. */
-int spn__client_create_on(spn_client **out, const char *url, const spn_client_opts *opts,
-                          struct spn__transport *transport, spn_problem *problem);
+int spn__client_create_on(spn_client **out, const char *url,
+                          const spn_client_opts *opts, struct spn__transport *transport,
+                          spn_problem *problem);
 
 /* ---- client_link.c ---- */
 void spn__link_init(struct spn__link *link, struct spn_client *client);

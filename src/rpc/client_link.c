@@ -97,8 +97,7 @@ static int on_again(spn_timeout *timeout);
 static void schedule_again(struct spn__link *link)
 {
     struct spn_client *client = link->client;
-    const bool wanted =
-        client->reconnects && !is_closing(client) && !link->again_busy;
+    const bool wanted = client->reconnects && !is_closing(client) && !link->again_busy;
     const int64_t delay = link->backoff_ns;
 
     if (wanted) {
@@ -132,10 +131,11 @@ static void try_now(struct spn__link *link)
     struct spn_client *client = link->client;
     struct spn__conn *conn;
     char room[256];
-    const int rc = spn__transport_connect(
-        client->transport, spn__host_of(client->url, room, sizeof room),
-        spn_url_port(client->url), client->connect_timeout_ns, &spn__channel_events,
-        &client->endpoint, NULL, &conn);
+    const int rc =
+        spn__transport_connect(client->transport,
+                               spn__host_of(client->url, room, sizeof room),
+                               spn_url_port(client->url), client->connect_timeout_ns,
+                               &spn__channel_events, &client->endpoint, NULL, &conn);
 
     if (rc == SPN_OK)
         spn__conn_unref(conn);
@@ -188,7 +188,8 @@ static void drop_again(spn_task *task, int why)
 static int on_again(spn_timeout *timeout)
 {
     struct spn__link *link =
-        (struct spn__link *)(void *)((char *)timeout - offsetof(struct spn__link, again));
+        (struct spn__link *)(void *)((char *)timeout -
+                                     offsetof(struct spn__link, again));
     int rc;
 
     link->again_task = (spn_task)SPN_TASK_INIT(run_again, drop_again);
@@ -295,7 +296,8 @@ int spn__link_send(struct spn__link *link, struct spn__call *call,
             return SPN_OK;
         }
         spn__unlock(&link->lock);
-        copy = spn__alloc(size); /* not under the lock: the allocator is the program's */
+        copy =
+            spn__alloc(size); /* not under the lock: the allocator is the program's */
         if (copy == NULL)
             return SPN_ENOMEM;
         memcpy(copy, frame, size);

@@ -30,7 +30,8 @@ static int check_twice(const char *key, int32_t value, int32_t heartbeat,
                        key, (int)value, (int)heartbeat);
 }
 
-int spn__silence_read(const spn_url *url, struct spn__silence *out, spn_problem *problem)
+int spn__silence_read(const spn_url *url, struct spn__silence *out,
+                      spn_problem *problem)
 {
     int32_t heartbeat, idle, close;
     int rc;
