@@ -373,6 +373,8 @@ int spn__dispatch_stop(struct spn__dispatch *d, int64_t timeout_ns)
 
 void spn__dispatch_fini(struct spn__dispatch *d)
 {
+    /* Not ended yet if the server was never started: then it has nothing to do. */
+    (void)!spn__dispatch_stop(d, SPN_SEC(1));
     if (d->ordered != NULL && spn_pool_destroy(d->ordered) != SPN_OK)
         spn__log(SPN_LOG_ERROR, "rpc: the thread of the dispatcher still runs");
     d->ordered = NULL;

@@ -414,6 +414,7 @@ size_t spn_request_count(const spn_request *request)
 static int find(spn_request *request, size_t index, const void *out,
                 struct spn__argument **argument)
 {
+    *argument = NULL;
     if (request == NULL || out == NULL)
         return SPN_EINVAL;
     if (index >= request->argument_count)
