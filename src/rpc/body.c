@@ -368,13 +368,16 @@ static int read_all(struct reading *r)
  * which are read again.  Texts of the reader have their zero byte. */
 static void end_text(struct spn_request *request, spn_hspan text)
 {
-    unsigned char *const end = (unsigned char *)(uintptr_t)text.data + text.length;
     const unsigned char *const last =
         request->attachments_at != NULL
             ? request->attachments_at
             : request->message.body + request->message.frame.length + 1;
+    unsigned char *end;
 
-    if (text.data != NULL && end >= request->message.body && end < last)
+    if (text.data == NULL)
+        return;
+    end = (unsigned char *)(uintptr_t)text.data + text.length;
+    if (end >= request->message.body && end < last)
         *end = '\0';
 }
 

@@ -3,7 +3,7 @@
  * hessian_write.c - values to bytes: the buffer, and each value in its shortest form.
  *
  * Which form is the shortest is decided as Java's writer does, so that the same values are
- * the same bytes: peers have been seen to depend on more than the format asks for.  What
+ * the same bytes: readers are known to be stricter than the format.  What
  * follows references, classes and trees is in hessian_write_tree.c.
  *
  * The first failure stays, and the calls after it do nothing.  So a caller writes a whole

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "metrics/registry.h"
 #include "rpc/serving.h"
 
 /* Statuses that have a count of their own; all others share the last. */
@@ -114,4 +115,86 @@ int spn_server_each_channel(spn_server *server, spn_channel_fn fn, void *ctx)
         return SPN_EINVAL;
     spn__endpoint_each(&server->endpoint, tell, &telling);
     return SPN_OK;
+}
+
+/* ---- for a registry of metrics ------------------------------------------------------ */
+
+enum { READ_CONNECTIONS = SPN__COUNTS, READ_IN_FLIGHT };
+
+static const struct reading {
+    const char *name, *help;
+    int which;
+} readings[] = {
+    { "connections", "Connections that stand.", READ_CONNECTIONS },
+    { "requests_in_flight", "Requests that are not finished.", READ_IN_FLIGHT },
+    { "connections_accepted", "Connections taken in.", SPN__COUNT_ACCEPTED },
+    { "connections_refused", "Connections over the limit.", SPN__COUNT_REFUSED },
+    { "connections_idle_closed", "Silent connections closed.", SPN__COUNT_IDLE_CLOSED },
+    { "requests", "Requests that came.", SPN__COUNT_REQUESTS },
+    { "requests_one_way", "Requests without a reply.", SPN__COUNT_ONE_WAY },
+    { "requests_expired", "Requests whose client had stopped waiting.",
+      SPN__COUNT_EXPIRED },
+    { "requests_rejected", "Two-way requests the pool refused.", SPN__COUNT_REJECTED },
+    { "requests_rejected_one_way", "One-way requests the pool refused.",
+      SPN__COUNT_REJECTED_ONE_WAY },
+    { "requests_undecodable", "Requests whose body is none.", SPN__COUNT_BAD_BODIES },
+    { "replies", "Replies sent.", SPN__COUNT_REPLIES },
+    { "replies_ok", "Replies with status 20.", SPN__COUNT_STATUS },
+    { "replies_exception", "Replies with a Java exception.", SPN__COUNT_EXCEPTIONS },
+    { "replies_dropped", "Replies that were not sent.", SPN__COUNT_DROPPED },
+    { "heartbeats", "Heartbeats answered.", SPN__COUNT_HEARTBEATS },
+    { "events", "Other events that came.", SPN__COUNT_EVENTS },
+    { "frames_bad", "Frames that are none.", SPN__COUNT_BAD_FRAMES },
+    { "received_bytes", "Bytes of frames read.", SPN__COUNT_BYTES_IN },
+    { "sent_bytes", "Bytes of frames sent.", SPN__COUNT_BYTES_OUT },
+    { "shared_runs", "Tasks of a closed pool run elsewhere.", SPN__COUNT_SHARED },
+};
+
+static int64_t read_now(void *thing, int which)
+{
+    spn_server *server = thing;
+    struct adding adding = { 0 };
+
+    switch (which) {
+    case READ_CONNECTIONS:
+        return spn__load(&server->endpoint.open, relaxed); /* only a number */
+    case READ_IN_FLIGHT:
+        spn__endpoint_each(&server->endpoint, add, &adding);
+        return (int64_t)adding.in_flight;
+    default:
+        return (int64_t)spn__counts_sum(&server->endpoint.counts, which);
+    }
+}
+
+int spn_server_add_metrics(spn_server *server, spn_metrics *metrics)
+{
+    char name[64] = "spindle_rpc_";
+    const size_t at = strlen(name);
+    int rc;
+
+    if (server == NULL || metrics == NULL)
+        return SPN_EINVAL;
+    rc = spn__metrics_add_named(metrics, "spindle_rpc_latency",
+                                "From the arrival of a request to its reply; sampled.",
+                                server->latency);
+    for (size_t i = 0; i < sizeof readings / sizeof *readings && rc == SPN_OK; i++) {
+        strcpy(name + at, readings[i].name); /* all of them fit */
+        rc = spn__metrics_add_reading(metrics, name, readings[i].help,
+                                      readings[i].which >= SPN__COUNTS, read_now,
+                                      server, readings[i].which);
+        if (rc != SPN_OK)
+            (void)spn_server_remove_metrics(server, metrics);
+    }
+    return rc;
+}
+
+int spn_server_remove_metrics(spn_server *server, spn_metrics *metrics)
+{
+    int rc, other;
+
+    if (server == NULL || metrics == NULL)
+        return SPN_EINVAL;
+    rc = spn_metrics_remove(metrics, server->latency);
+    other = spn_metrics_remove(metrics, server);
+    return rc != SPN_OK ? rc : other;
 }

@@ -25,6 +25,7 @@
 
 #include <string.h>
 
+#include "base/options.h"
 #include "base/time.h"
 #include "config/problem.h"
 
@@ -35,7 +36,7 @@ struct spn__service_table {
     SPN__ATOMIC(struct spn__exported *) slots[]; /* NULL: free [table] */
 };
 
-enum { FIRST_SLOTS = 16, PARAMETERS_MAX = 255, DIMENSIONS_MAX = 255 };
+enum { FIRST_SLOTS = 16, PARAMETERS_MAX = 255, METHODS_MAX = 65535, DIMENSIONS_MAX = 255 };
 
 /* ---- keys ------------------------------------------------------------------------- */
 
@@ -347,12 +348,16 @@ static int check_method(const spn_service *service, size_t index, spn_problem *p
 
 static int check(const spn_service *service, spn_problem *problem)
 {
-    if (service->size < sizeof *service)
-        return spn__refuse(problem, SPN_EINVAL, 0, "the service's size is not set");
+    spn_service copy;
+
+    if (service->size < sizeof *service ||
+        spn__options_copy(&copy, sizeof copy, service) != SPN_OK)
+        return spn__refuse(problem, SPN_EINVAL, 0, "the service's size is wrong");
     if (service->interface == NULL || service->interface[0] == '\0')
         return spn__refuse(problem, SPN_EINVAL, 0, "a service needs an interface");
-    if (service->methods == NULL && service->method_count > 0)
-        return spn__refuse(problem, SPN_EINVAL, 0, "%s: no methods",
+    if ((service->methods == NULL && service->method_count > 0) ||
+        service->method_count > METHODS_MAX)
+        return spn__refuse(problem, SPN_EINVAL, 0, "%s: no methods, or too many",
                            service->interface);
     for (size_t i = 0; i < service->method_count; i++) {
         const int rc = check_method(service, i, problem);
