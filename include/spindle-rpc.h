@@ -4,6 +4,7 @@
 
 #include <spindle.h>
 
+#include <spindle/client.h>
 #include <spindle/dispatcher.h>
 #include <spindle/hessian.h>
 #include <spindle/rpc.h>

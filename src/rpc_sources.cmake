@@ -3,7 +3,12 @@
 # explorer has a network of its own in its place (tests/sim/net_sim.c).
 set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/body.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/calls.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/channel.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_call.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_link.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_reply.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/counts.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/decode.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch.c
@@ -32,6 +37,7 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/server.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/server_stats.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/services.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/settings.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c)
 set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_conn.c
@@ -42,6 +48,7 @@ set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_write.c)
 # Its public headers; those of include/spindle that are not here are libspindle's.
 set(SPINDLE_RPC_HEADERS
+  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/client.h
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/dispatcher.h
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/hessian.h
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/rpc.h

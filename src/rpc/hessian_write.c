@@ -351,7 +351,7 @@ int spn__hwriter_put_string(spn_hwriter *w, const char *data, size_t length)
 
     if (length > w->limit_bytes) /* before a look at so many bytes */
         return spn__hwriter_fail(w, SPN_ERANGE);
-    if (length <= CHUNK_UNITS && spn__text_ascii(at, length) == length) {
+    if (length <= CHUNK_UNITS && spn__text_is_ascii(at, length)) {
         to = spn__hwriter_room(w, last_head_bytes(length, 31) + length);
         if (to == NULL)
             return w->status;

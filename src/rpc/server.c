@@ -31,73 +31,25 @@
 #include "config/problem.h"
 #include "rpc/request.h"
 #include "rpc/serving.h"
+#include "rpc/settings.h"
 
-enum {
-    HEARTBEAT_MS = 60000,
-    PAYLOAD = 8 * 1024 * 1024,
-    LATENCY_EVERY = 16,
-    UNWRITTEN_MIB = 16
-};
+enum { LATENCY_EVERY = 16, UNWRITTEN_MIB = 16 };
 #define LINGER_NS SPN_SEC(1)
 
 /* ---- what the URL says ------------------------------------------------------------ */
-
-static int read_int(const spn_url *url, const char *key, int32_t otherwise,
-                    int32_t *value, spn_problem *problem)
-{
-    const int rc = spn_url_get_int(url, key, otherwise, value);
-
-    if (rc != SPN_OK)
-        return spn__refuse(problem, rc, 0, "%s=%s is no number that fits", key,
-                           spn_url_get(url, key));
-    return SPN_OK;
-}
-
-/* Times of silence, as heartbeat, heartbeat.timeout and close.timeout have them. */
-struct silence {
-    int64_t heartbeat_ns, close_ns; /* 0: never */
-};
-
-static int read_silence(const spn_url *url, struct silence *out, spn_problem *problem)
-{
-    int32_t heartbeat, idle, close;
-    int rc;
-
-    if ((rc = read_int(url, "heartbeat", HEARTBEAT_MS, &heartbeat, problem)) != SPN_OK)
-        return rc;
-    if (heartbeat < 0)
-        heartbeat = 0;
-    if (heartbeat > INT32_MAX / 3)
-        return spn__refuse(problem, SPN_ERANGE, 0, "heartbeat=%d is too large",
-                           (int)heartbeat);
-    if ((rc = read_int(url, "heartbeat.timeout", heartbeat * 3, &idle, problem)) !=
-            SPN_OK ||
-        (rc = read_int(url, "close.timeout", idle, &close, problem)) != SPN_OK)
-        return rc;
-    if (idle < heartbeat * 2)
-        return spn__refuse(problem, SPN_EINVAL, 0,
-                           "heartbeat.timeout=%d is less than twice heartbeat=%d",
-                           (int)idle, (int)heartbeat);
-    if (close < heartbeat * 2)
-        return spn__refuse(problem, SPN_EINVAL, 0,
-                           "close.timeout=%d is less than twice heartbeat=%d",
-                           (int)close, (int)heartbeat);
-    out->heartbeat_ns = SPN_MS(heartbeat);
-    out->close_ns = close > 0 ? SPN_MS(close) : 0;
-    return SPN_OK;
-}
 
 /* All of it that is not the pool's or the dispatcher's. */
 static int read_settings(spn_server *server, const spn_url *url, spn_problem *problem)
 {
     struct spn__endpoint *endpoint = &server->endpoint;
-    struct silence silence;
+    struct spn__silence silence;
     int32_t payload, accepts;
     int rc;
 
-    if ((rc = read_int(url, "payload", PAYLOAD, &payload, problem)) != SPN_OK ||
-        (rc = read_int(url, "accepts", 0, &accepts, problem)) != SPN_OK ||
-        (rc = read_silence(url, &silence, problem)) != SPN_OK)
+    if ((rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) !=
+            SPN_OK ||
+        (rc = spn__setting(url, "accepts", 0, &accepts, problem)) != SPN_OK ||
+        (rc = spn__silence_read(url, &silence, problem)) != SPN_OK)
         return rc;
     rc = spn_url_io_threads(url, &server->io_threads);
     if (rc != SPN_OK)
@@ -273,19 +225,11 @@ static void set_state(spn_server *server, enum spn__server_state state)
 /* The host without the brackets of an IPv6 address; NULL: all addresses. */
 static const char *host_of(const spn_url *url, char *room, size_t size)
 {
-    const char *host = spn_url_host(url);
-    size_t length;
-
     if (spn_url_get_bool(url, "anyhost", 0))
         return NULL;
-    if (host == NULL)
+    if (spn_url_host(url) == NULL)
         return "127.0.0.1"; /* nobody asked for more */
-    length = strlen(host);
-    if (host[0] != '[' || length < 2 || length > size)
-        return host;
-    memcpy(room, host + 1, length - 2);
-    room[length - 2] = '\0';
-    return room;
+    return spn__host_of(url, room, size);
 }
 
 /* The URL gets the port that was found. */
@@ -609,7 +553,7 @@ static int merge(const spn_url *base, const spn_url *changes, spn_url **out)
 int spn_server_reset(spn_server *server, const char *text, spn_problem *problem)
 {
     spn_url *changes, *old, *url = NULL;
-    struct silence silence;
+    struct spn__silence silence;
     int32_t accepts;
     int rc;
 
@@ -622,9 +566,9 @@ int spn_server_reset(spn_server *server, const char *text, spn_problem *problem)
     rc = merge(old, changes, &url);
     spn_url_unref(old);
     if (rc == SPN_OK)
-        rc = read_silence(url, &silence, problem);
+        rc = spn__silence_read(url, &silence, problem);
     if (rc == SPN_OK)
-        rc = read_int(url, "accepts", 0, &accepts, problem);
+        rc = spn__setting(url, "accepts", 0, &accepts, problem);
     if (rc == SPN_OK)
         rc = spn_url_pool_update(server->dispatch.pool, changes, problem);
     spn_url_unref(changes);

@@ -14,8 +14,8 @@ struct serving {
     int port;
 };
 
-static inline void serve_with(struct serving *s, const char *query,
-                              const spn_server_opts *opts)
+static inline void serve_at(struct serving *s, int port, const char *query,
+                            const spn_server_opts *opts)
 {
     DEMO_METHODS(list, &s->demo);
     const spn_service exported = DEMO_SERVICE(list);
@@ -27,8 +27,8 @@ static inline void serve_with(struct serving *s, const char *query,
     s->service = exported;
     s->service.methods = s->methods;
     REQUIRE_OK(spn_latch_create(&s->demo.gate, 1));
-    snprintf(url, sizeof url, "dubbo://127.0.0.1:0?dump.enable=false&iothreads=2&%s",
-             query);
+    snprintf(url, sizeof url, "dubbo://127.0.0.1:%d?dump.enable=false&iothreads=2&%s",
+             port, query);
     if (spn_server_create(&s->server, url, opts, &problem) != SPN_OK) {
         printf("  %s: %s\n", url, problem.text);
         REQUIRE(false);
@@ -37,6 +37,12 @@ static inline void serve_with(struct serving *s, const char *query,
     REQUIRE_OK(spn_server_start(s->server, &problem));
     s->port = spn_server_port(s->server);
     REQUIRE(s->port > 0);
+}
+
+static inline void serve_with(struct serving *s, const char *query,
+                              const spn_server_opts *opts)
+{
+    serve_at(s, 0, query, opts);
 }
 
 static inline void serving_end(struct serving *s)
