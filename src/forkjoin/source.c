@@ -390,9 +390,6 @@ static bool take_other(struct spn__source *source, struct spn__worker *w,
         looks++;
         spn__cpu_relax();
     }
-    spn__fence_light(); /* [quiet] */
-    if (spn__load(&fj->quiet_waiters, relaxed) > 0)
-        spn__fj_settled(fj);
     return false;
 }
 

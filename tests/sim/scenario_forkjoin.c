@@ -13,7 +13,7 @@
 static spn_fj_pool *pool;
 static SPN__ATOMIC(int) ran[4], data[4], stolen;
 
-static bool set_up(int32_t parallelism)
+static bool set_up_spare(int32_t parallelism, int32_t spare)
 {
     spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
 
@@ -23,8 +23,14 @@ static bool set_up(int32_t parallelism)
     }
     spn__init(&stolen, 0);
     opts.parallelism = parallelism;
+    opts.spare_threads = spare;
     opts.records = 4;
     return spn_fj_pool_create(&pool, &opts) == SPN_OK;
+}
+
+static bool set_up(int32_t parallelism)
+{
+    return set_up_spare(parallelism, SPN_DEFAULT);
 }
 
 static void tear_down(void)
@@ -288,6 +294,146 @@ SCENARIO(forkjoin__quiescence__never_lies, "FJP-10", "FJP-34", "FJP-9", "FJP-8")
 }
 SCENARIO_OPTS(forkjoin__quiescence__never_lies, .max_steps = 60000, .faults = true)
 
+/* Blocks until the other has come, for which somebody must stand in. */
+static int run_blocked(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    spn_pool_block_begin();
+    while (spn__load(&ran[3], relaxed) == 0)
+        spn__cpu_relax();
+    spn_pool_block_end();
+    return 0;
+}
+
+static int run_stand_in(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    spn__store(&ran[3], 1, relaxed);
+    for (int i = 0; i < 3; i++)
+        spn__cpu_relax(); /* the other goes on, and there is one thread too many */
+    return 0;
+}
+
+/* The last task ends on a thread that is one too many and looks for nothing more: who
+ * waits for rest is told by it. */
+SCENARIO(forkjoin__one_too_many_ends_last__who_waits_for_rest_is_told, "FJP-9",
+         "FJP-23")
+{
+    const int64_t begun = sim_now();
+
+    if (!set_up_spare(1, 1))
+        return;
+    spn_fj_task_init(&object[0], run_blocked);
+    spn_fj_task_init(&object[1], run_stand_in);
+    sim_assert(spn_fj_pool_submit(pool, &object[0]) == SPN_OK);
+    sim_assert(spn_fj_pool_submit(pool, &object[1]) == SPN_OK);
+    await_quiescence();
+    sim_assert(spn_fj_task_is_done(&object[0]) == 1);
+    sim_assert(spn_fj_task_is_done(&object[1]) == 1);
+    sim_assert(sim_now() - begun <
+               SPN_MS(1000)); /* not by the keep-alive of a worker */
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__one_too_many_ends_last__who_waits_for_rest_is_told,
+              .max_steps = 60000, .early = SIM_NEVER, .schedules = 1000,
+              .no_faults = "waits for a second thread")
+
+static void cancels(void *arg)
+{
+    (void)arg;
+    (void)spn_fj_task_cancel(&object[0], 0);
+}
+
+/* An object is ended while its pool is shut down and comes to its end: who waits for that,
+ * or for rest, is told, and the object has one end.  (To end it is a call on the pool,
+ * which is destroyed afterwards.) */
+SCENARIO(forkjoin__cancelled_while_the_pool_ends__all_are_told, "FJP-14", "FJP-9")
+{
+    int cancelling = -1, rc;
+
+    if (!set_up(1))
+        return;
+    spn__store(&data[0], 1, relaxed);
+    spn_fj_task_init(&object[0], run_leaf);
+    if (taken(spn_fj_pool_submit(pool, &object[0]))) {
+        cancelling = sim_thread(cancels, NULL);
+        if (sim_choose(2) == 0)
+            await_quiescence();
+    }
+    sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
+    while ((rc = spn_fj_pool_await(pool, SPN_FOREVER)) != SPN_OK)
+        spn__cpu_relax(); /* as in tear_down */
+    if (cancelling >= 0) {
+        sim_join(cancelling);
+        rc = spn_fj_task_join(&object[0]);
+        sim_assert(rc == SPN_ECANCELED || ended_well(rc));
+        sim_assert(rc == SPN_ECANCELED ||
+                   spn__load(&ran[0], relaxed) == (rc == SPN_OK));
+    }
+    sim_assert(spn_fj_pool_destroy(pool) == SPN_OK);
+}
+SCENARIO_OPTS(forkjoin__cancelled_while_the_pool_ends__all_are_told, .faults = true)
+
+/* An object that is freed by whoever joins it. */
+static SPN__ATOMIC(spn_fj_task *) loose;
+
+static int run_nothing(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    return 0;
+}
+
+static int run_peeking(spn_fj fj, spn_fj_task *task)
+{
+    spn_fj_task *t = spn__alloc(sizeof *t), *seen;
+
+    (void)fj;
+    (void)task;
+    if (t == NULL) {
+        spn__store(&ran[0], 1, relaxed);
+        return 0;
+    }
+    spn_fj_task_init(t, run_nothing);
+    sim_assert(spn_fj_task_fork(t) == SPN_OK);
+    spn__store(&loose, t, release);
+    seen = spn_fj_peek_local();
+    sim_assert(seen == NULL || seen == t);
+    seen = sim_choose(2) == 0 ? spn_fj_poll_local() : spn_fj_poll_task();
+    if (seen != NULL)
+        sim_assert(spn_fj_task_quietly_complete(seen) == 1); /* nobody else ends it */
+    return 0;
+}
+
+/* Who looks into its queue sees what is there, and does not look at what another has taken,
+ * run and let be freed. */
+SCENARIO(forkjoin__peeked_while_stolen_and_freed__sees_what_is_there, "FJT-20",
+         "FJT-21")
+{
+    spn_fj_task *t;
+
+    if (!set_up(2))
+        return;
+    spn__init(&loose, NULL);
+    spn_fj_task_init(&object[0], run_peeking);
+    if (taken(spn_fj_pool_submit(pool, &object[0]))) {
+        while ((t = spn__load(&loose, acquire)) == NULL &&
+               spn__load(&ran[0], relaxed) == 0 && !spn_fj_task_is_done(&object[0]))
+            spn__cpu_relax();
+        t = spn__load(&loose, acquire);
+        if (t != NULL) {
+            (void)spn_fj_task_join(t);
+            spn__free(t);
+        }
+        (void)spn_fj_task_join(&object[0]);
+    }
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__peeked_while_stolen_and_freed__sees_what_is_there,
+              .max_steps = 60000, .schedules = 1000)
+
 /* Forks one that nobody joins. */
 static void fork_orphan(void)
 {
@@ -389,12 +535,6 @@ static void completes(void *arg)
     (void)arg;
     spn__store(&data[1], 9, relaxed);
     sim_outcome((unsigned)spn_fj_task_complete(&object[0], &data[1]));
-}
-
-static void cancels(void *arg)
-{
-    (void)arg;
-    (void)spn_fj_task_cancel(&object[0], 0);
 }
 
 /* Two that race to end a task: one wins, and whoever waits, with a timeout or without,
