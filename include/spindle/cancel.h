@@ -76,7 +76,8 @@ int spn_cancel_token_wait(spn_cancel_token *token, int64_t timeout_ns);
 /*
  * A callback: a node embedded in a struct of the caller's, which must last until it has
  * been deregistered, or until fn has been entered if nobody will deregister it.  fn may
- * free it, and may use the token.  Called once at most, with no lock held.
+ * free it, and may use the token.  Called once at most, with no lock held.  A C++
+ * exception that leaves fn ends the process.
  */
 typedef struct spn_cancel_callback spn_cancel_callback;
 struct spn_cancel_callback {

@@ -42,7 +42,8 @@ extern "C" {
 typedef struct spn_timer spn_timer;
 typedef struct spn_timeout spn_timeout;
 
-/* 0, or a failure, which the timer counts and reports: see on_failure. */
+/* 0, or a failure, which the timer counts and reports: see on_failure.  A C++ exception
+ * that leaves it ends the process. */
 typedef int (*spn_timeout_fn)(spn_timeout *timeout);
 
 /* One cache line.  All zero: never scheduled.  The fields are the timer's. */

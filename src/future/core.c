@@ -292,7 +292,8 @@ static inline uint32_t last_step(uint32_t phase)
 
 static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
 {
-    /* [done] release: the outcome.  seq_cst for [runner] and [edge]. */
+    /* [done] release: the outcome.  seq_cst for [runner] and [edge].
+     * mutant: the step to acq_rel is half of a pair */
     const uint32_t old = spn__fetch_add(&f->state, last_step(phase), seq_cst);
 
     spn__debug_assert(spn__phase(old) + last_step(phase) == phase);

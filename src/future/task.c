@@ -289,8 +289,9 @@ static void give_arg_back(struct spn__task_future *t)
     spn__task_future_forget(t);
     if (t->release_arg == NULL)
         return;
-    /* [runner] after the change of the state.  mutant: half of a pair */
-    if (spn__cas(&t->runner, &found, CLOSED, seq_cst, relaxed))
+    /* [runner] after the change of the state; seq_cst also where it fails, for that is
+     * the look that leaves arg to the runner.  mutant: half of a pair */
+    if (spn__cas(&t->runner, &found, CLOSED, seq_cst, seq_cst))
         spn__call_pointer(t->release_arg, t->arg);
 }
 
@@ -349,7 +350,7 @@ static void part(struct spn__task_future *t)
 
     spn__store(&t->executor, 0, seq_cst); /* [pin] change, then look */
     for (;;) {
-        found = spn__load(&t->runner, seq_cst); /* [pin] */
+        found = spn__load(&t->runner, seq_cst); /* [pin] mutant: half of a pair */
         if (!is_pinned(found) || (found & ~WANTED) == mine)
             return;
         await_unpinned(t, found);
@@ -362,19 +363,20 @@ static void help(struct spn__task_future *t, struct spn_thread *self)
     uintptr_t found = FREE, word;
     spn_executor *executor;
 
-    /* [pin] Somebody runs it, or is about to: then there is nothing to do here. */
+    /* [pin] Somebody runs it, or is about to: then there is nothing to do here.
+     * mutant: half of a pair */
     if (!spn__cas(&t->runner, &found, pin_of(self), seq_cst, relaxed))
         return;
-    word = spn__load(&t->executor, seq_cst); /* [pin] */
+    word = spn__load(&t->executor, seq_cst); /* [pin] mutant: half of a pair */
     executor = (spn_executor *)(word & ~HELPS);
-    /* [pin] */
     if ((word & HELPS) != 0 &&
+        /* [pin] mutant: half of a pair */
         spn__phase(spn__load(&t->future.state, seq_cst)) == SPN__NEW)
         (void)executor->ops->help(executor, &t->task);
     /* relaxed: only this thread writes it. */
     if ((spn__load(&t->runner, relaxed) & ~WANTED) == pin_of(self)) {
         let_go(t, FREE);
-        /* [runner] who completed it has left arg to us. */
+        /* [runner] who completed it has left arg to us.  mutant: half of a pair */
         if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
             give_arg_back(t);
     }
@@ -384,7 +386,8 @@ int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may
                          bool timed, spn_executor **entered)
 {
     struct spn__task_future *t = task_of(f);
-    const uintptr_t word = spn__load(&t->executor, acquire); /* [executor] */
+    /* [executor] mutant: what comes with it is plain, and help looks again */
+    const uintptr_t word = spn__load(&t->executor, acquire);
     spn_executor *executor = (spn_executor *)(word & ~HELPS);
     int rc = SPN_OK;
 
@@ -732,7 +735,7 @@ static bool say_where(struct spn__task_future *t, spn_executor *executor, bool *
     for (;;) {
         uintptr_t found = 0;
 
-        /* [executor] */
+        /* [executor] mutant: as in wait_begin */
         *first = spn__cas(&t->executor, &found, word_of(executor), release, relaxed);
         if (*first)
             return true;

@@ -165,7 +165,8 @@ void spn__future_await_phase(struct spn_future *f, uint32_t limit,
     if (waits)
         spn__waitq_sleep(&w);
     else
-        /* [done] acquire: with INTERRUPTED comes the interrupt. */
+        /* [done] acquire: with INTERRUPTED comes the interrupt.
+         * mutant: to the explorer the looks that follow in leave are fences */
         (void)spn__load(&f->state, acquire);
 }
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <spindle/clock.h>
@@ -744,6 +745,32 @@ TEST(report__thread_does_not_answer__left_out, "X-14", "P34")
             CHECK_OK(spn_reject_report_destroy(report));
         CHECK_EQ(remove_folder(), 1);
     }
+}
+
+/* Where the system queues no more signals, the report says so. */
+TEST(report__signal_cannot_be_queued__said, "X-14")
+{
+    struct heard h;
+    spn_reject_report_opts ropts = report_opts(&h);
+    struct rlimit before, none;
+    spn_reject_report *report;
+    struct full_pool f;
+    struct item item;
+
+    make_folder();
+    REQUIRE(getrlimit(RLIMIT_SIGPENDING, &before) == 0);
+    none = before;
+    none.rlim_cur = 0;
+    report = start_reporting(&f, &ropts, 0);
+    item_init(&item);
+    REQUIRE(setrlimit(RLIMIT_SIGPENDING, &none) == 0);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    REQUIRE(setrlimit(RLIMIT_SIGPENDING, &before) == 0);
+    CHECK(strstr(read_file(h.file), "(no stack: the system has no room") != NULL);
+    CHECK(strstr(file_text, "did not answer") == NULL);
+    stop_reporting(&f, report);
+    CHECK_EQ(remove_folder(), 1);
 }
 
 /* ---- life --------------------------------------------------------------------------------------- */

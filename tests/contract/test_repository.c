@@ -189,6 +189,51 @@ TEST(repository__changes__reach_the_pool, "REP-11", "REP-12", "X-18")
     close_repository();
 }
 
+static spn_pool_stats shape_of(spn_pool *pool)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    CHECK_OK(spn_pool_stats_get(pool, &s));
+    return s;
+}
+
+/* Whether the settings come before the first user or after it, and whoever asked for
+ * the pool without making one: they are what it has in the end.  (The half of P42 that
+ * is about dispatchers belongs to those.) */
+TEST(repository__settings_before_or_after_first_use__same_shape, "REP-10", "REP-12",
+     "P42")
+{
+    static const char settings[] = "?corethreads=3&threads=6&queues=9&alive=40";
+    spn_pool *early;
+
+    for (int after = 0; after < 2; after++) {
+        char text[128];
+        spn_pool_stats s;
+        spn_pool *pool;
+        spn_url *url;
+
+        open_repository(0);
+        CHECK_STATUS(get("h:1", &early), SPN_EEMPTY); /* makes nothing of its own */
+        (void)snprintf(text, sizeof text, "h:1%s&threadpool=cached&reject=abort",
+                       settings);
+        if (after != 0) /* somebody who knows nothing of them */
+            (void)take("h:1?threadpool=cached&queues=1&reject=abort", true);
+        pool = take(text, false);
+        (void)snprintf(text, sizeof text, "h:1%s", settings);
+        url = read_url(text);
+        if (after != 0)
+            CHECK_OK(spn_repository_reconfigure(r, url, &problem));
+        spn_url_unref(url);
+        s = shape_of(pool);
+        CHECK_EQ(s.core_threads, 3);
+        CHECK_EQ(s.max_threads, 6);
+        CHECK_EQ(s.capacity, 9);
+        CHECK_EQ(s.keep_alive_ns, SPN_MS(40));
+        CHECK_OK(spn_repository_release(r, pool));
+        close_repository();
+    }
+}
+
 static atomic_int fired;
 
 static int fire(spn_timeout *timeout)

@@ -5,6 +5,7 @@
 #include <spindle.h>
 
 #include "future/core.h"
+#include "future/task.h"
 #include "sync/seam.h"
 
 static spn_future *f;
@@ -299,6 +300,35 @@ SCENARIO(task__looked_at_and_let_go__published_and_freed_once, "G-19", "G-16", "
 }
 SCENARIO_OPTS(task__looked_at_and_let_go__published_and_freed_once, .dfs = 2,
               .dfs_models = SIM_SC | SIM_C11, .faults = true)
+
+static void run_again(void *arg)
+{
+    (void)spn__task_future_run_again(arg);
+}
+
+/* A periodic task puts its context back for the next run while it is cancelled: one of
+ * the two lets go of it. */
+SCENARIO(task__cancelled_while_run_again__context_is_let_go, "STPE-16", "P40")
+{
+    struct spn__task_future *t;
+    spn_context_scope scope;
+    spn_context *context;
+
+    if (spn_context_create(&context, NULL) != SPN_OK)
+        return;
+    if (create(work)) {
+        t = (struct spn__task_future *)(void *)f;
+        sim_assert(spn_context_enter(&scope, context) == SPN_OK);
+        sim_assert(spn__task_future_capture(t) == context);
+        sim_assert(spn_context_leave(&scope) == SPN_OK);
+        sim_thread(run_again, t);
+        cancel(NULL);
+        sim_join_all();
+        check_end();
+    }
+    spn_context_unref(context);
+}
+SCENARIO_OPTS(task__cancelled_while_run_again__context_is_let_go, .dfs = 2)
 
 static int count_run(spn_task *task)
 {
