@@ -114,6 +114,7 @@ BENCH_WORKLOAD(m1) = {
     .question = "What does it cost to count, and to record a time?",
     .metric = "ns_per_record",
     .variants = { { .name = "alone" },
+                  { .name = "two-free" },
                   { .name = "two-cpus", .pinned = true, .cpus = 2 } },
     .subjects = { { .name = "spindle counter", .run = run_counter },
                   { .name = "spindle histogram", .run = run_histogram },

@@ -221,23 +221,16 @@ static void run_floor(struct bench *b)
 
 /* ---- peers -------------------------------------------------------------------------------- */
 
-static void peer_work(struct bench *b, const char *program, const char *const *extra)
+static void numbers(const struct bench *b, uint64_t n[3])
 {
-    uint64_t threads = 1, pending = 1000;
-
-    shape_of(b, &threads, &pending);
-    timer_peer(b, program, extra, "T1", threads, crowd(b, pending),
-               bench_count(b, PAIRS));
+    n[0] = 1;
+    n[1] = 1000;
+    shape_of(b, &n[0], &n[1]);
+    n[1] = crowd(b, n[1]);
+    n[2] = bench_count(b, PAIRS);
 }
-#define PEER_WORK(b, program, extra) peer_work(b, program, extra)
 
-DEFINE_UV
-DEFINE_EV
-DEFINE_EVENT
-DEFINE_ASIO
-DEFINE_GO
-DEFINE_STPE
-DEFINE_NETTY
+static const struct timer_work work = { "T1", numbers };
 
 BENCH_WORKLOAD(t1) = {
     .name = "T1",
@@ -256,10 +249,7 @@ BENCH_WORKLOAD(t1) = {
                   { .name = "floor",
                     .run = run_floor,
                     .detail = "lists linked and unlinked by one thread" },
-                  SUBJECT_GO,
-                  SUBJECT_ASIO,
-                  SUBJECT_STPE,
-                  SUBJECT_NETTY },
+                  TIMER_SHARED_PEERS(work) },
 };
 
 BENCH_WORKLOAD(t1_wheel) = {
@@ -274,7 +264,5 @@ BENCH_WORKLOAD(t1_wheel) = {
                   { .name = "floor",
                     .run = run_floor,
                     .detail = "lists linked and unlinked" },
-                  SUBJECT_UV,
-                  SUBJECT_EV,
-                  SUBJECT_EVENT },
+                  TIMER_LOOP_PEERS(work) },
 };

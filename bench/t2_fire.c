@@ -68,16 +68,12 @@ static void run_service(struct bench *b)
     BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
 }
 
-#define PEER_WORK(b, program, extra) \
-    timer_peer(b, program, extra, "T2", bench_count(b, TIMERS), 0, 0)
+static void numbers(const struct bench *b, uint64_t n[3])
+{
+    n[0] = bench_count(b, TIMERS);
+}
 
-DEFINE_UV
-DEFINE_EV
-DEFINE_EVENT
-DEFINE_ASIO
-DEFINE_GO
-DEFINE_STPE
-DEFINE_NETTY
+static const struct timer_work work = { "T2", numbers };
 
 BENCH_WORKLOAD(t2) = {
     .name = "T2",
@@ -85,11 +81,6 @@ BENCH_WORKLOAD(t2) = {
     .metric = "p99_us",
     .variants = { { .name = "1ms" }, { .name = "65us" } },
     .subjects = { { .name = "spindle", .run = run_service },
-                  SUBJECT_UV,
-                  SUBJECT_EV,
-                  SUBJECT_EVENT,
-                  SUBJECT_ASIO,
-                  SUBJECT_GO,
-                  SUBJECT_STPE,
-                  SUBJECT_NETTY },
+                  TIMER_LOOP_PEERS(work),
+                  TIMER_SHARED_PEERS(work) },
 };

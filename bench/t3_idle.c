@@ -11,8 +11,9 @@
 #include "timer_load.h"
 #include "timer_peers.h"
 
-#define SECONDS 10
-#define TIMERS  1000000
+#define SECONDS    10
+#define PENDING_MS 5000
+#define TIMERS     1000000
 
 static int nothing(spn_timeout *t)
 {
@@ -82,7 +83,7 @@ static spn_timeout *fill(struct bench *b, spn_timer *timer, size_t count)
 static void run_pending(struct bench *b)
 {
     const size_t count = bench_count(b, TIMERS);
-    const uint64_t ms = bench_count(b, 5000);
+    const uint64_t ms = bench_count(b, PENDING_MS);
     spn_timer *timer = open_timer(b);
     double cpu_s;
 
@@ -133,16 +134,28 @@ static void run_memory_owned(struct bench *b)
     free(handles);
 }
 
-#define PEER_WORK(b, program, extra)                                        \
-    timer_peer(b, program, extra, "T3", bench_variant_is(b, "one") ? 1 : 0, \
-               bench_count(b, SECONDS * 1000), 0)
-DEFINE_UV
-DEFINE_EV
-DEFINE_EVENT
-DEFINE_ASIO
-DEFINE_GO
-DEFINE_STPE
-DEFINE_NETTY
+/* ---- what the peers are told -------------------------------------------------- */
+
+static void idle_numbers(const struct bench *b, uint64_t n[3])
+{
+    n[0] = bench_variant_is(b, "one") ? 1 : 0;
+    n[1] = bench_count(b, SECONDS * 1000);
+}
+
+static void memory_numbers(const struct bench *b, uint64_t n[3])
+{
+    n[0] = bench_count(b, TIMERS);
+}
+
+static void pending_numbers(const struct bench *b, uint64_t n[3])
+{
+    n[0] = bench_count(b, TIMERS);
+    n[1] = bench_count(b, PENDING_MS);
+}
+
+static const struct timer_work idle_work = { "T3", idle_numbers },
+                               memory_work = { "T4", memory_numbers },
+                               pending_work = { "T6", pending_numbers };
 
 BENCH_WORKLOAD(t3) = {
     .name = "T3",
@@ -150,32 +163,9 @@ BENCH_WORKLOAD(t3) = {
     .metric = "wakeups_per_s",
     .variants = { { .name = "empty" }, { .name = "one" } },
     .subjects = { { .name = "spindle", .run = run_idle },
-                  SUBJECT_UV,
-                  SUBJECT_EV,
-                  SUBJECT_EVENT,
-                  SUBJECT_ASIO,
-                  SUBJECT_GO,
-                  SUBJECT_STPE,
-                  SUBJECT_NETTY },
+                  TIMER_LOOP_PEERS(idle_work),
+                  TIMER_SHARED_PEERS(idle_work) },
 };
-
-#undef PEER_WORK
-#define PEER_WORK(b, program, extra) \
-    timer_peer(b, program, extra, "T4", bench_count(b, TIMERS), 0, 0)
-#define run_uv    run_uv_memory
-#define run_ev    run_ev_memory
-#define run_event run_event_memory
-#define run_asio  run_asio_memory
-#define run_go    run_go_memory
-#define run_stpe  run_stpe_memory
-#define run_netty run_netty_memory
-DEFINE_UV
-DEFINE_EV
-DEFINE_EVENT
-DEFINE_ASIO
-DEFINE_GO
-DEFINE_STPE
-DEFINE_NETTY
 
 BENCH_WORKLOAD(t4) = {
     .name = "T4",
@@ -186,51 +176,15 @@ BENCH_WORKLOAD(t4) = {
                   { .name = "spindle-handle",
                     .run = run_memory_owned,
                     .detail = "timeouts the library owns" },
-                  SUBJECT_UV,
-                  SUBJECT_EV,
-                  SUBJECT_EVENT,
-                  SUBJECT_ASIO,
-                  SUBJECT_GO,
-                  SUBJECT_STPE,
-                  SUBJECT_NETTY },
+                  TIMER_LOOP_PEERS(memory_work),
+                  TIMER_SHARED_PEERS(memory_work) },
 };
-#undef run_uv
-#undef run_ev
-#undef run_event
-#undef run_asio
-#undef run_go
-#undef run_stpe
-#undef run_netty
-
-#undef PEER_WORK
-#define PEER_WORK(b, program, extra) \
-    timer_peer(b, program, extra, "T6", bench_count(b, TIMERS), bench_count(b, 5000), 0)
-#define run_uv    run_uv_pending
-#define run_ev    run_ev_pending
-#define run_event run_event_pending
-#define run_asio  run_asio_pending
-#define run_go    run_go_pending
-#define run_stpe  run_stpe_pending
-#define run_netty run_netty_pending
-DEFINE_UV
-DEFINE_EV
-DEFINE_EVENT
-DEFINE_ASIO
-DEFINE_GO
-DEFINE_STPE
-DEFINE_NETTY
-
 BENCH_WORKLOAD(t6) = {
     .name = "T6",
     .question = "What do a million timeouts cost that are not due?",
     .metric = "cpu_ms_per_s",
     .variants = { { .name = "1M" } },
     .subjects = { { .name = "spindle", .run = run_pending },
-                  SUBJECT_UV,
-                  SUBJECT_EV,
-                  SUBJECT_EVENT,
-                  SUBJECT_ASIO,
-                  SUBJECT_GO,
-                  SUBJECT_STPE,
-                  SUBJECT_NETTY },
+                  TIMER_LOOP_PEERS(pending_work),
+                  TIMER_SHARED_PEERS(pending_work) },
 };

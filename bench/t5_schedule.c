@@ -132,13 +132,12 @@ static void run_timer(struct bench *b)
     BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
 }
 
-#define PEER_WORK(b, program, extra) \
-    timer_peer(b, program, extra, "T5", bench_count(b, TASKS), 0, 0)
+static void numbers(const struct bench *b, uint64_t n[3])
+{
+    n[0] = bench_count(b, TASKS);
+}
 
-DEFINE_ASIO
-DEFINE_GO
-DEFINE_STPE
-DEFINE_NETTY
+static const struct timer_work work = { "T5", numbers };
 
 BENCH_WORKLOAD(t5) = {
     .name = "T5",
@@ -155,8 +154,5 @@ BENCH_WORKLOAD(t5) = {
                     .object = "future",
                     .detail = "with a future" },
                   { .name = "spindle-timer", .run = run_timer, .detail = "the wheel" },
-                  SUBJECT_ASIO,
-                  SUBJECT_GO,
-                  SUBJECT_STPE,
-                  SUBJECT_NETTY },
+                  TIMER_SHARED_PEERS(work) },
 };

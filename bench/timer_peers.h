@@ -11,12 +11,19 @@
 
 #include "bench.h"
 
-/* Becomes the peer's program, with up to three numbers after the workload's name. */
+/* What a workload tells its peers, as the `object` of their subjects. */
+struct timer_work {
+    const char *name;
+    void (*numbers)(const struct bench *b, uint64_t numbers[3]); /* zero at first */
+};
+
+/* Becomes the peer's program: its arguments, the workload's name, three numbers. */
 static inline void timer_peer(const struct bench *b, const char *program,
-                              const char *const extra[], const char *work, uint64_t x,
-                              uint64_t y, uint64_t z)
+                              const char *const extra[])
 {
-    char numbers[3][24];
+    const struct timer_work *work = bench_object(b);
+    uint64_t numbers[3] = { 0, 0, 0 };
+    char text[3][24];
     const char *argv[16];
     int n = 0;
 
@@ -26,109 +33,103 @@ static inline void timer_peer(const struct bench *b, const char *program,
     argv[n++] = program;
     for (; extra != NULL && *extra != NULL; extra++)
         argv[n++] = *extra;
-    argv[n++] = work;
-    snprintf(numbers[0], sizeof numbers[0], "%llu", (unsigned long long)x);
-    snprintf(numbers[1], sizeof numbers[1], "%llu", (unsigned long long)y);
-    snprintf(numbers[2], sizeof numbers[2], "%llu", (unsigned long long)z);
-    for (int i = 0; i < 3; i++)
-        argv[n++] = numbers[i];
+    argv[n++] = work->name;
+    work->numbers(b, numbers);
+    for (int i = 0; i < 3; i++) {
+        snprintf(text[i], sizeof text[i], "%llu", (unsigned long long)numbers[i]);
+        argv[n++] = text[i];
+    }
     argv[n] = NULL;
     bench_exec(b, argv);
 }
 
-/* A workload defines PEER_WORK(b, program, extra), which calls timer_peer, and then
- * has these subjects. */
-#define TIMER_PEER(id, program, extra)            \
-    static void run_##id(struct bench *b)         \
-    {                                             \
-        PEER_WORK(b, BENCH_PEERS program, extra); \
+#define TIMER_PEER(id, program, extra)             \
+    static inline void run_##id(struct bench *b)   \
+    {                                              \
+        timer_peer(b, BENCH_PEERS program, extra); \
     }
 
 #ifdef BENCH_LIBUV
-#define DEFINE_UV TIMER_PEER(uv, "/timer_peer_uv", NULL)
+TIMER_PEER(uv, "/timer_peer_uv", NULL)
 static inline const char *uv_text(void)
 {
     return BENCH_LIBUV;
 }
-#define SUBJECT_UV                                         \
-    {                                                      \
-        .name = "libuv", .run = run_uv, .version = uv_text \
+#define SUBJECT_UV(work)                                                      \
+    {                                                                         \
+        .name = "libuv", .run = run_uv, .version = uv_text, .object = &(work) \
     }
 #else
-#define DEFINE_UV
-#define SUBJECT_UV                               \
+#define SUBJECT_UV(work)                         \
     {                                            \
         .name = "libuv", .package = "libuv1-dev" \
     }
 #endif
 
 #ifdef BENCH_LIBEV
-#define DEFINE_EV TIMER_PEER(ev, "/timer_peer_ev", NULL)
+TIMER_PEER(ev, "/timer_peer_ev", NULL)
 static inline const char *ev_text(void)
 {
     return BENCH_LIBEV;
 }
-#define SUBJECT_EV                                         \
-    {                                                      \
-        .name = "libev", .run = run_ev, .version = ev_text \
+#define SUBJECT_EV(work)                                                      \
+    {                                                                         \
+        .name = "libev", .run = run_ev, .version = ev_text, .object = &(work) \
     }
 #else
-#define DEFINE_EV
-#define SUBJECT_EV                              \
+#define SUBJECT_EV(work)                        \
     {                                           \
         .name = "libev", .package = "libev-dev" \
     }
 #endif
 
 #ifdef BENCH_LIBEVENT
-#define DEFINE_EVENT TIMER_PEER(event, "/timer_peer_event", NULL)
+TIMER_PEER(event, "/timer_peer_event", NULL)
 static inline const char *event_text(void)
 {
     return BENCH_LIBEVENT;
 }
-#define SUBJECT_EVENT                                               \
-    {                                                               \
-        .name = "libevent", .run = run_event, .version = event_text \
+#define SUBJECT_EVENT(work)                                                            \
+    {                                                                                  \
+        .name = "libevent", .run = run_event, .version = event_text, .object = &(work) \
     }
 #else
-#define DEFINE_EVENT
-#define SUBJECT_EVENT                                 \
+#define SUBJECT_EVENT(work)                           \
     {                                                 \
         .name = "libevent", .package = "libevent-dev" \
     }
 #endif
 
 #ifdef BENCH_ASIO
-#define DEFINE_ASIO TIMER_PEER(asio, "/timer_peer_asio", NULL)
+TIMER_PEER(asio, "/timer_peer_asio", NULL)
 static inline const char *asio_text(void)
 {
     return BENCH_ASIO;
 }
-#define SUBJECT_ASIO                                                \
-    {                                                               \
-        .name = "Boost.Asio", .run = run_asio, .version = asio_text \
+#define SUBJECT_ASIO(work)                                                             \
+    {                                                                                  \
+        .name = "Boost.Asio", .run = run_asio, .version = asio_text, .object = &(work) \
     }
 #else
-#define DEFINE_ASIO
-#define SUBJECT_ASIO                                    \
+#define SUBJECT_ASIO(work)                              \
     {                                                   \
         .name = "Boost.Asio", .package = "libboost-dev" \
     }
 #endif
 
 #ifdef BENCH_GO
-#define DEFINE_GO TIMER_PEER(go, "/timer_peer_go", NULL)
+TIMER_PEER(go, "/timer_peer_go", NULL)
 static inline const char *timer_go_text(void)
 {
     return BENCH_GO;
 }
-#define SUBJECT_GO                                                      \
-    {                                                                   \
-        .name = "Go AfterFunc", .run = run_go, .version = timer_go_text \
+#define SUBJECT_GO(work)                                                 \
+    {                                                                    \
+        .name = "Go AfterFunc", .run = run_go, .version = timer_go_text, \
+        .object = &(work)                                                \
     }
 #else
-#define DEFINE_GO
-#define SUBJECT_GO                                     \
+#define SUBJECT_GO(work)                               \
     {                                                  \
         .name = "Go AfterFunc", .package = "golang-go" \
     }
@@ -136,47 +137,52 @@ static inline const char *timer_go_text(void)
 
 #if defined(BENCH_JAVA) && defined(BENCH_NETTY)
 #define JAVA_PEER(id, kind)                                                            \
-    static void run_##id(struct bench *b)                                              \
+    static inline void run_##id(struct bench *b)                                       \
     {                                                                                  \
         static const char *const extra[] = { "-Xms4g",    "-Xmx4g",                    \
                                              "-cp",       BENCH_PEERS ":" BENCH_NETTY, \
                                              "TimerPeer", kind,                        \
                                              NULL };                                   \
-        PEER_WORK(b, BENCH_JAVA, extra);                                               \
+        timer_peer(b, BENCH_JAVA, extra);                                              \
     }
-#define DEFINE_STPE JAVA_PEER(stpe, "stpe")
+JAVA_PEER(stpe, "stpe")
 static inline const char *timer_java_text(void)
 {
     return BENCH_JAVA_VERSION;
 }
-#define SUBJECT_STPE                                                               \
-    {                                                                              \
-        .name = "Java scheduled pool", .run = run_stpe, .version = timer_java_text \
+#define SUBJECT_STPE(work)                                                          \
+    {                                                                               \
+        .name = "Java scheduled pool", .run = run_stpe, .version = timer_java_text, \
+        .object = &(work)                                                           \
     }
 #else
-#define DEFINE_STPE
-#define SUBJECT_STPE                                                     \
+#define SUBJECT_STPE(work)                                               \
     {                                                                    \
         .name = "Java scheduled pool", .package = "default-jdk-headless" \
     }
 #endif
 
 #if defined(BENCH_JAVA) && defined(BENCH_NETTY)
-#define DEFINE_NETTY JAVA_PEER(netty, "netty")
+JAVA_PEER(netty, "netty")
 static inline const char *netty_text(void)
 {
     return BENCH_NETTY_VERSION;
 }
-#define SUBJECT_NETTY                                                       \
-    {                                                                       \
-        .name = "Netty wheel 1 ms", .run = run_netty, .version = netty_text \
+#define SUBJECT_NETTY(work)                                                  \
+    {                                                                        \
+        .name = "Netty wheel 1 ms", .run = run_netty, .version = netty_text, \
+        .object = &(work)                                                    \
     }
 #else
-#define DEFINE_NETTY
-#define SUBJECT_NETTY                                          \
+#define SUBJECT_NETTY(work)                                    \
     {                                                          \
         .name = "Netty wheel 1 ms", .package = "libnetty-java" \
     }
 #endif
+
+/* Those that only their own thread may use; those that any may; struct timer_work. */
+#define TIMER_LOOP_PEERS(work) SUBJECT_UV(work), SUBJECT_EV(work), SUBJECT_EVENT(work)
+#define TIMER_SHARED_PEERS(work) \
+    SUBJECT_ASIO(work), SUBJECT_GO(work), SUBJECT_STPE(work), SUBJECT_NETTY(work)
 
 #endif /* TIMER_PEERS_H */

@@ -4,7 +4,11 @@
 
 #include <spindle.h>
 
+#include <spindle/client.h>
+#include <spindle/dispatcher.h>
 #include <spindle/hessian.h>
 #include <spindle/rpc.h>
+#include <spindle/server.h>
+#include <spindle/service.h>
 
 #endif /* SPINDLE_RPC_H */

@@ -2,6 +2,25 @@
 # compiled into the explorer too; the second one knows libuv and sockets, and the
 # explorer has a network of its own in its place (tests/sim/net_sim.c).
 set(SPINDLE_RPC_SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/body.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/calls.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/channel.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_call.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_link.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_reply.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/counts.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/decode.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_all.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_connection.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_direct.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_execution.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_message.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatchers.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/exchange.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/frame.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/heartbeat.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_arena.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_compare.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_print.c
@@ -12,6 +31,13 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_value.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write_tree.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/multi_message.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/reply.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/request.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server_stats.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/services.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/settings.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c)
 set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_conn.c
@@ -22,5 +48,9 @@ set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_write.c)
 # Its public headers; those of include/spindle that are not here are libspindle's.
 set(SPINDLE_RPC_HEADERS
+  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/client.h
+  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/dispatcher.h
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/hessian.h
-  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/rpc.h)
+  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/rpc.h
+  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/server.h
+  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/service.h)

@@ -42,6 +42,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/work_calls.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work_fifo.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work_heap.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c

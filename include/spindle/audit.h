@@ -16,9 +16,8 @@ extern "C" {
  * At exit, and when asked, such a library tells which pools, queues, futures, timers and
  * object pools are left, and who made them.  Mistakes that a status tells, and that a
  * program might not look at, it also logs as warnings, which begin with "misuse:": a task
- * submitted while it is queued, an object returned twice or to another pool, something
- * destroyed that lives, a queue destroyed with items nobody drops, a failed future that
- * nobody looked at.
+ * submitted while it is queued, an object returned twice or to another pool, a queue
+ * destroyed with items nobody drops, a failed future that nobody looked at.
  *
  * Threads     every call is safe from any thread.
  */

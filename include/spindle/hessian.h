@@ -442,7 +442,9 @@ SPN_API int spn_hwriter_status(const spn_hwriter *writer);
  * string:  UTF-8 (or what the reader gives); data NULL: null.
  * text:    the same of a C string.
  * binary:  data NULL: null.
- * value:   all of it; what occurs more than once is written once.  NULL: null.
+ * value:   all of it; what occurs more than once is written once.  NULL: null.  Values and
+ *          structs are known by their addresses: they must stay until the message is
+ *          complete, that is until reset or fini.
  * struct:  as an object; `from` NULL: null.  What a field points to twice, or in circles, is
  *          written once.
  *

@@ -282,6 +282,11 @@ typedef struct spn_pool_hooks {
     /* Each task, before the pool decides what becomes of it; on the submitter's thread.
      * Not for a function and its argument in a LANES pool. */
     void (*submitting)(spn_pool *pool, const spn_task *task, void *ctx);
+    /* Each task that was submitted and does not get as far as `before`: refused, before
+     * the policy is asked; taken back; dropped.  On the thread that sees to it, before
+     * anybody else has the task.  Not when all that waits goes: shutdown_now, and no
+     * thread to be had. */
+    void (*left)(spn_pool *pool, const spn_task *task, void *ctx);
 } spn_pool_hooks;
 
 /* ---- making ----------------------------------------------------------------------- */
@@ -326,9 +331,9 @@ typedef struct spn_pool_opts {
     spn_pool_hooks hooks;
 } spn_pool_opts;
 
-#define SPN_POOL_HOOKS_INIT                \
-    {                                      \
-        NULL, NULL, NULL, NULL, NULL, NULL \
+#define SPN_POOL_HOOKS_INIT                      \
+    {                                            \
+        NULL, NULL, NULL, NULL, NULL, NULL, NULL \
     }
 #define SPN_POOL_OPTS_INIT                                                             \
     {                                                                                  \

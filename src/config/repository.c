@@ -312,18 +312,24 @@ static enum found look(spn_repository *r, const struct key *key, spn_pool **out)
     return found;
 }
 
-int spn_repository_get_or_create(spn_repository *r, const spn_url *url, spn_pool **out,
-                                 spn_problem *problem)
+/* What both ways to get a pool begin with: *out is NULL, and the key is made. */
+static int begin_get(spn_repository *r, const spn_url *url, struct key *key,
+                     spn_pool **out, spn_problem *problem)
 {
-    struct key key;
-    int rc;
-
     if (out == NULL)
         return SPN_EINVAL;
     *out = NULL;
     if (r == NULL || url == NULL)
         return spn__refuse(problem, SPN_EINVAL, 0, "there is no repository or no URL");
-    rc = make_key(r, url, &key, problem);
+    return make_key(r, url, key, problem);
+}
+
+int spn_repository_get_or_create(spn_repository *r, const spn_url *url, spn_pool **out,
+                                 spn_problem *problem)
+{
+    struct key key;
+    const int rc = begin_get(r, url, &key, out, problem);
+
     if (rc != SPN_OK)
         return rc;
     switch (look(r, &key, out)) {
@@ -340,14 +346,8 @@ int spn_repository_get(spn_repository *r, const spn_url *url, spn_pool **out,
                        spn_problem *problem)
 {
     struct key key;
-    int rc;
+    const int rc = begin_get(r, url, &key, out, problem);
 
-    if (out == NULL)
-        return SPN_EINVAL;
-    *out = NULL;
-    if (r == NULL || url == NULL)
-        return spn__refuse(problem, SPN_EINVAL, 0, "there is no repository or no URL");
-    rc = make_key(r, url, &key, problem);
     if (rc != SPN_OK)
         return rc;
     switch (look(r, &key, out)) {

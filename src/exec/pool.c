@@ -276,10 +276,8 @@ int spn_pool_destroy(spn_pool *pool)
     over = spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_TERMINATED &&
            spn__waitq_empty(&pool->awaiting);
     spn__unlock(&pool->lock);
-    if (!over) {
-        spn__misuse("pool %s is destroyed while it lives", pool->name);
+    if (!over)
         return SPN_EBUSY;
-    }
     spn__audit_gone(pool);
     spn__work_fini(pool);
     spn__free(pool->name);

@@ -9,7 +9,7 @@
  *   run.c       a task is run: hooks, counts, interrupts
  *   idle.c      workers without work, and who wakes them
  *   work.c      where tasks wait: urgent lane, FIFO, priorities, a user's queue
- *   work_fifo.c, work_heap.c   two of those
+ *   work_fifo.c, work_heap.c   two of those; work_calls.c  functions in the first
  *   lanes.c     where tasks wait, the fast way
  *   shutdown.c  shutdown, termination, taking tasks back
  *   reconfigure.c  live changes
@@ -295,6 +295,12 @@ void spn__pool_staff_held(struct spn_pool *pool);
 bool spn__pool_may_shrink(struct spn_pool *pool);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
+/* A task will not reach a worker: before anybody else has it.  No lock is held. */
+static inline void spn__pool_left(struct spn_pool *pool, const spn_task *task)
+{
+    if (__builtin_expect(pool->hooks.left != NULL, 0))
+        pool->hooks.left(pool, task, pool->hooks.ctx);
+}
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
 

@@ -139,6 +139,8 @@ static int replace_oldest(spn_pool *pool, spn_task *task, bool *replaced)
 
     spn__pool_hold(pool);
     oldest = spn__work_pop_oldest(pool);
+    if (oldest != NULL)
+        spn__pool_left(pool, oldest);
     spn__pool_left_queue(pool, &pool->discarded, oldest != NULL);
     rc = spn__pool_try_execute(pool, task);
     if (oldest != NULL) {

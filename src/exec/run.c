@@ -147,6 +147,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
     w->label = info.label;
     if (is_job && expired(job)) {
         count(w, &w->counts.expired);
+        spn__pool_left(pool, task);
         spn__job_forget(task);
         spn_task_release(task);
         (void)spn_task_drop(task, SPN_ETIMEDOUT);

@@ -399,6 +399,8 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
         return SPN_EINVAL;
     spn__pool_hold(pool);
     removed = spn__work_remove(pool, task);
+    if (removed)
+        spn__pool_left(pool, task);
     spn__pool_left_queue(pool, &pool->returned, removed);
     if (!removed)
         return 0;
@@ -439,6 +441,7 @@ static void put_back(struct spn_pool *pool)
 static int64_t cancel_some(struct spn_pool *pool,
                            bool (*wanted)(spn_task *, const void *), const void *ctx)
 {
+    struct spn__list_node *node;
     struct spn__list tasks;
     int64_t taken, lost = 0;
 
@@ -447,6 +450,8 @@ static int64_t cancel_some(struct spn_pool *pool,
         spn__pool_hold(pool);
     spn__pool_hold(pool);
     taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
+    spn__list_each (node, &tasks)
+        spn__pool_left(pool, spn__node_task(node));
     spn__pool_left_queue(pool, &pool->cancelled, taken);
     if (pool->kind == SPN__WORK_USER)
         put_back(pool);

@@ -335,6 +335,7 @@ static int refuse(struct spn_pool *pool, spn_task *task, int rc)
     const spn_reject_policy *policy = spn__load(&pool->reject, acquire);
     spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
 
+    spn__pool_left(pool, task);
     why.stats.size = sizeof why.stats;
     (void)spn_pool_stats_get(pool, &why.stats);
     rc = policy->refused(policy, pool, task, &why);
@@ -365,38 +366,75 @@ static inline bool nobody_to_tell(struct spn_pool *pool)
            spn__load(&pool->blocked, relaxed) <= 0;
 }
 
-/* A function and its argument, without a node. */
-int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
+/* Whether calls wait as such, and nothing asks for a task before. */
+static bool keeps_calls(struct spn_pool *pool)
 {
-    /* relaxed, both: as in admit. */
-    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
-    const int32_t count = spn__ctl_count(ctl);
-    spn_task *task;
-    int rc;
+    return pool->kind == SPN__WORK_FIFO && !pool->handoff && !pool->eager &&
+           pool->hooks.submitting == NULL && pool->hooks.before == NULL;
+}
 
-    if (pool->kind == SPN__WORK_TIMED)
-        return spn__pool_call_at(pool, fn, arg,
-                                 pool->work.source->ops->now(pool->work.source));
-    /* The first ones go the long way and start threads, and so does what is refused. */
-    if (pool->kind == SPN__WORK_LANES && count > 0 &&
-        spn__ctl_state(ctl) == SPN_EXECUTOR_RUNNING &&
-        count >= spn__load(&pool->core, relaxed)) {
-        rc = spn__lanes_push(pool->work.lanes, (struct spn__entry){ fn, arg });
-        /* Mostly nobody needs to be told. */
-        if (__builtin_expect(rc == SPN_OK && nobody_to_tell(pool), 1))
-            return SPN_OK;
-        if (rc == SPN_OK)
-            rc = after_push(pool, (struct spn__entry){ fn, arg });
-        else if (rc == SPN_ESHUTDOWN)
-            refused_by_lane(pool);
-        if (rc == SPN_OK || rc == SPN_ENOMEM)
-            return rc;
-    }
-    task = spn__call_task_create(fn, arg);
+/* What was pushed, or not, into a lane. */
+static int after_lane(struct spn_pool *pool, struct spn__entry call, int rc)
+{
+    if (rc == SPN_OK)
+        return after_push(pool, call);
+    if (rc == SPN_ESHUTDOWN)
+        refused_by_lane(pool);
+    return rc;
+}
+
+/* The way of the first ones, who start threads, and of what is refused; `rc` is what
+ * became of it so far.  Apart, so that the other way is short. */
+static __attribute__((noinline)) int call_with_node(struct spn_pool *pool,
+                                                    struct spn__entry call, int rc)
+{
+    spn_task *task;
+
+    if (rc == SPN_OK || rc == SPN_ENOMEM)
+        return rc;
+    task = spn__call_task_create(call.fn, call.arg);
     if (task == NULL)
         return SPN_ENOMEM;
     rc = spn__pool_execute(pool, task);
     if (rc != SPN_OK)
         (void)spn_task_drop(task, rc);
     return rc;
+}
+
+static __attribute__((noinline)) int call_other(struct spn_pool *pool,
+                                                struct spn__entry call, uint32_t ctl)
+{
+    int rc = SPN_EAGAIN;
+
+    if (pool->kind == SPN__WORK_TIMED)
+        return spn__pool_call_at(pool, call.fn, call.arg,
+                                 pool->work.source->ops->now(pool->work.source));
+    /* The door tells whether somebody is there, and what state the pool is in.
+     * relaxed: a knob. */
+    if (keeps_calls(pool) && spn__ctl_count(ctl) >= spn__load(&pool->core, relaxed)) {
+        rc = spn__work_push_call(pool, call.fn, call.arg);
+        if (rc == SPN_OK)
+            return after_push(pool, call);
+    }
+    return call_with_node(pool, call, rc);
+}
+
+/* A function and its argument, without a node. */
+int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
+{
+    const struct spn__entry call = { fn, arg };
+    /* relaxed, both: as in admit. */
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+    int rc;
+
+    if (pool->kind != SPN__WORK_LANES)
+        return call_other(pool, call, ctl);
+    if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING || spn__ctl_count(ctl) == 0 ||
+        spn__ctl_count(ctl) < spn__load(&pool->core, relaxed))
+        return call_with_node(pool, call, SPN_EAGAIN);
+    rc = spn__lanes_push(pool->work.lanes, call);
+    /* Mostly nobody needs to be told. */
+    if (__builtin_expect(rc == SPN_OK && nobody_to_tell(pool), 1))
+        return SPN_OK;
+    return call_with_node(pool, call, after_lane(pool, call, rc));
 }

@@ -83,6 +83,7 @@ void spn__work_fini(struct spn_pool *pool)
     if (pool->work.lanes != NULL)
         spn__lanes_destroy(pool->work.lanes);
     spn__free(pool->work.heap.entries);
+    spn__calls_fini(&pool->work.fifo);
 }
 
 /* ---- a queue of the user's ---------------------------------------------------------- */
@@ -148,6 +149,15 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
     }
 }
 
+int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
+{
+    struct spn__work_queue *work = &pool->work;
+
+    /* relaxed: a knob. */
+    return spn__work_fifo_push_call(pool, &work->fifo, (struct spn__entry){ fn, arg },
+                                    spn__load(&work->capacity, relaxed));
+}
+
 bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker)
 {
     struct spn__fifo *f = &pool->work.fifo;
@@ -171,11 +181,8 @@ bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker)
 
 bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
 {
-    spn_task *task = spn__work_fifo_take(&pool->work.urgent, NULL);
-
-    if (task == NULL)
+    if (!spn__work_fifo_take(&pool->work.urgent, NULL, entry))
         return false;
-    *entry = entry_of(task);
     spn__room_notify_urgent(&pool->room);
     return true;
 }
@@ -220,15 +227,17 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
     case SPN__WORK_STEAL:
         if (work->stealing->take_own(work->stealing, worker, entry))
             return true;
-        task = spn__work_fifo_take(&work->fifo, NULL);
-        if (task == NULL)
+        if (!spn__work_fifo_take(&work->fifo, NULL, entry))
             return work->stealing->take_other(work->stealing, worker, entry);
-        break;
+        spn__room_notify(&pool->room);
+        return true;
     default:
-        task = spn__work_fifo_take(&work->fifo, pool->handoff ? &work->free : NULL);
-        if (task != NULL)
-            worker->free = false;
-        break;
+        if (!spn__work_fifo_take(&work->fifo, pool->handoff ? &work->free : NULL,
+                                 entry))
+            return false;
+        worker->free = false;
+        spn__room_notify(&pool->room);
+        return true;
     }
     if (task == NULL)
         return false;
@@ -317,7 +326,7 @@ int64_t spn__work_pushed(struct spn_pool *pool)
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
     case SPN__WORK_TIMED:
-        return pushed + spn__load(&work->source->pushed, acquire); /* [size] */
+        return pushed + spn__load(&work->source->pushed, relaxed);
     case SPN__WORK_STEAL:
         pushed += spn__load(&work->fifo.pushed, acquire); /* [size] */
         return pushed + work->stealing->pushed(work->stealing);
@@ -439,7 +448,7 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
     case SPN__WORK_TIMED: /* it is never full */
         return NULL;
     default:
-        return spn__work_fifo_take(&work->fifo, NULL);
+        return spn__work_fifo_take_task(&work->fifo);
     }
 }
 
@@ -510,7 +519,8 @@ int64_t spn__work_collect(struct spn_pool *pool,
                           struct spn__list *out, int64_t *dropped)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count = spn__work_fifo_collect(&work->urgent, wanted, ctx, out);
+    int64_t count =
+        spn__work_fifo_collect(&work->urgent, pool->id + 1, wanted, ctx, out);
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
@@ -523,10 +533,10 @@ int64_t spn__work_collect(struct spn_pool *pool,
         return count +
                work->source->ops->collect(work->source, wanted, ctx, out, dropped);
     case SPN__WORK_STEAL:
-        count += spn__work_fifo_collect(&work->fifo, wanted, ctx, out);
+        count += spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
         return count + work->stealing->collect(work->stealing, wanted, ctx, out);
     default:
-        return count + spn__work_fifo_collect(&work->fifo, wanted, ctx, out);
+        return count + spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
     }
 }
 
@@ -535,13 +545,14 @@ int64_t spn__work_collect_queue(struct spn_pool *pool,
                                 bool (*wanted)(spn_task *, const void *),
                                 const void *ctx, struct spn__list *out)
 {
-    return spn__work_fifo_collect(&pool->work.fifo, wanted, ctx, out);
+    return spn__work_fifo_collect(&pool->work.fifo, pool->id, wanted, ctx, out);
 }
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count = spn__work_fifo_snapshot(&work->urgent, tasks, capacity, 0);
+    int64_t count =
+        spn__work_fifo_snapshot(&work->urgent, pool->id + 1, tasks, capacity, 0);
     size_t used = (size_t)count < capacity ? (size_t)count : capacity;
     spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
 
@@ -556,11 +567,11 @@ int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capac
     case SPN__WORK_TIMED:
         return count + work->source->ops->snapshot(work->source, rest, capacity - used);
     case SPN__WORK_STEAL:
-        count = spn__work_fifo_snapshot(&work->fifo, tasks, capacity, count);
+        count = spn__work_fifo_snapshot(&work->fifo, pool->id, tasks, capacity, count);
         used = (size_t)count < capacity ? (size_t)count : capacity;
         rest = used > 0 ? tasks + used : tasks;
         return count + work->stealing->snapshot(work->stealing, rest, capacity - used);
     default:
-        return spn__work_fifo_snapshot(&work->fifo, tasks, capacity, count);
+        return spn__work_fifo_snapshot(&work->fifo, pool->id, tasks, capacity, count);
     }
 }

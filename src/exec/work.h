@@ -16,6 +16,8 @@
 struct spn_pool;
 struct spn__worker;
 struct spn__lanes;
+struct spn__calls;
+struct spn__row;
 
 enum spn__work_kind {
     SPN__WORK_FIFO,
@@ -43,7 +45,7 @@ struct spn__entry;
  *             down keeps those that it has.
  * listed      the worker is on the list of those that sleep and has made the heavy
  *             fence [wake]: it may ask for work now, and then looks once more.
- * settled     a worker has counted what it did and is about to leave, or the last tasks
+ * settled     a worker has counted what it did and got nothing to do, or the last tasks
  *             were dropped: whoever waits for that is told.  No lock is held.
  * size, pushed, remove, collect, snapshot   as spn__work_...
  */
@@ -82,15 +84,23 @@ struct spn__fifo {
     /* Guards the inbox, `closed` and writes of pushed; see work.c, THE DOOR. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock in_lock;
     bool closed;
+    uint16_t lines_used;         /* of `calls` */
     SPN__ATOMIC(int64_t) pushed; /* ever [size] */
     struct spn__list inbox;
     int64_t seen_popped; /* popped, as last looked at */
     /* The last that came, if it is a future's; relaxed: only a hint of what to fetch. */
     SPN__ATOMIC(const spn_task *) newest;
+    /* Calls, see work_calls.c: the block in use, or NULL; the last row, if another may
+     * follow in it; blocks to be used again. */
+    struct spn__calls *calls;
+    struct spn__row *row;
+    struct spn__calls *spare;
     /* Guards the outbox and writes of popped; taken before in_lock. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock out_lock;
     SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
     struct spn__list outbox;
+    struct spn__calls *spent; /* to be used again: goes over to `spare` */
+    uint32_t spent_count;
 };
 
 /* By key, the greatest first; of equals the one that came first. */
@@ -175,6 +185,8 @@ void spn__work_fini(struct spn_pool *pool);
  * SPN_EAGAIN: there is no worker that would take it out again.
  */
 int spn__work_push(struct spn_pool *pool, spn_task *task);
+/* FIFO: the same for a function and its argument. */
+int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
 
 /* USER: a worker has taken an item out itself; a push is undone. */
 void spn__work_taken_from_user(struct spn_pool *pool, spn_task *task);

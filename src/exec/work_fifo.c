@@ -38,6 +38,10 @@ void spn__work_fifo_init(struct spn__fifo *f)
     spn__init(&f->newest, NULL);
     f->closed = false;
     f->seen_popped = 0;
+    f->calls = f->spare = f->spent = NULL;
+    f->row = NULL;
+    f->lines_used = 0;
+    f->spent_count = 0;
     spn__lock_init(&f->out_lock);
     spn__list_init(&f->outbox);
     spn__init(&f->popped, 0);
@@ -55,28 +59,72 @@ static bool fifo_has_room(struct spn_pool *pool, struct spn__fifo *f, int64_t pu
     return pushed - f->seen_popped < capacity;
 }
 
+/* Whether a task may come in; in_lock is held. */
+static int fifo_admits(struct spn_pool *pool, struct spn__fifo *f, int64_t capacity)
+{
+    if (f->closed)
+        return SPN_ESHUTDOWN;
+    if (spn__pool_deserted(pool))
+        return SPN_EAGAIN;
+    /* relaxed: ours, the lock is held. */
+    return fifo_has_room(pool, f, spn__load(&f->pushed, relaxed), capacity) ? SPN_OK
+                                                                            : SPN_EFULL;
+}
+
+/* One more has come in; in_lock is held. */
+static void fifo_pushed(struct spn__fifo *f, const spn_task *newest)
+{
+    spn__store(&f->newest, newest, relaxed); /* see fifo_fetch */
+    /* relaxed, both: ours, the lock is held; [size] it orders it. */
+    spn__store(&f->pushed, spn__load(&f->pushed, relaxed) + 1, relaxed);
+}
+
+static void fifo_append(struct spn__fifo *f, spn_task *task, uint32_t as)
+{
+    if (f->row != NULL)
+        spn__row_end(f);
+    spn__task_mark(task, as);
+    spn__list_push_back(&f->inbox, spn__task_node(task));
+    fifo_pushed(f, task->fn == spn__task_future_fn ? task : NULL);
+}
+
 int spn__work_fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *task,
                         uint32_t as, int64_t capacity)
 {
-    int64_t pushed;
-    int rc = SPN_OK;
+    int rc;
 
     spn__lock(&f->in_lock);
-    pushed = spn__load(&f->pushed, relaxed); /* ours: the lock is held */
-    if (f->closed)
-        rc = SPN_ESHUTDOWN;
-    else if (spn__pool_deserted(pool))
-        rc = SPN_EAGAIN;
-    else if (!fifo_has_room(pool, f, pushed, capacity))
-        rc = SPN_EFULL;
-    if (rc == SPN_OK) {
-        spn__task_mark(task, as);
-        spn__list_push_back(&f->inbox, spn__task_node(task));
-        /* relaxed: see fifo_fetch. */
-        spn__store(&f->newest, task->fn == spn__task_future_fn ? task : NULL, relaxed);
-        spn__store(&f->pushed, pushed + 1, relaxed); /* [size] the lock orders it */
-    }
+    rc = fifo_admits(pool, f, capacity);
+    if (rc == SPN_OK)
+        fifo_append(f, task, as);
     spn__unlock(&f->in_lock);
+    return rc;
+}
+
+int spn__work_fifo_push_call(struct spn_pool *pool, struct spn__fifo *f,
+                             struct spn__entry call, int64_t capacity)
+{
+    struct spn__calls *fresh = NULL;
+    int rc;
+
+    for (;;) {
+        spn__lock(&f->in_lock);
+        rc = fifo_admits(pool, f, capacity);
+        if (rc != SPN_OK || spn__calls_append(f, call))
+            break;
+        if (spn__calls_have_line(f, &fresh)) {
+            spn__list_push_back(&f->inbox, spn__task_node(spn__row_begin(f, call)));
+            break;
+        }
+        spn__unlock(&f->in_lock); /* the allocator may take its time */
+        fresh = spn__calls_make();
+        if (fresh == NULL)
+            return SPN_ENOMEM;
+    }
+    if (rc == SPN_OK)
+        fifo_pushed(f, NULL);
+    spn__unlock(&f->in_lock);
+    spn__free(fresh); /* another was faster, or it was refused after all */
     return rc;
 }
 
@@ -91,6 +139,8 @@ static void fifo_fetch(struct spn__fifo *f)
         spn__task_fetch(newest);
     spn__lock(&f->in_lock);
     spn__list_splice(&f->outbox, &f->inbox);
+    spn__row_end(f);
+    spn__calls_reuse(f);
     spn__unlock(&f->in_lock);
 }
 
@@ -101,79 +151,179 @@ static void fifo_popped(struct spn__fifo *f, int64_t by)
     spn__store(&f->popped, spn__load(&f->popped, relaxed) + by, release);
 }
 
-spn_task *spn__work_fifo_take(struct spn__fifo *f, spn__free_count *free_workers)
+/* The first, NULL: there is none; out_lock is held. */
+static spn_task *fifo_first(struct spn__fifo *f)
 {
-    struct spn__list_node *node;
-    spn_task *task = NULL;
-
-    if (!spn__work_fifo_any(f))
-        return NULL;
-    spn__lock(&f->out_lock);
     if (spn__list_empty(&f->outbox))
         fifo_fetch(f);
-    node = spn__list_pop_front(&f->outbox);
-    if (node != NULL) {
-        task = spn__node_task(node);
-        spn__task_mark(task, SPN__TASK_TAKEN);
+    return spn__list_empty(&f->outbox) ? NULL
+                                       : spn__node_task(spn__list_first(&f->outbox));
+}
+
+/* Takes a task out, from wherever it is; the lock of its list is held. */
+static void fifo_unlink(spn_task *task)
+{
+    spn__list_remove(spn__task_node(task));
+    spn__task_mark(task, SPN__TASK_TAKEN);
+}
+
+bool spn__work_fifo_take(struct spn__fifo *f, spn__free_count *free_workers,
+                         struct spn__entry *entry)
+{
+    struct spn__calls *over = NULL;
+    spn_task *task;
+
+    if (!spn__work_fifo_any(f))
+        return false;
+    spn__lock(&f->out_lock);
+    if (spn__calls_pile_up(f)) { /* a long outbox: do not wait until it is empty */
+        spn__lock(&f->in_lock);
+        spn__calls_reuse(f);
+        spn__unlock(&f->in_lock);
+    }
+    task = fifo_first(f);
+    if (task != NULL) {
+        struct spn__row *row = spn__row_of(task);
+
+        if (row != NULL) {
+            *entry = spn__row_take(f, row, &over);
+        } else {
+            fifo_unlink(task);
+            *entry = (struct spn__entry){ spn__entry_task, task };
+        }
         if (free_workers != NULL)
             (void)spn__fetch_sub(free_workers, 1, relaxed); /* [free] */
         fifo_popped(f, 1);
     }
     spn__unlock(&f->out_lock);
+    spn__calls_free(over);
+    return task != NULL;
+}
+
+spn_task *spn__work_fifo_take_task(struct spn__fifo *f)
+{
+    struct spn__calls *over = NULL;
+    spn_task *task;
+
+    spn__lock(&f->out_lock);
+    task = fifo_first(f);
+    if (task != NULL) {
+        struct spn__row *row = spn__row_of(task);
+
+        if (row != NULL) {
+            task = spn__row_show(row, spn__row_first(row), SPN__TASK_TAKEN);
+            spn__call_lend(f, task, &over);
+        } else {
+            fifo_unlink(task);
+        }
+        fifo_popped(f, 1);
+    }
+    spn__unlock(&f->out_lock);
+    spn__calls_free(over);
     return task;
 }
 
 bool spn__work_fifo_remove(struct spn__fifo *f, spn_task *task, uint32_t as)
 {
+    struct spn__calls *over = NULL;
     bool removed;
 
     spn__lock(&f->out_lock);
     spn__lock(&f->in_lock);
     removed = spn__task_marked(task, as);
     if (removed) {
-        spn__list_remove(spn__task_node(task));
-        spn__task_mark(task, SPN__TASK_TAKEN);
+        if (spn__call_is_shown(task)) {
+            spn__row_end(f); /* its row may be the last, and over */
+            spn__call_lend(f, task, &over);
+        } else {
+            fifo_unlink(task);
+        }
         fifo_popped(f, 1);
     }
     spn__unlock(&f->in_lock);
     spn__unlock(&f->out_lock);
+    spn__calls_free(over);
     return removed;
 }
 
-int64_t spn__work_fifo_collect(struct spn__fifo *f,
+/* The calls of a row that are wanted; out_lock is held. */
+static int64_t collect_row(struct spn__fifo *f, struct spn__row *row, uint32_t as,
+                           bool (*wanted)(spn_task *, const void *), const void *ctx,
+                           struct spn__list *out, struct spn__calls **over)
+{
+    const uint32_t end = spn__row_count(row);
+    int64_t count = 0;
+
+    /* Those that are lent keep its block: it may be over, and is still there. */
+    for (uint32_t n = spn__row_first(row); n < end; n++) {
+        spn_task *task = spn__row_show(row, n, as);
+
+        if (task == NULL || (wanted != NULL && !wanted(task, ctx)))
+            continue;
+        spn__call_lend(f, task, over);
+        spn__list_push_back(out, spn__task_node(task));
+        count++;
+    }
+    return count;
+}
+
+int64_t spn__work_fifo_collect(struct spn__fifo *f, uint32_t as,
                                bool (*wanted)(spn_task *, const void *),
                                const void *ctx, struct spn__list *out)
 {
     struct spn__list_node *node, *following;
+    struct spn__calls *over = NULL;
     int64_t count = 0;
 
     spn__lock(&f->out_lock);
     fifo_fetch(f);
     spn__list_each_safe (node, following, &f->outbox) {
-        if (wanted != NULL && !wanted(spn__node_task(node), ctx))
-            continue;
-        spn__list_remove(node);
-        spn__task_mark(spn__node_task(node), SPN__TASK_TAKEN);
-        spn__list_push_back(out, node);
-        count++;
+        spn_task *task = spn__node_task(node);
+        struct spn__row *row = spn__row_of(task);
+
+        if (row != NULL) {
+            count += collect_row(f, row, as, wanted, ctx, out, &over);
+        } else if (wanted == NULL || wanted(task, ctx)) {
+            fifo_unlink(task);
+            spn__list_push_back(out, node);
+            count++;
+        }
     }
     fifo_popped(f, count);
     spn__unlock(&f->out_lock);
+    spn__calls_free(over);
     return count;
 }
 
-int64_t spn__work_fifo_snapshot(struct spn__fifo *f, spn_task **tasks, size_t capacity,
-                                int64_t from)
+/* The tasks that a node of the outbox stands for, as spn__work_fifo_snapshot. */
+static int64_t show(spn_task *task, uint32_t as, spn_task **tasks, size_t capacity,
+                    int64_t from)
+{
+    struct spn__row *row = spn__row_of(task);
+    const uint32_t first = row != NULL ? spn__row_first(row) : 0;
+    const uint32_t end = row != NULL ? spn__row_count(row) : 1;
+
+    for (uint32_t n = first; n < end; n++) {
+        if (row != NULL)
+            task = spn__row_show(row, n, as);
+        if (task == NULL)
+            continue;
+        if ((size_t)from < capacity)
+            tasks[from] = task;
+        from++;
+    }
+    return from;
+}
+
+int64_t spn__work_fifo_snapshot(struct spn__fifo *f, uint32_t as, spn_task **tasks,
+                                size_t capacity, int64_t from)
 {
     struct spn__list_node *node;
 
     spn__lock(&f->out_lock);
     fifo_fetch(f);
-    spn__list_each (node, &f->outbox) {
-        if ((size_t)from < capacity)
-            tasks[from] = spn__node_task(node);
-        from++;
-    }
+    spn__list_each (node, &f->outbox)
+        from = show(spn__node_task(node), as, tasks, capacity, from);
     spn__unlock(&f->out_lock);
     return from;
 }

@@ -117,6 +117,8 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
 
         if (take(w, entry))
             break;
+        if (pool->kind == SPN__WORK_STEAL) /* while it is counted: see leave */
+            pool->work.stealing->settled(pool->work.stealing);
         /* relaxed, all: [epoch], and leave looks again under the lock. */
         ctl = spn__load(&pool->ctl, relaxed);
         timed = spn__load(&pool->core_timeout, relaxed) != 0 ||
@@ -127,8 +129,6 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
             w->timed_out = true;
         if (spn__ctl_state(ctl) >= SPN_EXECUTOR_SHUTDOWN || (timed && w->timed_out) ||
             spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED)) {
-            if (pool->kind == SPN__WORK_STEAL) /* while it is counted: see leave */
-                pool->work.stealing->settled(pool->work.stealing);
             if (spn__worker_leave(w))
                 return false;
             w->timed_out = false;

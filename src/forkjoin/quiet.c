@@ -10,10 +10,10 @@
  *   need not be counted: the object that forked them has not met its fate before they
  *   have.
  *   [quiet] Who waits for that says so, makes a heavy fence and adds up.  A worker that
- *           found nothing to do (and has counted what it did) makes a light fence and
- *           looks whether somebody waits; then it adds up.  So does one that leaves,
- *           for a pool that was stopped has its workers look for nothing, and one
- *           too many does not look either; and whoever drops or takes back tasks.
+ *           got nothing to do (and has counted what it did) makes a light fence and
+ *           looks whether somebody waits; then it adds up.  So does one that did not
+ *           even look for work, because it is one too many or the pool was stopped; and
+ *           whoever drops or takes back tasks.
  *
  * FROM INSIDE  a task that waits for rest would wait for itself.  It runs what there is
  *   until nothing is pending but what it is in, and what others are in that do the same.

@@ -390,9 +390,6 @@ static bool take_other(struct spn__source *source, struct spn__worker *w,
         looks++;
         spn__cpu_relax();
     }
-    spn__fence_light(); /* [quiet] */
-    if (spn__load(&fj->quiet_waiters, relaxed) > 0)
-        spn__fj_settled(fj);
     return false;
 }
 
@@ -441,7 +438,8 @@ static int64_t pushed(struct spn__source *source)
 
     for (struct spn__fj_place *p = spn__fj_first_place(spn__fj_pool_of_source(source));
          p != NULL; p = spn__fj_next_place(p))
-        sum += spn__load(&p->queue.pushed, acquire); /* [size] */
+        /* [size] mutant: the fates that were read before it came after the pushes. */
+        sum += spn__load(&p->queue.pushed, acquire);
     return sum;
 }
 

@@ -192,23 +192,33 @@ spn_task *spn__call_task_create_bare(spn_run_fn fn, void *arg)
     return c != NULL ? &c->task : NULL;
 }
 
-int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg)
+/* Apart, so that the other way is short. */
+static __attribute__((noinline)) int call_with_node(spn_executor *executor,
+                                                    spn_run_fn fn, void *arg)
 {
-    spn_task *task;
+    spn_task *task = spn__call_task_create(fn, arg);
     int rc;
 
-    if (executor == NULL || executor->ops == NULL || fn == NULL)
-        return SPN_EINVAL;
-    /* Without a node there is no place for a context. */
-    if (spn__executor_has(executor, call) && spn_context_current() == NULL)
-        return executor->ops->call(executor, fn, arg);
-    task = spn__call_task_create(fn, arg);
     if (task == NULL)
         return SPN_ENOMEM;
     rc = spn_executor_execute(executor, task);
     if (rc != SPN_OK)
         call_drop(task, rc);
     return rc;
+}
+
+int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg)
+{
+    const struct spn_thread *self = spn__self_get();
+
+    if (executor == NULL || executor->ops == NULL || fn == NULL)
+        return SPN_EINVAL;
+    /* Without a node there is no place for a context. */
+    if (__builtin_expect(spn__executor_has(executor, call) &&
+                             (self == NULL || self->ambient.context == NULL),
+                         1))
+        return executor->ops->call(executor, fn, arg);
+    return call_with_node(executor, fn, arg);
 }
 
 int spn_executor_shutdown(spn_executor *executor)

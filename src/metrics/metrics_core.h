@@ -27,12 +27,13 @@ struct spn__tally_set {
     void (*init)(struct spn__tally *tally); /* makes a part zero */
 };
 
-void spn__tally_set_init(struct spn__tally_set *set, size_t size,
-                         void (*init)(struct spn__tally *));
+SPN__SHARED void spn__tally_set_init(struct spn__tally_set *set, size_t size,
+                                     void (*init)(struct spn__tally *));
 /* Nobody uses it any more. */
-void spn__tally_set_fini(struct spn__tally_set *set);
+SPN__SHARED void spn__tally_set_fini(struct spn__tally_set *set);
 
-struct spn__tally *spn__tally_find(struct spn__tally_set *set, struct spn_thread *self);
+SPN__SHARED struct spn__tally *spn__tally_find(struct spn__tally_set *set,
+                                               struct spn_thread *self);
 
 /* The calling thread's part; NULL: no memory. */
 static inline struct spn__tally *spn__tally_mine(struct spn__tally_set *set)

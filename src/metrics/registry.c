@@ -252,6 +252,9 @@ void spn__item_look(struct spn__item *item)
         break;
     case ITEM_HISTOGRAM:
         break; /* large: taken when it is written */
+    case ITEM_READING:
+        item->now.counter = item->read((void *)(uintptr_t)item->thing, item->which);
+        break;
     }
 }
 
@@ -423,6 +426,11 @@ static void put_own(struct spn__text *t, const struct spn__item *item)
     if (item->kind == ITEM_COUNTER) {
         put_head(t, item->name, "_total", "counter", item->help);
         spn__text_add(t, "%s_total %lld\n", item->name, (long long)item->now.counter);
+    } else if (item->kind == ITEM_READING) {
+        const char *end = item->is_gauge ? "" : "_total";
+
+        put_head(t, item->name, end, item->is_gauge ? "gauge" : "counter", item->help);
+        spn__text_add(t, "%s%s %lld\n", item->name, end, (long long)item->now.counter);
     } else if (item->kind == ITEM_HISTOGRAM) {
         (void)spn_histogram_snapshot_get((spn_histogram *)(uintptr_t)item->thing, &h);
         spn__text_add(&full, "%s_seconds", item->name);
@@ -459,8 +467,8 @@ static void put_summary(struct spn__text *t, const char *name,
 static void put_json_item(struct spn__text *t, const struct spn__item *item,
                           int64_t now_ns)
 {
-    static const char *const kinds[] = { "pool", "timer", "objects", "counter",
-                                         "histogram" };
+    static const char *const kinds[] = { "pool",    "timer",     "objects",
+                                         "counter", "histogram", "reading" };
     spn_histogram_snapshot h = SPN_HISTOGRAM_SNAPSHOT_INIT;
 
     spn__text_add(t, "{\"time_ns\":%lld,\"kind\":\"%s\",\"name\":\"", (long long)now_ns,
@@ -486,7 +494,7 @@ static void put_json_item(struct spn__text *t, const struct spn__item *item,
     for (int which = 0; which < HISTS; which++)
         if (get_hist(item, which, &h))
             put_summary(t, hists[which].json, &h);
-    if (item->kind == ITEM_COUNTER)
+    if (item->kind == ITEM_COUNTER || item->kind == ITEM_READING)
         spn__text_add(t, ",\"value\":%lld", (long long)item->now.counter);
     if (item->kind == ITEM_HISTOGRAM) {
         (void)spn_histogram_snapshot_get((spn_histogram *)(uintptr_t)item->thing, &h);
@@ -586,9 +594,9 @@ static char *copy_of(const char *text)
     return copy;
 }
 
-static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thing,
-               const char *name, const char *help, spn_task_times *times,
-               spn_fj_pool *stealing)
+/* Adds a copy of what is said in `like`. */
+static int add_like(struct spn_metrics *m, const struct spn__item *like,
+                    const char *name, const char *help)
 {
     struct spn__item *item = spn__alloc(sizeof *item);
     struct spn__list_node *node;
@@ -596,11 +604,7 @@ static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thin
 
     if (item == NULL)
         return SPN_ENOMEM;
-    memset(item, 0, sizeof *item);
-    item->kind = kind;
-    item->thing = thing;
-    item->times = times;
-    item->stealing = stealing;
+    *item = *like;
     item->name = copy_of(name);
     item->help = copy_of(help);
     if (item->name == NULL || item->help == NULL) {
@@ -611,7 +615,7 @@ static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thin
     spn__list_each (node, &m->items) {
         const struct spn__item *other = item_of(node);
 
-        taken |= other->kind == kind && strcmp(other->name, name) == 0;
+        taken |= other->kind == like->kind && strcmp(other->name, name) == 0;
     }
     if (!taken)
         spn__list_push_back(&m->items, &item->link);
@@ -619,6 +623,37 @@ static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thin
     if (taken)
         free_item(item);
     return taken ? SPN_EBUSY : SPN_OK;
+}
+
+static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thing,
+               const char *name, const char *help, spn_task_times *times,
+               spn_fj_pool *stealing)
+{
+    const struct spn__item like = {
+        .kind = kind, .thing = thing, .times = times, .stealing = stealing
+    };
+
+    return add_like(m, &like, name, help);
+}
+
+int spn__metrics_add_reading(struct spn_metrics *metrics, const char *name,
+                             const char *help, bool is_gauge,
+                             int64_t (*read)(void *thing, int which), void *thing,
+                             int which)
+{
+    const struct spn__item like = { .kind = ITEM_READING,
+                                    .thing = thing,
+                                    .read = read,
+                                    .which = which,
+                                    .is_gauge = is_gauge };
+
+    return add_like(metrics, &like, name, help);
+}
+
+int spn__metrics_add_named(struct spn_metrics *metrics, const char *name,
+                           const char *help, spn_histogram *histogram)
+{
+    return add(metrics, ITEM_HISTOGRAM, histogram, name, help, NULL, NULL);
 }
 
 /* Letters, digits and '_', at most 200, not of those that are the library's. */

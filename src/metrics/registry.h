@@ -13,7 +13,8 @@ enum spn__item_kind {
     ITEM_TIMER,
     ITEM_OBJECT_POOL,
     ITEM_COUNTER,
-    ITEM_HISTOGRAM
+    ITEM_HISTOGRAM,
+    ITEM_READING
 };
 
 /* What the threads of a pool do: awake without a task, in one, asleep, blocked in one. */
@@ -34,7 +35,10 @@ struct spn__item {
     spn_task_times *times; /* of a pool; NULL: none */
     spn_fj_pool
         *stealing; /* a fork/join pool, and then `thing` is the same; else NULL */
-    union {        /* what a scrape has found */
+    int64_t (*read)(void *thing, int which); /* of a reading, as the next two */
+    int which;
+    bool is_gauge;
+    union { /* what a scrape has found */
         spn_pool_stats pool;
         spn_timer_stats timer;
         spn_object_pool_stats objects;
@@ -50,6 +54,18 @@ struct spn_metrics {
     struct spn__list items;
     size_t last_size; /* bytes the last text took */
 };
+
+/*
+ * For libspindle-rpc, whose metrics have the library's own names: a number that read(thing,
+ * which) gives, a counter or a gauge, and a histogram.  read is called with the registry's
+ * lock held, and takes none but leaves.  As spn_metrics_add_counter.
+ */
+SPN__SHARED int spn__metrics_add_reading(struct spn_metrics *metrics, const char *name,
+                                         const char *help, bool is_gauge,
+                                         int64_t (*read)(void *thing, int which),
+                                         void *thing, int which);
+SPN__SHARED int spn__metrics_add_named(struct spn_metrics *metrics, const char *name,
+                                       const char *help, spn_histogram *histogram);
 
 /* Refreshes `now` of an item; the lock is held. */
 void spn__item_look(struct spn__item *item);

@@ -15,11 +15,12 @@
  *   place replaces an earlier one, whose task is then not timed.  A task that is submitted
  *   without being timed takes an old note of its own away: a task may be refused, or be
  *   taken back, and come again.
- *   Nobody tells of tasks that never reach a worker (refused, cancelled, expired, run by
- *   their submitter), so their notes stay.  A look that finds the pool's queue empty says
- *   so, and what was noted before then does not count as waiting any more.  The notes
- *   are left in place: a worker may hold such a task and be about to ask how long it has
- *   waited.  A task that was being put in at that moment is timed, but not seen waiting.
+ *   A task that leaves without reaching a worker takes its note away; if a policy puts it
+ *   into the queue after all, it is not timed.  Nobody tells of those that go with all
+ *   others, so a look that finds the pool's queue empty says so, and what was noted before
+ *   then does not count as waiting any more.  These notes are left in place: a worker may
+ *   hold such a task and be about to ask how long it has waited.  A task that was being
+ *   put in at that moment is timed, but not seen waiting.
  *
  * RUNNING
  *   How long a task has run is known without timing it: a look notes the number, and the
@@ -121,6 +122,17 @@ static void submitting(spn_pool *pool, const spn_task *task, void *ctx)
     SPN__PROBE2(task_submit, spn_pool_name(pool), task);
     if (times->next.submitting != NULL)
         times->next.submitting(pool, task, times->next.ctx);
+}
+
+static void left(spn_pool *pool, const spn_task *task, void *ctx)
+{
+    struct spn_task_times *times = ctx;
+    const spn_task *noted = task;
+
+    /* relaxed, both: takes its own away and no other. */
+    (void)spn__cas(&note_of(times, task)->task, &noted, NULL, relaxed, relaxed);
+    if (times->next.left != NULL)
+        times->next.left(pool, task, times->next.ctx);
 }
 
 /* How long a task has waited, if that was noted; else -1. */
@@ -260,6 +272,7 @@ int spn_task_times_install(spn_task_times *times, spn_pool_hooks *hooks)
     hooks->submitting = submitting;
     hooks->before = before;
     hooks->after = after;
+    hooks->left = left;
     if (times->next.uncaught != NULL)
         hooks->uncaught = uncaught;
     if (times->next.terminated != NULL)

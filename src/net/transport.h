@@ -149,8 +149,8 @@ int spn__listener_port(const struct spn__listener *listener);
  * Not from an I/O thread (SPN_EDEADLK).  Frees the listener. */
 int spn__listener_close(struct spn__listener *listener);
 
-/* Begins to connect; `opened` or `closed` tells how it went.  The caller gets a
- * reference.  Names are looked up in the calling thread and may block. */
+/* Begins to connect; `opened` or `closed` tells how it went, maybe before this returns;
+ * *conn is stored before either.  The caller gets a reference.  Names are looked up in the calling thread and may block. */
 int spn__transport_connect(struct spn__transport *transport, const char *host, int port,
                            int64_t timeout_ns, const struct spn__conn_events *events,
                            void *context, void *data, struct spn__conn **conn);

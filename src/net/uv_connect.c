@@ -272,10 +272,11 @@ int spn__transport_connect(struct spn__transport *transport, const char *host, i
     spn__net_text(&addresses->list[0], conn->remote);
     conn->begin.fn = begin;
     spn__conn_ref(conn); /* the caller's */
+    *out = conn;         /* first: `opened` may come before we return */
     if (!spn__loop_post(conn->loop, &conn->begin)) {
+        *out = NULL;
         spn__conn_drop(conn);
         return SPN_ESHUTDOWN;
     }
-    *out = conn;
     return SPN_OK;
 }

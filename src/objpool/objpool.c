@@ -47,19 +47,11 @@ enum { MAX_DEFAULT = 8, WALK_MAX = 8 };
 
 /* ---- finding ---------------------------------------------------------------------------- */
 
-static uint32_t bucket_of(const struct spn_object_pool *pool, const void *object)
-{
-    /* Fibonacci hashing: the upper bits of the product are well mixed. */
-    return (uint32_t)((uint64_t)(uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15) >>
-                      32) &
-           pool->bucket_mask;
-}
-
 /* Follows a chain for at most `steps`. */
 static uint32_t walk(struct spn_object_pool *pool, const void *object, uint32_t steps)
 {
     /* relaxed: FINDING, above; under the lock it orders them. */
-    uint32_t i = spn__load(&pool->bucket[bucket_of(pool, object)], relaxed);
+    uint32_t i = spn__load(&pool->bucket[spn__bucket_of(pool, object)], relaxed);
 
     for (; i != SPN__NO_SLOT && steps != 0; steps--) {
         if (spn__load(&pool->slot[i].object, relaxed) == object)
@@ -83,7 +75,7 @@ uint32_t spn__objpool_find(struct spn_object_pool *pool, const void *object)
 
 int spn__objpool_enter(struct spn_object_pool *pool, uint32_t i, void *object)
 {
-    spn__slot_index *bucket = &pool->bucket[bucket_of(pool, object)];
+    spn__slot_index *bucket = &pool->bucket[spn__bucket_of(pool, object)];
     int rc = SPN_EINVAL;
 
     spn__lock(&pool->lock);
@@ -103,7 +95,7 @@ static void *leave_table(struct spn_object_pool *pool, uint32_t i)
 {
     struct spn__slot *slot = &pool->slot[i];
     void *object = spn__load(&slot->object, relaxed); /* we own it */
-    spn__slot_index *at = &pool->bucket[bucket_of(pool, object)];
+    spn__slot_index *at = &pool->bucket[spn__bucket_of(pool, object)];
     uint32_t found;
 
     spn__lock(&pool->lock);
@@ -266,6 +258,8 @@ static void fill(struct spn_object_pool *pool, const spn_object_pool_opts *o)
     pool->trace_frames = o->trace_frames;
     pool->fair = o->fair != 0;
     pool->timed = o->leak_ns != 0 || o->trace_frames != 0;
+    pool->quick = pool->words == 1 && !pool->fair && !pool->timed &&
+                  o->factory.validate == NULL && o->factory.reset == NULL;
     pool->idle_ns = o->idle_ns;
     pool->max_age_ns = o->max_age_ns;
     pool->leak_ns = o->leak_ns;
@@ -426,10 +420,8 @@ int spn_object_pool_destroy(spn_object_pool *pool)
     busy = !has_ended(pool) || !spn__waitq_empty(&pool->awaiting) ||
            !spn__waitq_empty(&pool->borrowers);
     spn__unlock(&pool->lock);
-    if (busy) {
-        spn__misuse("object pool %s is destroyed while it lives", pool->name);
+    if (busy)
         return SPN_EBUSY;
-    }
     /* A pass that was about to begin when shutdown cancelled it. */
     if (pool->timer != NULL &&
         spn_timer_cancel_sync(pool->timer, &pool->timeout, 0) < 0)

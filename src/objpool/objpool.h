@@ -79,6 +79,7 @@ struct spn_object_pool {
     uint32_t max, min_idle, words, bucket_mask;
     uint32_t trace_frames;
     bool fair, timed; /* timed: borrow notes when */
+    bool quick;       /* one word, LIFO, nothing but the step to do: see lend.c */
     int64_t idle_ns, max_age_ns, leak_ns;
     spn_clock *clock; /* NULL: the monotonic one */
     spn_timer *timer; /* NULL: none */
@@ -179,6 +180,15 @@ static inline int64_t spn__pool_time(const struct spn_object_pool *pool)
 }
 
 /* ---- between the files ------------------------------------------------------------------ */
+
+static inline uint32_t spn__bucket_of(const struct spn_object_pool *pool,
+                                      const void *object)
+{
+    /* Fibonacci hashing: the upper bits of the product are well mixed. */
+    return (uint32_t)((uint64_t)(uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15) >>
+                      32) &
+           pool->bucket_mask;
+}
 
 /* objpool.c.  find: the slot of an object, SPN__NO_SLOT if it is not the pool's. */
 uint32_t spn__objpool_find(struct spn_object_pool *pool, const void *object);

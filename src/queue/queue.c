@@ -128,10 +128,8 @@ int spn_queue_destroy(spn_queue *q)
 
     if (q == NULL)
         return SPN_OK;
-    if (q->ops->busy(q)) {
-        spn__misuse("queue %p is destroyed while somebody waits in it", (void *)q);
+    if (q->ops->busy(q))
         return SPN_EBUSY;
-    }
     left = spn_queue_clear(q);
     if (left > 0 && q->drop == NULL)
         spn__misuse("queue %p is destroyed with %lld items, and nobody drops them",

@@ -66,66 +66,46 @@ static uint64_t big64(const unsigned char *at)
     return (uint64_t)big32(at) << 32 | big32(at + 4);
 }
 
-/* The kind that a code begins; SPN_EINVAL: none.  The order of the tests is that of the
- * codes; the compiler makes a table of the letters. */
-int spn__hread_kind(unsigned code)
-{
-    if (code < C_BINARY_DIRECT || (code >= C_STRING_SHORT && code < C_BINARY_SHORT))
-        return SPN_HSTRING;
-    if (code < C_LONG_3)
-        return SPN_HBINARY;
-    if (code < 0x40)
-        return SPN_HLONG;
-    if (code >= C_LONG_1)
-        return SPN_HLONG;
-    if (code >= C_INT_1)
-        return SPN_HINT;
-    if (code >= C_LIST_TYPED_DIRECT)
-        return SPN_HLIST;
-    if (code >= C_OBJECT_DIRECT)
-        return SPN_HOBJECT;
-    switch (code) {
-    case C_BINARY_CHUNK:
-    case C_BINARY:
-        return SPN_HBINARY;
-    case C_CLASS:
-    case C_OBJECT:
-        return SPN_HOBJECT;
-    case C_FALSE:
-    case C_TRUE:
-        return SPN_HBOOL;
-    case C_MAP:
-    case C_MAP_TYPED:
-        return SPN_HMAP;
-    case C_INT:
-        return SPN_HINT;
-    case C_DATE_MS:
-    case C_DATE_MINUTES:
-        return SPN_HDATE;
-    case C_LONG:
-    case C_LONG_INT:
-        return SPN_HLONG;
-    case C_NULL:
-        return SPN_HNULL;
-    case C_STRING_CHUNK:
-    case C_STRING:
-        return SPN_HSTRING;
-    case C_LIST_TYPED_OPEN:
-    case C_LIST_TYPED:
-    case C_LIST_OPEN:
-    case C_LIST:
-        return SPN_HLIST;
-    case C_DOUBLE:
-    case C_DOUBLE_0:
-    case C_DOUBLE_1:
-    case C_DOUBLE_BYTE:
-    case C_DOUBLE_SHORT:
-    case C_DOUBLE_MILLS:
-        return SPN_HDOUBLE;
-    default: /* a reference's is that of what it refers to; E, G, P, Z and @ have none */
-        return SPN_EINVAL;
-    }
-}
+#define FOUR(kind)    kind, kind, kind, kind
+#define EIGHT(kind)   FOUR(kind), FOUR(kind)
+#define SIXTEEN(kind) EIGHT(kind), EIGHT(kind)
+enum {
+    NONE = SPN_EINVAL,
+    NUL = SPN_HNULL,
+    BOL = SPN_HBOOL,
+    INT = SPN_HINT,
+    LNG = SPN_HLONG,
+    DBL = SPN_HDOUBLE,
+    DAT = SPN_HDATE,
+    STR = SPN_HSTRING,
+    BIN = SPN_HBINARY,
+    LST = SPN_HLIST,
+    MAP = SPN_HMAP,
+    OBJ = SPN_HOBJECT
+};
+
+/* By the first byte; a reference's kind is that of what it refers to. */
+const int8_t spn__hread_kinds[256] = {
+    SIXTEEN(STR),                           /* 00 */
+    SIXTEEN(STR),                           /* 10 */
+    SIXTEEN(BIN),                           /* 20 */
+    FOUR(STR),    FOUR(BIN),    EIGHT(LNG), /* 30 */
+    NONE,         BIN,          BIN,        OBJ,
+    DBL,          NONE,         BOL,        NONE, /* @ABC DEFG */
+    MAP,          INT,          DAT,        DAT,
+    LNG,          MAP,          NUL,        OBJ, /* HIJK LMNO */
+    NONE,         NONE,         STR,        STR,
+    BOL,          LST,          LST,        LST, /* PQRS TUVW */
+    LST,          LNG,          NONE,       DBL,
+    DBL,          DBL,          DBL,        DBL, /* XYZ and 5B to 5F */
+    SIXTEEN(OBJ),                                /* 60 */
+    SIXTEEN(LST),                                /* 70 */
+    SIXTEEN(INT), SIXTEEN(INT),                  /* 80 */
+    SIXTEEN(INT), SIXTEEN(INT),                  /* A0 */
+    SIXTEEN(INT),                                /* C0 */
+    EIGHT(INT),   EIGHT(LNG),                    /* D0 */
+    SIXTEEN(LNG), SIXTEEN(LNG),                  /* E0 */
+};
 
 /* ---- values without parts ---------------------------------------------------- */
 
@@ -367,8 +347,13 @@ int spn__hread_span(spn_hreader *r, int kind, bool in_place, spn_hspan *span)
     struct piece piece;
     unsigned char *to;
     size_t bytes;
-    int rc = read_piece(r, r->at, kind, &piece);
+    int rc;
 
+    if (in_place && spn__hread_short(r, span)) {
+        r->at = (const unsigned char *)span->data + span->length;
+        return SPN_OK;
+    }
+    rc = read_piece(r, r->at, kind, &piece);
     if (rc != SPN_OK)
         return rc;
     if (!piece.last)

@@ -3,6 +3,8 @@
 #ifndef SPN__HESSIAN_READ_H
 #define SPN__HESSIAN_READ_H
 
+#include "rpc/hessian_code.h"
+#include "rpc/hessian_text.h"
 #include "rpc/hessian_value.h"
 
 /* The first failure, with its place: kept, and returned. */
@@ -21,7 +23,25 @@ static inline size_t spn__hread_left(const spn_hreader *r)
 }
 
 /* The kind that a code begins; SPN_EINVAL: none, or a reference. */
-int spn__hread_kind(unsigned code);
+extern const int8_t spn__hread_kinds[256];
+
+static inline int spn__hread_kind(unsigned char code)
+{
+    return spn__hread_kinds[code];
+}
+
+/* Whether a string of up to 31 units is next, and all ASCII, as nearly all are: then where
+ * it lies. */
+static inline bool spn__hread_short(const spn_hreader *r, spn_hspan *span)
+{
+    const size_t length = *r->at;
+
+    if (length >= C_BINARY_DIRECT || length >= spn__hread_left(r) ||
+        !spn__text_is_ascii(r->at + 1, length))
+        return false;
+    *span = (spn_hspan){ (const char *)r->at + 1, length };
+    return true;
+}
 
 /* A bool, a number or a date: at most nine bytes. */
 struct spn__hscalar {

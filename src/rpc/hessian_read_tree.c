@@ -290,6 +290,27 @@ static spn_hvalue *refer(spn_hreader *r)
     return r->references[index];
 }
 
+/* A short string, with its text behind it: they are read together. */
+static spn_hvalue *read_short(spn_hreader *r, const spn_hspan *span)
+{
+    spn_hvalue *value = spn__harena_get(r->arena, sizeof *value + span->length + 1,
+                                        _Alignof(spn_hvalue));
+    char *text;
+
+    if (value == NULL) {
+        (void)spn__hread_fail_memory(r);
+        return NULL;
+    }
+    text = (char *)(value + 1);
+    memcpy(text, span->data, span->length);
+    text[span->length] = '\0';
+    *value = (spn_hvalue){ .kind = SPN_HSTRING,
+                           .count = (uint32_t)span->length,
+                           .is.bytes = text };
+    r->at += 1 + span->length;
+    return value;
+}
+
 static spn_hvalue *read_leaf(spn_hreader *r, int kind)
 {
     struct spn__hscalar s = { 0 };
@@ -297,11 +318,12 @@ static spn_hvalue *read_leaf(spn_hreader *r, int kind)
     spn_hvalue *value;
 
     if (kind == SPN_HSTRING || kind == SPN_HBINARY) {
-        /* The value in front of its text: they are read together. */
         if (*r->at == C_STRING_DIRECT || *r->at == C_BINARY_DIRECT) {
             r->at++;
             return spn__hvalue_empty((spn_hkind)kind);
         }
+        if (spn__hread_short(r, &span))
+            return read_short(r, &span);
         value = spn__hvalue_make(r->arena, (spn_hkind)kind);
         if (value == NULL) {
             (void)spn__hread_fail_memory(r);
@@ -385,7 +407,7 @@ static int close_frame(spn_hreader *r, const struct frame *frame)
 static spn_hvalue *begin_value(spn_hreader *r, uint32_t *wanted)
 {
     const unsigned code = *r->at;
-    const int kind = spn__hread_kind(code);
+    const int kind = spn__hread_kind(*r->at);
 
     *wanted = 0;
     switch (kind) {

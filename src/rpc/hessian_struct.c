@@ -203,7 +203,9 @@ static int fill_fields(struct filling *f, const spn_hvalue *from,
         return spn__refuse(f->problem, rc, field->offset,
                            "field %s: %s expected, found %s%s", field->name,
                            wanted[field->type], spn_hkind_name((spn_hkind)value->kind),
-                           value->kind == SPN_HSTRING ? " with a zero byte" : "");
+                           value->kind == SPN_HSTRING && field->type == SPN_HFIELD_TEXT
+                               ? " with a zero byte"
+                               : "");
     }
     return SPN_OK;
 }

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A walk over text, possibly in pieces; start with all zero. */
 struct spn__text {
@@ -26,6 +27,30 @@ struct spn__text {
     size_t wrong_at; /* after a refusal: bytes of this piece before it    */
     bool high;       /* the last unit was the first half of a pair        */
 };
+
+/* Whether all bytes are below 128; from four on without a loop over single ones. */
+static inline bool spn__text_is_ascii(const unsigned char *at, size_t length)
+{
+    uint64_t bits = 0, word;
+    uint32_t half, other;
+
+    if (length >= sizeof word) {
+        for (size_t n = 0; n + sizeof word < length; n += sizeof word) {
+            memcpy(&word, at + n, sizeof word);
+            bits |= word;
+        }
+        memcpy(&word, at + length - sizeof word, sizeof word);
+        return ((bits | word) & UINT64_C(0x8080808080808080)) == 0;
+    }
+    if (length >= sizeof half) {
+        memcpy(&half, at, sizeof half);
+        memcpy(&other, at + length - sizeof other, sizeof other);
+        return ((half | other) & UINT32_C(0x80808080)) == 0;
+    }
+    for (size_t n = 0; n < length; n++)
+        bits |= at[n];
+    return bits < 0x80;
+}
 
 /* How many of the first `length` bytes are below 128 before one that is not. */
 size_t spn__text_ascii(const unsigned char *at, size_t length);

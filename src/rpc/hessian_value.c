@@ -473,8 +473,8 @@ bool spn__hvalue_reserve(spn_hvalue *value, size_t slots)
     if (slots <= parts->capacity)
         return true;
     wanted = (size_t)parts->capacity * 2;
-    if (wanted < 8)
-        wanted = 8;
+    if (wanted < 4)
+        wanted = value->kind == SPN_HMAP ? 8 : 4;
     if (wanted < slots)
         wanted = slots;
     if (wanted > UINT32_MAX) {

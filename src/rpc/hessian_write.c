@@ -3,7 +3,7 @@
  * hessian_write.c - values to bytes: the buffer, and each value in its shortest form.
  *
  * Which form is the shortest is decided as Java's writer does, so that the same values are
- * the same bytes: peers have been seen to depend on more than the format asks for.  What
+ * the same bytes: readers are known to be stricter than the format.  What
  * follows references, classes and trees is in hessian_write_tree.c.
  *
  * The first failure stays, and the calls after it do nothing.  So a caller writes a whole
@@ -351,7 +351,7 @@ int spn__hwriter_put_string(spn_hwriter *w, const char *data, size_t length)
 
     if (length > w->limit_bytes) /* before a look at so many bytes */
         return spn__hwriter_fail(w, SPN_ERANGE);
-    if (length <= CHUNK_UNITS && spn__text_ascii(at, length) == length) {
+    if (length <= CHUNK_UNITS && spn__text_is_ascii(at, length)) {
         to = spn__hwriter_room(w, last_head_bytes(length, 31) + length);
         if (to == NULL)
             return w->status;

@@ -374,8 +374,8 @@ static bool publish(struct spn__delays *d)
 /* relaxed reads: ours. */
 static void count_pushed(struct spn__delays *d, int64_t by)
 {
-    spn__store(&d->source.pushed, spn__load(&d->source.pushed, relaxed) + by,
-               release); /* [size] */
+    /* [size] relaxed: the lock orders it. */
+    spn__store(&d->source.pushed, spn__load(&d->source.pushed, relaxed) + by, relaxed);
 }
 
 static void count_popped(struct spn__delays *d, int64_t by)
@@ -799,7 +799,9 @@ static void clock_moved(void *ctx)
 {
     struct spn__delays *d = ctx;
 
-    spn__fence_light(); /* [next] after the move, which is as good as an earlier task */
+    /* [next] after the move, which is as good as an earlier task.
+     * mutant: the clock's locks lie between, full fences where the explorer models them */
+    spn__fence_light();
     if (next_ns(&d->source) == INT64_MIN)
         spn__idle_notify_first(d->source.pool);
 }

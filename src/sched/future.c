@@ -90,7 +90,8 @@ void spn__scheduled_left(spn_task *task, bool away)
     uint32_t found = TIED;
 
     f->away = away;
-    /* [cut] acquire, both: a canceller may have been there. */
+    /* [cut] acquire, both: a canceller may have been there.
+     * mutant: orders plain memory, the end of the pool; ThreadSanitizer sees it */
     while (!spn__cas(&f->tie, &found, LOOSE, acquire, acquire)) {
         if (found == LOOSE)
             return;
@@ -107,9 +108,12 @@ static void finished(struct spn__task_future *t)
     uint32_t found = TIED;
     bool removes;
 
-    /* [tie] Mostly the one who completes it runs it, and a look is cheaper. */
-    if (spn__load(&f->tie, seq_cst) != TIED ||
-        !spn__cas(&f->tie, &found, CUTTING, seq_cst, relaxed)) /* [tie] */
+    /* [tie] Mostly the one who completes it runs it, and a look is cheaper.
+     * mutant: half of a pair; the exchange of the state is the other half */
+    if (spn__load(&f->tie, seq_cst) != TIED)
+        return;
+    /* [tie] acquire: which executor.  mutant: a plain field; ThreadSanitizer sees it */
+    if (!spn__cas(&f->tie, &found, CUTTING, acquire, relaxed))
         return;
     s = f->scheduled; /* it is in the queue, or whoever takes it out will wait */
     /* relaxed: a knob. */
@@ -121,7 +125,8 @@ static void finished(struct spn__task_future *t)
         spn_future_unref(&t->future); /* the executor's */
         return;
     }
-    spn__store(&f->tie, removes ? LOOSE : TIED, release); /* [cut] */
+    /* [cut] mutant: as in left */
+    spn__store(&f->tie, removes ? LOOSE : TIED, release);
     spn__futex_wake(&f->tie, INT32_MAX);
 }
 

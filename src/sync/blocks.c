@@ -40,15 +40,25 @@
 /*
  * In front of every block.  `home` is 0 for a block of the allocator's, else
  *
- *   bits 0 to 3   the class: index of its size
- *   bits 4 on     the address of the record
+ *   bits 0 to 2   the class: index of its size
+ *   bits 3 and 4  how far behind the allocator's address it begins, in steps of STEP
+ *   bits 5 on     the address of the record, which begins with a line
  */
 struct spn__block {
     uintptr_t home;          /* fixed */
     struct spn__block *next; /* while it is free */
 };
 
-enum { CLASS_MASK = 15, HEADER = SPN__BLOCK_HEADER };
+enum {
+    CLASS_MASK = 7,
+    SHIFT_BITS = 3,
+    SHIFT_MASK = 3 << SHIFT_BITS,
+    STEP = 2 * sizeof(void *), /* how the allocator aligns what is for anything */
+    HEADER = SPN__BLOCK_HEADER
+};
+_Static_assert(SPN__CACHE_LINE / STEP <= (SHIFT_MASK >> SHIFT_BITS) + 1,
+               "a shift fits its bits");
+_Static_assert((CLASS_MASK | SHIFT_MASK) < SPN__CACHE_LINE, "and a record's are free");
 _Static_assert(sizeof(struct spn__block) == HEADER, "the header says so");
 _Static_assert(SPN__BLOCK_CLASSES <= CLASS_MASK + 1, "a class fits its bits");
 _Static_assert(HEADER % (2 * sizeof(void *)) == 0, "what follows is as well aligned");
@@ -60,7 +70,37 @@ static size_t class_of(const struct spn__block *block)
 
 static struct spn_thread *home_of(const struct spn__block *block)
 {
-    return (struct spn_thread *)(block->home & ~(uintptr_t)CLASS_MASK);
+    return (struct spn_thread *)(block->home & ~(uintptr_t)(CLASS_MASK | SHIFT_MASK));
+}
+
+/* To the allocator. */
+static void let_go(struct spn__block *block)
+{
+    const size_t steps = (block->home & SHIFT_MASK) >> SHIFT_BITS;
+
+    spn__free((char *)block - steps * STEP);
+}
+
+/*
+ * From the allocator, for a home.  Those of several lines start with one; that is done by
+ * hand, because the usual allocators cut what is aligned out of something larger, and
+ * sweep up the pieces.
+ */
+static struct spn__block *make(struct spn_thread *home, size_t class)
+{
+    const size_t total = class == 0 ? SPN__BLOCK_SMALL : (class + 1) * SPN__BLOCK_GRAIN;
+    char *memory = spn__alloc(class == 0 ? total : total + SPN__CACHE_LINE - STEP);
+    struct spn__block *block;
+    size_t shift = 0;
+
+    if (memory == NULL)
+        return NULL;
+    if (class != 0)
+        shift = -(uintptr_t)memory % SPN__CACHE_LINE;
+    block = (struct spn__block *)(void *)(memory + shift);
+    block->home = (uintptr_t)home | class | shift / STEP << SHIFT_BITS;
+    spn__debug_assert(home_of(block) == home && shift % STEP == 0);
+    return block;
 }
 
 #define CLOSED ((struct spn__block *)(uintptr_t)1)
@@ -81,7 +121,7 @@ static void keep(struct spn__blocks *blocks, struct spn__block *block)
     const size_t class = class_of(block);
 
     if (blocks->kept_count[class] == SPN__BLOCK_KEPT) {
-        spn__free(block);
+        let_go(block);
         return;
     }
     block->next = blocks->kept[class];
@@ -159,17 +199,15 @@ void *spn__block_get(size_t bytes)
             fetch_returned(&home->blocks);
             block = pop_kept(&home->blocks, class);
         }
-        if (block != NULL)
-            return memory_of(block);
-        total = class == 0 ? SPN__BLOCK_SMALL : (class + 1) * SPN__BLOCK_GRAIN;
+        if (block == NULL)
+            block = make(home, class);
+        return block != NULL ? memory_of(block) : NULL;
     }
-    /* Those that are of several lines start with one. */
     block = total > SPN__BLOCK_SMALL ? spn__alloc_aligned(total, SPN__CACHE_LINE)
                                      : spn__alloc(total);
     if (block == NULL)
         return NULL;
-    block->home = home != NULL ? (uintptr_t)home | class : 0;
-    spn__debug_assert(home == NULL || home_of(block) == home); /* it is aligned */
+    block->home = 0;
     return memory_of(block);
 }
 
@@ -210,7 +248,7 @@ void spn__block_put(void *memory)
         if (return_home(block))
             return;
     }
-    spn__free(block);
+    let_go(block);
 }
 
 /* ---- for the record -------------------------------------------------------- */
@@ -245,9 +283,9 @@ void spn__blocks_close(struct spn__blocks *blocks)
 
     for (block = take_returned(blocks, CLOSED); block != NULL; block = next) {
         next = block->next;
-        spn__free(block);
+        let_go(block);
     }
     for (size_t i = 0; i < SPN__BLOCK_CLASSES; i++)
         while ((block = pop_kept(blocks, i)) != NULL)
-            spn__free(block);
+            let_go(block);
 }

@@ -33,9 +33,9 @@ struct spn__blocks {
 };
 
 /* A block of so many bytes, aligned for anything; NULL: no memory. */
-void *spn__block_get(size_t bytes);
+SPN__SHARED void *spn__block_get(size_t bytes);
 /* Gives back what spn__block_get gave, on any thread; NULL is a no-op. */
-void spn__block_put(void *memory);
+SPN__SHARED void spn__block_put(void *memory);
 
 /* For the record: new, used again, and at the end of its thread, on that thread. */
 void spn__blocks_init(struct spn__blocks *blocks);

@@ -74,7 +74,8 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     spn__unlock(&spn__thread_cache.lock);
 
     if (record == NULL) {
-        record = spn__alloc(sizeof *record);
+        /* With a line: blocks.c has a use for the low bits of its address. */
+        record = spn__alloc_aligned(sizeof *record, SPN__CACHE_LINE);
         if (record == NULL)
             return NULL;
         spn__parker_init(&record->parker);

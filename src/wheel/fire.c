@@ -302,13 +302,13 @@ void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
     struct spn__shard *s = spn__home_get(t);
     struct spn__chosen chosen = { NULL, NULL };
     /* Without a record, nobody on this thread can stop the timer either. */
-    struct spn__run run = { .timeout = t, .thread = spn__thread_self() };
+    struct spn__run run = { .timeout = t, .thread = spn__thread_self(), .fn = fn };
     int64_t none;
 
     spn__quick_lock(&s->lock);
     spn__list_push_back(&s->running, &run.link);
     spn__quick_unlock(&s->lock);
-    run.status = fn(t);
+    spn__guarded(call_fn, &run); /* this may be a thread of the program's */
     spn__quick_lock(&s->lock);
     (void)finish(s, &run, 0, &chosen, &none);
     spn__quick_unlock(&s->lock);

@@ -92,10 +92,13 @@ int64_t spn__reckoning_look(struct spn__reckoning *r, int64_t *behind_ns)
     int tries = CLOSE_TRIES;
     bool close;
 
+    *behind_ns = 0;
     do {
         before = spn__cycles();
         now_ns = spn__now();
         after = spn__cycles();
+        if (r->scale == 0 && now_ns - r->base_ns < SPN__RECKON_NS / 2)
+            return now_ns; /* too soon for a measure */
         close = after - before < CLOSE_CYCLES;
     } while (!close && --tries > 0);
     *behind_ns = behind(r, before, now_ns);
@@ -103,8 +106,6 @@ int64_t spn__reckoning_look(struct spn__reckoning *r, int64_t *behind_ns)
         r->scale = 0;
         r->from_ns = 0;
         r->wrong += close;
-    } else if (r->scale == 0 && now_ns - r->base_ns < SPN__RECKON_NS / 2) {
-        return now_ns; /* too soon for a measure */
     }
     if (close && r->wrong < WRONG_MAX)
         measure(r, before, now_ns);

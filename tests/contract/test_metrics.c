@@ -729,6 +729,125 @@ TEST(metrics__worker_sleeps_and_is_woken__both_counted, "MET-18")
     end_pool(pool);
 }
 
+/* ---- a task that leaves is not waiting ------------------------------------------------------ */
+
+/* A pool whose one thread is busy, a task that came first and one that came later. */
+struct leaving {
+    spn_metrics *metrics;
+    spn_task_times *times;
+    spn_pool *pool;
+    spn_job first, later;
+    int64_t later_ns; /* not after `later` was submitted */
+    atomic_int lefts;
+};
+
+static void count_left(spn_pool *pool, const spn_task *task, void *ctx)
+{
+    struct leaving *l = ctx;
+
+    (void)pool;
+    CHECK(task != NULL && task != &l->later.task);
+    atomic_fetch_add(&l->lefts, 1);
+}
+
+static void drop_nothing(spn_task *task, int reason)
+{
+    (void)task;
+    (void)reason;
+}
+
+static void open_leaving(struct leaving *l, const spn_reject_policy *reject,
+                         int32_t capacity)
+{
+    spn_task_times_opts times_opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_pool_opts opts = spn_pool_opts_fixed(1, capacity);
+
+    memset(l, 0, sizeof *l);
+    l->first = (spn_job)SPN_JOB_INIT(run_job, drop_nothing);
+    l->later = (spn_job)SPN_JOB_INIT(run_job, drop_nothing);
+    atomic_store(&gate, 0);
+    atomic_store(&running, 0);
+    times_opts.every = 1;
+    opts.name = "leaving";
+    opts.reject = reject;
+    opts.hooks.left = count_left;
+    opts.hooks.ctx = l;
+    REQUIRE_OK(spn_metrics_create(&l->metrics));
+    REQUIRE_OK(spn_task_times_create(&l->times, &times_opts));
+    l->pool = pool_with(l->times, opts);
+    REQUIRE_OK(spn_metrics_add_pool(l->metrics, l->pool, l->times));
+    CHECK_OK(spn_executor_call(spn_pool_executor(l->pool), run, NULL));
+    T_AWAIT(atomic_load(&running) == 1);
+}
+
+static void submit_later(struct leaving *l)
+{
+    const int64_t from = spn_now();
+
+    T_AWAIT(spn_now() - from >= SPN_MS(2));
+    l->later_ns = spn_now();
+    CHECK_OK(spn_executor_execute(spn_pool_executor(l->pool), &l->later.task));
+}
+
+/* What waits longest is what came later. */
+static void close_leaving(struct leaving *l)
+{
+    const char *at;
+    double seconds;
+
+    CHECK_EQ(atomic_load(&l->lefts), 1);
+    write_as(l->metrics, SPN_METRICS_PROMETHEUS);
+    at = strstr(text, "spindle_pool_oldest_queued_seconds{pool=\"leaving\"} ");
+    REQUIRE(at != NULL);
+    seconds = atof(strchr(at, ' '));
+    CHECK(seconds * 1e9 <= (double)(spn_now() - l->later_ns));
+    atomic_store(&gate, 1);
+    spn_metrics_destroy(l->metrics);
+    end_pool(l->pool);
+    spn_task_times_destroy(l->times);
+}
+
+/* Refused, while the queue is never seen empty. */
+TEST(metrics__timed_task_refused__does_not_wait, "MET-9")
+{
+    struct leaving l;
+    spn_job second = SPN_JOB_INIT(run_job, NULL);
+
+    open_leaving(&l, NULL, 1);
+    CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &second.task));
+    CHECK_STATUS(spn_executor_execute(spn_pool_executor(l.pool), &l.first.task),
+                 SPN_EREJECTED);
+    CHECK_EQ(spn_pool_remove(l.pool, &second.task), 1);
+    atomic_fetch_sub(&l.lefts, 1);
+    submit_later(&l);
+    close_leaving(&l);
+}
+
+/* Taken back, cancelled, and dropped for another. */
+TEST(metrics__timed_task_taken_out__does_not_wait, "MET-9")
+{
+    static int owner;
+
+    for (int way = 0; way < 3; way++) {
+        struct leaving l;
+        spn_job another = SPN_JOB_INIT(run_job, NULL);
+
+        open_leaving(&l, spn_reject_discard_oldest(), 2);
+        l.first.owner = &owner;
+        CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &l.first.task));
+        submit_later(&l);
+        if (way == 0)
+            CHECK_EQ(spn_pool_remove(l.pool, &l.first.task), 1);
+        else if (way == 1)
+            CHECK_EQ(spn_pool_cancel_owner(l.pool, &owner), 1);
+        else
+            CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &another.task));
+        if (way == 2) /* the new one was refused first */
+            atomic_fetch_sub(&l.lefts, 1);
+        close_leaving(&l);
+    }
+}
+
 static spn_pool *watched;
 static atomic_int enough;
 

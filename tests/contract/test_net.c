@@ -956,6 +956,7 @@ static void listen_on(const char *host)
     CHECK_EQ(spn__conn_remote(client.conn)[0] == '[', host != NULL && host[0] == ':');
     CHECK_OK(line_send(&client, "x", 1));
     AWAIT_GOT(&bed.line[0], 1);
+    CHECK_OK(spn__transport_stop(bed.transport));
     line_close(&client);
     bed_close(&bed);
 }
@@ -1255,6 +1256,7 @@ TEST(net__again_and_again__no_memory_left, "NET-26")
         AWAIT_LINES(&bed, 2);
         CHECK_OK(line_send(&bed.line[0], big, 1 << 20));
         T_AWAIT(atomic_load(&client.opened));
+        CHECK_OK(spn__transport_stop(bed.transport));
         line_close(&client);
         bed_close(&bed);
         close(fd);

@@ -406,3 +406,102 @@ TEST_EACH(pool__remove_races_the_worker__one_of_them_gets_it, "TPE-43", "X-9")
     CHECK_EQ(stats_of(b.pool).returned, atomic_load(&t.removed));
     bed_close(&b);
 }
+
+/* ---- functions and arguments in the default queue ------------------------------------ */
+
+enum { MANY = 3000, BETWEEN = 700 }; /* several blocks; a task now and then */
+
+static int next_call;      /* the number that is to come */
+static char numbers[MANY]; /* their addresses are the arguments */
+
+static int count_off(void *arg)
+{
+    const int n = (int)((char *)arg - numbers);
+
+    if (n < next_call)
+        return 1;
+    next_call = n + 1;
+    return 0;
+}
+
+/* A pool whose one thread waits, and behind it MANY calls with some tasks among them. */
+static spn_pool *many_calls(struct piece *hold, struct piece *p, spn_latch *gate)
+{
+    spn_pool *pool = pool_of(1, 1, SPN_UNBOUNDED);
+
+    next_call = 0;
+    piece_init(hold, gate);
+    start(pool, hold);
+    for (int i = 0; i < MANY; i++) {
+        if (i % BETWEEN == 1) {
+            piece_init(&p[i / BETWEEN], NULL);
+            CHECK_OK(execute(pool, &p[i / BETWEEN]));
+        }
+        CHECK_OK(spn_executor_call(spn_pool_executor(pool), count_off, &numbers[i]));
+    }
+    return pool;
+}
+
+static spn_task *back[MANY + MANY / BETWEEN + 1];
+static int back_count;
+
+static void keep_back(void *ctx, spn_task *task)
+{
+    (void)ctx;
+    back[back_count++] = task;
+}
+
+/* shutdown_now gives calls back as tasks, in order, and they can be run or dropped when
+ * the pool is gone. */
+TEST(pool__calls_given_back__in_order_and_outlive_the_pool, "TPE-52", "TPE-54")
+{
+    const int tasks = (MANY - 2) / BETWEEN + 1;
+    struct piece hold, p[MANY / BETWEEN + 1];
+    spn_latch *gate = gate_new();
+    spn_pool *pool = many_calls(&hold, p, gate);
+    int64_t count = 0;
+
+    back_count = 0;
+    CHECK_OK(spn_pool_shutdown_now(pool, keep_back, NULL, &count));
+    CHECK_EQ(count, MANY + tasks);
+    CHECK_EQ(back_count, MANY + tasks);
+    gate_open(gate);
+    pool_close(pool);
+    for (int i = 0; i < back_count; i++) {
+        if (i % 100 == 99)
+            CHECK_OK(spn_task_drop(back[i], SPN_ECANCELED));
+        else
+            CHECK_EQ(spn_task_run(back[i]), 0);
+    }
+    CHECK_EQ(next_call, MANY);
+    gate_free(gate);
+}
+
+/* A snapshot shows calls too, and what it shows can be removed; the rest run in order. */
+TEST(pool__calls_in_a_snapshot__can_be_removed, "TPE-43", "TPE-18")
+{
+    const int tasks = (MANY - 2) / BETWEEN + 1;
+    struct piece hold, p[MANY / BETWEEN + 1];
+    spn_latch *gate = gate_new();
+    spn_pool *pool = many_calls(&hold, p, gate);
+    int64_t count = spn_pool_snapshot(pool, back, sizeof back / sizeof back[0]);
+    int removed = 0;
+
+    CHECK_EQ(count, MANY + tasks);
+    for (int i = 0; i < count; i++) {
+        if (i % 3 == 0 || (i > 100 && i < 2200)) { /* whole rows, and single ones */
+            CHECK_EQ(spn_pool_remove(pool, back[i]), 1);
+            CHECK_EQ(spn_pool_remove(pool, back[i]), 0);
+            CHECK_OK(spn_task_drop(back[i], SPN_ECANCELED));
+            removed++;
+        }
+    }
+    CHECK_EQ(spn_pool_queued(pool), count - removed);
+    CHECK_EQ(stats_of(pool).returned, removed);
+    gate_open(gate);
+    T_AWAIT(stats_of(pool).completed == count - removed + 1);
+    CHECK_EQ(next_call, MANY);
+    CHECK_EQ(stats_of(pool).failed, 0);
+    pool_close(pool);
+    gate_free(gate);
+}

@@ -172,6 +172,68 @@ SCENARIO(deque__two_thieves__each_run_once, "FJT-28")
     tear_down(3);
 }
 
+/* A thief that sleeps when there is nothing, and says so first. */
+static SPN__ATOMIC(int) asleep;
+static struct spn__parker bed;
+
+static bool is_hungry(struct spn__deque *d)
+{
+    (void)d;
+    return spn__load(&asleep, relaxed) != 0;
+}
+
+static void on_shared(struct spn__deque *d)
+{
+    (void)d;
+    spn__fence_light(); /* with the sleeper's: it looks once more */
+    if (spn__load(&asleep, relaxed) != 0)
+        spn__parker_unpark(&bed);
+}
+
+static const struct spn__deque_ops hungry_ops = { .shared = on_shared,
+                                                  .hungry = is_hungry };
+
+static void sleepy_thief(void *arg)
+{
+    struct spn__deque *d = &deque[1];
+
+    (void)arg;
+    spn__store(&asleep, 1, relaxed);
+    spn__fence_heavy();
+    spn__deque_ask(&deque[OWNER]);
+    while (!spn__deque_steal(d, spn__deque_bottom(d), &deque[OWNER]))
+        (void)spn__parker_park(&bed, SPN_FOREVER);
+    spn__store(&asleep, 0, relaxed);
+}
+
+/* The owner forks in private, and a thief goes to sleep: however that falls together the
+ * owner sees that it sleeps, or the question. */
+SCENARIO(deque__thief_goes_to_sleep__is_given_work, "FJP-25")
+{
+    struct spn__nested n;
+    spn_fj fj;
+
+    if (!set_up(2, 4))
+        return;
+    spn__init(&asleep, 0);
+    spn__parker_init(&bed);
+    deque[OWNER].ops = &hungry_ops;
+    sim_thread(sleepy_thief, NULL);
+    fj = begin(OWNER, &n);
+    give(&fj, 0);
+    while (spn__load(&by[0], relaxed) < 0) { /* until the thief has it */
+        spn__store(&data[1], 2, relaxed);
+        spn__store(&ran[1], 0, relaxed);
+        leaf_fork(&fj, 1);
+        (void)leaf_join(&fj);
+        spn__cpu_relax();
+    }
+    get(&fj, 0);
+    spn__deque_leave(&deque[OWNER], &n);
+    sim_join_all();
+    tear_down(2);
+}
+
 /* Pieces of one record: each fork needs another, while records of those before are being
  * stolen; and numbers are used again, from the bottom, with other records. */
 SCENARIO(deque__grows_while_stolen_from__nothing_moves, "FJT-28")
@@ -256,19 +318,32 @@ SCENARIO(deque__join_of_stolen_record__helps_only_with_it, "FJT-27")
     tear_down(2);
 }
 
-/* The same, and the thief goes on with something else at once when it is through. */
+/* Record 0 forks and shares 1 where it runs. */
+SPN_FJ_ACTION(open_branch, int, i)
+{
+    came_out(fj, i);
+    spn__deque_ask_self(&deque[deque_number(fj)]);
+    give(&fj, 1);
+    get(&fj, 1);
+}
+
+/* The same, and the thief goes on with something else at once when it is through: its word
+ * then says what it said before. */
 static void restless_thief(void *arg)
 {
     struct spn__nested n;
     spn_fj fj;
 
     (void)arg;
-    for (int i = 0; i < 3; i++)
-        if (!spn__deque_steal(&deque[1], spn__deque_bottom(&deque[1]), &deque[OWNER]))
-            spn__cpu_relax();
+    for (int i = 0; i < 3; i++) {
+        if (spn__deque_steal(&deque[1], spn__deque_bottom(&deque[1]), &deque[OWNER]))
+            break;
+        spn__cpu_relax();
+    }
     fj = begin(1, &n);
     spn__deque_ask_self(&deque[1]);
     give(&fj, 5);
+    spn__cpu_relax(); /* the owner looks */
     get(&fj, 5);
     spn__deque_leave(&deque[1], &n);
 }
@@ -284,13 +359,17 @@ SCENARIO(deque__thief_goes_on__its_next_records_are_not_taken, "FJT-27")
     fj = begin(OWNER, &n);
     spn__deque_ask_self(&deque[OWNER]);
     spn__store(&data[0], 1, relaxed);
-    branch_fork(&fj, 0);
-    branch_join(&fj);
+    open_branch_fork(&fj, 0);
+    spn__cpu_relax(); /* the thief takes it */
+    open_branch_join(&fj);
     spn__deque_leave(&deque[OWNER], &n);
     sim_join_all();
     sim_assert(spn__load(&by[5], relaxed) == 1);
     tear_down(2);
 }
+
+SCENARIO_OPTS(deque__thief_goes_on__its_next_records_are_not_taken, .dfs = 2,
+              .dfs_models = SIM_SC, .faults = true)
 
 /* ---- nesting ------------------------------------------------------------------------- */
 

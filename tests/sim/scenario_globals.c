@@ -14,6 +14,9 @@
 #include "sync/thread_record.h"
 #include "wheel/timer.h"
 
+/* Weak: only programs that use the network have one. */
+__attribute__((weak)) void sim_net_reset(void);
+
 void sim_globals_reset(void)
 {
     memset(&spn__thread_cache, 0, sizeof spn__thread_cache);
@@ -21,6 +24,8 @@ void sim_globals_reset(void)
     memset(&spn__queue_drain_lock, 0, sizeof spn__queue_drain_lock);
     memset(&spn__report_stranded, 0, sizeof spn__report_stranded);
     memset(&spn__timer_census, 0, sizeof spn__timer_census);
+    if (sim_net_reset != NULL)
+        sim_net_reset();
 }
 
 void sim_globals_drain(void)

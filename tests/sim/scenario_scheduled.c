@@ -401,7 +401,38 @@ SCENARIO(scheduled__cancel_with_a_context__is_let_go, "STPE-16", "P40")
     close_pool();
 }
 
-/* The same, while the executor ends: who cancels does not touch what is gone. */
+/* Cancelled on its way back to where it would wait for an hour: it is not there after
+ * that, and it need not become due for somebody to find out. */
+SCENARIO(scheduled__cancelled_on_its_way_back__does_not_wait, "STPE-17", "STPE-20")
+{
+    open_pool(1);
+    sim_assert(repeat(0, 0, FAR) == SPN_OK);
+    sim_thread(cancels, (void *)0);
+    sim_join_all();
+    sim_settle();
+    sim_assert(sched->delays.used == sched->delays.dead && sched->delays.away == 0);
+    sim_assert(sim_now() < FAR); /* nobody has waited for it */
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__cancelled_on_its_way_back__does_not_wait, .early = SIM_NEVER)
+
+/* The number of those that wait, asked for while one comes and is taken: 0 or 1. */
+SCENARIO(scheduled__size_while_one_passes__never_negative, "STPE-18", "STPE-38")
+{
+    open_pool(1);
+    sim_thread(schedules_now, (void *)0);
+    for (int i = 0; i < 4; i++) {
+        const int64_t queued = spn_pool_queued(pool);
+
+        sim_assert(queued == 0 || queued == 1);
+    }
+    sim_join_all();
+    on_time(0);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__size_while_one_passes__never_negative, .early = SIM_NEVER)
+
+/* Cancelled while the executor ends: who cancels does not touch what is gone. */
 SCENARIO(scheduled__cancel_races_end__is_safe, "STPE-39", "STPE-31")
 {
     int64_t count = -1;

@@ -23,10 +23,8 @@ static int count_one(spn_fj fj, spn_fj_task *task)
     return 0;
 }
 
-/* Each comes while the only worker is about to go to sleep. */
-TEST(stress_forkjoin__single_submissions__each_is_run, "FJP-24")
+static void submit_singly(int rounds)
 {
-    const int rounds = t_rounds(30000);
     spn_fj_pool *pool = fj_open(1);
     atomic_int done = 0;
 
@@ -39,6 +37,18 @@ TEST(stress_forkjoin__single_submissions__each_is_run, "FJP-24")
     }
     CHECK_EQ(atomic_load(&done), rounds);
     fj_shut(pool);
+}
+
+/* Each comes while the only worker is about to go to sleep. */
+TEST(stress_forkjoin__single_submissions__each_is_run, "FJP-24")
+{
+    submit_singly(t_rounds(30000));
+}
+
+/* make test-long: as many as the contract names, and more, whatever slows it down. */
+TEST_WHEN_NAMED(stress_forkjoin__single_submissions_in_full__each_is_run)
+{
+    submit_singly(300000);
 }
 
 struct spinning {
@@ -57,10 +67,8 @@ static int spin(spn_fj fj, spn_fj_task *task)
     return 0;
 }
 
-/* One worker is busy for good: the other gets all there is. */
-TEST(stress_forkjoin__one_worker_busy__the_other_runs_each, "FJP-25")
+static void submit_beside(int rounds)
 {
-    const int rounds = t_rounds(20000);
     spn_fj_pool *pool = fj_open(2);
     struct spinning s = { .begun = 0 };
     atomic_int done = 0;
@@ -79,6 +87,151 @@ TEST(stress_forkjoin__one_worker_busy__the_other_runs_each, "FJP-25")
     atomic_store(&s.stop, 1);
     CHECK_OK(spn_fj_task_join(&s.task));
     fj_shut(pool);
+}
+
+/* One worker is busy for good: the other gets all there is. */
+TEST(stress_forkjoin__one_worker_busy__the_other_runs_each, "FJP-25")
+{
+    submit_beside(t_rounds(20000));
+}
+
+/* make test-long: as many as the contract names. */
+TEST_WHEN_NAMED(stress_forkjoin__one_worker_busy_in_full__the_other_runs_each)
+{
+    submit_beside(100000);
+}
+
+/* ---- objects ------------------------------------------------------------------------------- */
+
+enum { ITEMS = 24 };
+
+struct item {
+    spn_fj_task task;
+    atomic_int ran;  /* its body was entered                  */
+    atomic_int ends; /* calls that say they have ended it     */
+};
+
+struct batch {
+    spn_fj_task task;
+    struct item items[ITEMS];
+    uint64_t seed;
+};
+
+static int run_item(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    atomic_fetch_add(&((struct item *)task)->ran, 1);
+    return 0;
+}
+
+static void end_item(struct item *item, uint64_t how)
+{
+    const int ended = how % 2 == 0 ? spn_fj_task_complete(&item->task, item)
+                                   : spn_fj_task_complete_error(&item->task, -7);
+
+    atomic_fetch_add(&item->ends, ended);
+}
+
+/* Takes back what it can of what it has forked, and runs that by hand. */
+static void take_back(struct item *last, uint64_t how)
+{
+    spn_fj_task *task = NULL;
+
+    if (how % 3 == 0)
+        task = spn_fj_task_try_unfork(&last->task) == 1 ? &last->task : NULL;
+    else if (how % 3 == 1)
+        task = spn_fj_poll_local();
+    else
+        task = spn_fj_poll_task();
+    if (task != NULL)
+        (void)spn_fj_task_invoke(task);
+}
+
+static int run_batch(spn_fj fj, spn_fj_task *task)
+{
+    struct batch *b = (struct batch *)task;
+    uint64_t seed = b->seed;
+
+    (void)fj;
+    for (int i = 0; i < ITEMS; i++) {
+        const uint64_t how = t_random(&seed);
+
+        if (spn_fj_task_fork(&b->items[i].task) != SPN_OK)
+            return SPN_ESTATE;
+        if (how % 5 == 0)
+            take_back(&b->items[i], how / 5);
+        else if (how % 7 == 0)
+            (void)spn_fj_task_join(&b->items[how / 7 % (uint64_t)(i + 1)].task);
+    }
+    for (int i = 0; i < ITEMS; i++)
+        (void)spn_fj_task_join(&b->items[i].task);
+    return 0;
+}
+
+static void begin_batch(struct batch *b, uint64_t seed)
+{
+    b->seed = seed;
+    spn_fj_task_init(&b->task, run_batch);
+    for (int i = 0; i < ITEMS; i++) {
+        spn_fj_task_init(&b->items[i].task, run_item);
+        atomic_init(&b->items[i].ran, 0);
+        atomic_init(&b->items[i].ends, 0);
+    }
+}
+
+/* Each was ended by hand, once, or else has run, once, and is done. */
+static void check_batch(struct batch *b)
+{
+    for (int i = 0; i < ITEMS; i++) {
+        struct item *item = &b->items[i];
+        const int ran = atomic_load(&item->ran), ends = atomic_load(&item->ends);
+
+        CHECK_EQ(spn_fj_task_is_done(&item->task), 1);
+        CHECK(ran <= 1 && ends <= 1 && ran + ends >= 1);
+        if (ends == 0)
+            CHECK_EQ(spn_fj_task_is_normal(&item->task), 1);
+    }
+}
+
+static void objects_in_any_order(int rounds)
+{
+    static struct batch b;
+    uint64_t seed = t_seed();
+
+    FJ_EACH_PARALLELISM(p)
+    {
+        spn_fj_pool *pool = fj_open(p);
+
+        for (int i = 0; i < rounds; i++) {
+            begin_batch(&b, t_random(&seed));
+            CHECK_OK(spn_fj_pool_submit(pool, &b.task));
+            while (spn_fj_task_is_done(&b.task) == 0) {
+                const uint64_t how = t_random(&seed);
+
+                if (how % 4 == 0)
+                    end_item(&b.items[how / 4 % ITEMS], how / 128);
+                else
+                    t_pause();
+            }
+            CHECK_OK(spn_fj_task_join(&b.task));
+            CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
+            check_batch(&b);
+        }
+        fj_shut(pool);
+    }
+}
+
+/* Objects are forked, stolen, taken back, run by hand, joined in any order and ended by
+ * somebody outside, all at once: each has one end, and its body runs once at most. */
+TEST(stress_forkjoin__objects_in_any_order__each_ends_once, "FJT-29", "FJT-4", "FJT-19",
+     "FJT-21")
+{
+    objects_in_any_order(t_rounds(500));
+}
+
+TEST_WHEN_NAMED(stress_forkjoin__objects_in_full__each_ends_once)
+{
+    objects_in_any_order(100000);
 }
 
 /* ---- quiescence ---------------------------------------------------------------------------- */

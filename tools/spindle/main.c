@@ -42,10 +42,10 @@ static const struct command version_command = {
 
 /* In the order of `spindle help`: the most useful first. */
 static const struct command *const commands[] = {
-    &doctor_command,
-    &extensions_command,
-    &help_command,
-    &version_command,
+#ifdef SPN_PROGRAM_RPC
+    &serve_command,  &call_command,       &load_command, &top_command,
+#endif
+    &doctor_command, &extensions_command, &help_command, &version_command,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 

@@ -163,7 +163,8 @@ void status_write_text(const struct status *s, int columns, int colour, FILE *to
     draw_dispatch(&d, s);
     draw_timers(&d, s);
     if (s->report[0] != '\0') {
-        heading(&d, "LAST EXHAUSTION REPORT");
-        fprintf(to, "%s\n", s->report);
+        /* The message; the stacks are for the page and for /report. */
+        heading(&d, "LAST EXHAUSTION REPORT (all of it: /report)");
+        fprintf(to, "%.*s\n", (int)strcspn(s->report, "\n"), s->report);
     }
 }

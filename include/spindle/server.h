@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SPN_SERVER_H
+#define SPN_SERVER_H
+
+#include <spindle/dispatcher.h>
+#include <spindle/extension.h>
+#include <spindle/metrics.h>
+#include <spindle/problem.h>
+#include <spindle/repository.h>
+#include <spindle/service.h>
+#include <spindle/url.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A server that unmodified Dubbo clients call; one URL says where it listens and which
+ * thread does what:
+ *
+ *     dubbo://127.0.0.1:20880?dispatcher=all&threadpool=fixed&threads=200
+ *
+ * host, port             where; port 0 or none: any free one; 0.0.0.0: all addresses
+ * dispatcher             all, direct, message, execution, connection, or one of the
+ *                        program's; also written dispather, channel.handler         all
+ * threadpool, threads... the pool, see spn_url_pool and spn_repository
+ * iothreads              I/O threads                                  min(CPUs + 1, 32)
+ * payload                bytes of a request's or reply's body at most; 0 and less:
+ *                        2147483647                                            8388608
+ * accepts                connections at a time; 0: no limit                           0
+ * heartbeat              ms after which a client says it is there; 0: nobody asks 60000
+ * heartbeat.timeout      ms without a sign of life                       heartbeat * 3
+ * close.timeout          ms after which a silent connection is closed   the one before
+ * connect.queue.capacity of the dispatcher `connection`: events that wait    2147483647
+ * connect.queue.warning.size  the same: with more than so many, a warning          1000
+ * channel.readonly.send  whether stop tells clients first                          true
+ *
+ * Lifecycle   create -> export... -> start -> stop -> destroy.  Services come and go while
+ *             it runs.
+ * Threads     every call but destroy is safe from any thread; stop not from a method.
+ * Overload    a request the pool refuses is answered at once from the I/O thread: status
+ *             100.  Heartbeats are answered there too, whatever the pool does.
+ * Deviations  a request above `payload` is answered with status 40 before its body is
+ *             read, and the connection closed; what is no frame (telnet) closes the
+ *             connection without an answer; a request whose client has stopped waiting is
+ *             answered with status 31 and not run.
+ */
+typedef struct spn_server spn_server;
+
+/* What is known of a connection; valid during the call. */
+typedef struct spn_channel_info {
+    size_t size;        /* set by the library                                     */
+    const char *remote; /* "10.0.0.1:40000"                                       */
+    const char *local;
+    int64_t age_ns;     /* since it was accepted                                */
+    int64_t idle_ns;    /* since something was read or written                  */
+    uint64_t requests;  /* that came                                            */
+    uint64_t in_flight; /* of these not finished                                */
+    size_t unwritten;   /* bytes that wait for the client to read               */
+    uint32_t is_open;   /* 0: closed, but a method still runs                   */
+    int32_t error;      /* caught, disconnected: a status, 0: none              */
+} spn_channel_info;
+
+typedef void (*spn_channel_fn)(void *ctx, const spn_channel_info *channel);
+/* Told of connected, disconnected, sent and caught on the thread the dispatcher names. */
+typedef void (*spn_channel_event_fn)(void *ctx, spn_channel_event event,
+                                     const spn_channel_info *channel);
+
+/* Zero means default.  Append only. */
+typedef struct spn_server_opts {
+    size_t size;                /* sizeof(spn_server_opts), set by _INIT              */
+    spn_extensions *extensions; /* in use until destroy; NULL: what is built in       */
+    spn_repository *repository; /* where its pool is, in use until destroy; NULL: one of
+                                   its own                                            */
+    spn_channel_event_fn event; /* NULL: nobody                                       */
+    void *ctx;                  /* its argument                                       */
+    size_t max_unwritten;       /* bytes of replies that wait for a client to read; more
+                                   are dropped and counted.  0: 16 MiB                */
+    uint32_t run_expired; /* 1: also requests whose client has stopped waiting   */
+    uint32_t
+        latency_every; /* one of so many requests of a connection is timed; 0: 16 */
+} spn_server_opts;
+
+#define SPN_SERVER_OPTS_INIT                                      \
+    {                                                             \
+        sizeof(spn_server_opts), NULL, NULL, NULL, NULL, 0, 0, 0, \
+    }
+
+/*
+ * create:  makes a server of a URL; it does not listen yet.  *out is NULL on failure.
+ *          opts may be NULL.
+ * destroy: frees it, after stop, or if it was never started; NULL is a no-op.
+ *
+ * Returns  create: SPN_OK; SPN_EINVAL, SPN_ERANGE: a value is wrong, *problem (may be NULL)
+ *          says of which key; SPN_EEMPTY: there is no such dispatcher or thread pool, and
+ *          *problem lists those there are; SPN_ENOMEM; SPN_EAGAIN (no thread).
+ *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs or a request
+ *          is not finished.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_server_create(spn_server **out, const char *url, const spn_server_opts *opts,
+                      spn_problem *problem);
+SPN_API int spn_server_destroy(spn_server *server);
+
+/*
+ * export:    has the methods of a service called.  The service stays the caller's and must
+ *            not change until it is unexported.
+ * unexport:  requests that come from now on find it no more; those whose method runs go on,
+ *            and are waited for.  Not from one of its methods (SPN_EDEADLK).
+ *
+ * Returns  SPN_OK; SPN_EINVAL: a NULL, no name, parameters that are none, a method twice;
+ *          SPN_EBUSY: its interface, version and group are exported; SPN_EEMPTY: unexport
+ *          found none; SPN_ENOMEM.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_server_export(spn_server *server, const spn_service *service,
+                      spn_problem *problem);
+SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
+
+/*
+ * start:  listens and serves.
+ * port:   where; 0 before start, and for NULL.
+ * stop:   in order: no new connections; every client is told to send no more; requests in
+ *         flight are waited for, up to timeout_ns in all; then connections are closed, and
+ *         a pool of its own is ended, what still runs there interrupted.  Blocks.
+ *
+ * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EBUSY: the address is in
+ *          use; SPN_EPERM; SPN_EINVAL: no such address; SPN_EAGAIN; SPN_ENOMEM; *problem
+ *          (may be NULL) says what and where.
+ *          stop: SPN_OK; SPN_ETIMEDOUT: something had to be cut off, and methods may still
+ *          run: call again before destroy; SPN_EBUSY: another thread starts or stops it;
+ *          SPN_EDEADLK: from a method of it, or an I/O thread; SPN_EINVAL (NULL).
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_server_start(spn_server *server, spn_problem *problem);
+SPN_API int spn_server_port(const spn_server *server);
+SPN_API SPN_NODISCARD
+int spn_server_stop(spn_server *server, int64_t timeout_ns);
+
+/*
+ * reset: the pool becomes what another URL's `threads` say, as spn_url_pool_update has it;
+ *        accepts, and the times of heartbeats too, if they are there.  All else stays.
+ * url:   the one it has now, a reference to give back with spn_url_unref; NULL for NULL.
+ *
+ * Returns  SPN_OK; SPN_EINVAL, SPN_ERANGE: a value is wrong, *problem (may be NULL) says of
+ *          which key, and nothing has changed; SPN_ENOMEM.
+ * Since    0.1
+ */
+SPN_API int spn_server_reset(spn_server *server, const char *url, spn_problem *problem);
+SPN_API spn_url *spn_server_url(spn_server *server);
+
+/* Its pool, and the repository it is in, borrowed; NULL for NULL.  Since 0.1 */
+SPN_API spn_pool *spn_server_pool(spn_server *server);
+SPN_API spn_repository *spn_server_repository(spn_server *server);
+
+/* ---- what goes on ------------------------------------------------------------ */
+
+/* Set size before (SPN_SERVER_STATS_INIT).  Counts are since create. */
+typedef struct spn_server_stats {
+    size_t size;
+    uint64_t connections; /* that stand now                                         */
+    uint64_t accepted;    /* in all                                                 */
+    uint64_t refused;     /* over `accepts`, or while stopping                      */
+    uint64_t idle_closed; /* silent for too long                                    */
+    uint64_t requests;    /* that came, heartbeats and events not among them        */
+    uint64_t one_way;     /* of these without a reply                               */
+    uint64_t in_flight;   /* not finished                                           */
+    uint64_t replies;     /* sent, of any status                                    */
+    uint64_t exceptions;  /* of these with a Java exception                         */
+    uint64_t dropped;     /* two-way, and no reply could or should be sent          */
+    uint64_t expired;     /* not run: the client had stopped waiting                */
+    uint64_t rejected;    /* two-way requests that the pool refused                 */
+    uint64_t
+        rejected_one_way; /* the same without anybody to tell                      */
+    uint64_t heartbeats;  /* answered                                               */
+    uint64_t events;      /* others that came                                       */
+    uint64_t responses;   /* that nobody waited for                                 */
+    uint64_t bad_frames;  /* no magic, a length that cannot be, unknown serialization */
+    uint64_t bad_bodies;  /* requests that could not be decoded                     */
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    uint64_t statuses[16]; /* replies by status: see spn_server_status_slot          */
+    uint64_t dispatched[SPN_CHANNEL_EVENTS]
+                       [SPN_PLACES]; /* by event, and where handled */
+    uint64_t shared; /* of these by the shared executor, the pool being shut    */
+} spn_server_stats;
+
+#define SPN_SERVER_STATS_INIT            \
+    {                                    \
+        .size = sizeof(spn_server_stats) \
+    }
+
+/*
+ * stats_get:    fills *stats as far as stats->size goes.
+ * latency:      ns from a request's arrival to its reply, of those that were timed.
+ * status_slot:  where statuses[] counts a status; SPN_EINVAL: it is none.  slot_status: the
+ *               other way around; the last slot is for all statuses that have none.
+ * each_channel: calls fn for each connection, with no lock held.
+ *
+ * Returns  SPN_OK; SPN_EINVAL (a NULL, a wrong size).
+ * Since    0.1
+ */
+SPN_API int spn_server_stats_get(spn_server *server, spn_server_stats *stats);
+SPN_API int spn_server_latency(spn_server *server, spn_histogram_snapshot *snapshot);
+SPN_API int spn_server_status_slot(int status);
+SPN_API int spn_server_slot_status(int slot);
+SPN_API int spn_server_each_channel(spn_server *server, spn_channel_fn fn, void *ctx);
+
+/* Told of a service: how often its methods were called.  */
+typedef void (*spn_service_fn)(void *ctx, const spn_service *service, uint64_t calls);
+/* Calls fn for each exported service, with no lock held; a service that is unexported
+ * meanwhile stays until fn has returned.  SPN_OK; SPN_EINVAL.  Since 0.1 */
+SPN_API int spn_server_each_service(spn_server *server, spn_service_fn fn, void *ctx);
+
+/*
+ * Registers the counters and the latency with a registry of metrics, as
+ * spindle_rpc_requests_total and the like; one server for a registry.  remove before
+ * destroy.
+ * Returns  as spn_metrics_add_counter; SPN_EINVAL (a NULL).
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_server_add_metrics(spn_server *server, spn_metrics *metrics);
+SPN_API int spn_server_remove_metrics(spn_server *server, spn_metrics *metrics);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SPN_SERVER_H */

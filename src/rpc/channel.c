@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * channel.c - bytes of a connection become messages, which go into the chain; replies go
+ * out.
+ *
+ * OVERVIEW
+ *   Each read brings any number of frames.  Whole ones become messages at once, with a
+ *   copy of their body: the transport's buffer is gone when the read returns, and the
+ *   message may wait in a pool.  Of the last, incomplete one nothing is kept here: the
+ *   transport offers its bytes again when as many are there as the header says.
+ *
+ *   Bad frames (see frame.c) end the connection, after a reply with status 40 where
+ *   somebody waits for one.
+ *
+ * LIFE       the connection, each message and each event under way hold the channel.
+ *   [hold]     one word counts both: requests in flight in the upper half, other holders in
+ *              the lower.  Each drop is a release, and an acquire for the one that brings
+ *              it to 0, which frees: it sees all that others did with the channel.  After
+ *              its own drop nobody touches the channel, and only the one that frees it
+ *              touches the endpoint, to leave its list.  So an endpoint without channels
+ *              may be destroyed.
+ *
+ * ORDERING
+ *   [closing]  stop stores 1, and then looks at the list; a connection is listed, and then
+ *              looks at `closing`: seq_cst, so that one of the two sees the other.
+ *   [pause]    a sender that has made too much wait pauses reading, and then looks once
+ *              more; the I/O thread that has written looks whether it is paused, after
+ *              the transport has taken note of what it wrote.  Exchanges of `paused`
+ *              decide who resumes: never twice, never nobody.
+ *
+ * LOCKS      the endpoint's lock, a leaf: around its list, on coming and going only.
+ */
+#include "rpc/channel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "sync/blocks.h"
+
+/* In the word of holders. */
+#define REQUEST (UINT64_C(1) << 32)
+
+enum {
+    EVENT_MAX = 15 /* bytes of an event's body; longer ones are passed over */
+};
+
+/* ---- life ------------------------------------------------------------------- */
+
+static void free_channel(struct spn__channel *channel)
+{
+    struct spn__endpoint *endpoint = channel->endpoint;
+
+    spn__conn_unref(channel->conn);
+    spn__lock(&endpoint->lock);
+    spn__list_remove(&channel->link);
+    spn__unlock(&endpoint->lock);
+    spn__free(channel);
+}
+
+static void drop(struct spn__channel *channel, uint64_t holds)
+{
+    if (spn__fetch_sub(&channel->holds, holds, acq_rel) == holds) /* [hold] */
+        free_channel(channel);
+}
+
+/* relaxed, both: who has a hold may pass another on, and nothing is published by it. */
+void spn__channel_hold(struct spn__channel *channel)
+{
+    (void)spn__fetch_add(&channel->holds, 1, relaxed);
+}
+
+void spn__channel_begin(struct spn__channel *channel)
+{
+    (void)spn__fetch_add(&channel->holds, REQUEST, relaxed);
+}
+
+void spn__channel_drop(struct spn__channel *channel)
+{
+    drop(channel, 1);
+}
+
+void spn__channel_end(struct spn__channel *channel)
+{
+    drop(channel, REQUEST);
+}
+
+uint64_t spn__channel_in_flight(const struct spn__channel *channel)
+{
+    /* acquire: what a request did happens before it is seen to have ended [hold] */
+    return spn__load(&((struct spn__channel *)(uintptr_t)channel)->holds, acquire) >>
+           32;
+}
+
+void spn__endpoint_init(struct spn__endpoint *endpoint)
+{
+    spn__init(&endpoint->heartbeat_ns, 0);
+    spn__init(&endpoint->close_ns, 0);
+    spn__init(&endpoint->accepts, 0);
+    spn__init(&endpoint->closing, 0);
+    spn__init(&endpoint->open, 0);
+    spn__counts_init(&endpoint->counts);
+    spn__lock_init(&endpoint->lock);
+    spn__list_init(&endpoint->channels);
+}
+
+void spn__endpoint_fini(struct spn__endpoint *endpoint)
+{
+    spn__counts_fini(&endpoint->counts);
+}
+
+/* Takes a hold of a channel in the list; false: it is being freed.  The lock is held, so
+ * that it still is there. */
+static bool hold_listed(struct spn__channel *channel)
+{
+    uint64_t holds = spn__load(&channel->holds, relaxed); /* the swap decides */
+
+    do {
+        if (holds == 0)
+            return false;
+    } while (!spn__cas_weak(&channel->holds, &holds, holds + 1, relaxed,
+                            relaxed)); /* as spn__channel_hold */
+    return true;
+}
+
+void spn__endpoint_each(struct spn__endpoint *endpoint,
+                        void (*fn)(void *ctx, struct spn__channel *channel), void *ctx)
+{
+    struct spn__channel *held = NULL;
+    struct spn__list_node *node;
+
+    /* The one that is held keeps its place in the list while fn runs. */
+    spn__lock(&endpoint->lock);
+    node = spn__list_first(&endpoint->channels);
+    while (node != NULL) {
+        struct spn__channel *channel = spn__list_entry(node, struct spn__channel, link);
+
+        if (hold_listed(channel)) {
+            spn__unlock(&endpoint->lock);
+            if (held != NULL)
+                spn__channel_drop(held);
+            held = channel;
+            fn(ctx, channel);
+            spn__lock(&endpoint->lock);
+        }
+        node = node->next != &endpoint->channels.head ? node->next : NULL;
+    }
+    spn__unlock(&endpoint->lock);
+    if (held != NULL)
+        spn__channel_drop(held);
+}
+
+void spn__channel_info(struct spn__channel *channel, int error, spn_channel_info *info)
+{
+    const int64_t now = spn__now();
+    const int64_t read = spn__conn_last_read_ns(channel->conn);
+    const int64_t written = spn__conn_last_write_ns(channel->conn);
+
+    memset(info, 0, sizeof *info);
+    info->size = sizeof *info;
+    info->remote = spn__conn_remote(channel->conn);
+    info->local = spn__conn_local(channel->conn);
+    info->age_ns = now - channel->opened_ns;
+    info->idle_ns = now - (read > written ? read : written);
+    info->requests = spn__load(&channel->requests, relaxed); /* only a number */
+    info->in_flight = spn__channel_in_flight(channel);
+    info->unwritten = spn__conn_unwritten(channel->conn);
+    /* relaxed: out of date a moment later anyway. */
+    info->is_open = (spn__load(&channel->state, relaxed) & SPN__CHANNEL_CLOSED) == 0;
+    info->error = error;
+}
+
+/* ---- events of the transport -------------------------------------------------- */
+
+static int opened(void *context, struct spn__conn *conn)
+{
+    struct spn__endpoint *endpoint = context;
+    struct spn__channel *channel;
+    /* relaxed, both: only a number. */
+    const int32_t standing = spn__fetch_add(&endpoint->open, 1, relaxed) + 1;
+    const int32_t accepts = spn__load(&endpoint->accepts, relaxed);
+    int rc = SPN_EFULL;
+
+    if (accepts > 0 && standing > accepts) {
+        spn__log_limited(SPN_LOG_WARN, SPN_SEC(10),
+                         "rpc: connection from %s refused: %d stand, accepts=%d",
+                         spn__conn_remote(conn), (int)standing - 1, (int)accepts);
+        goto refuse;
+    }
+    rc = SPN_ENOMEM;
+    channel = spn__alloc(sizeof *channel);
+    if (channel == NULL)
+        goto refuse;
+    memset(channel, 0, sizeof *channel);
+    channel->endpoint = endpoint;
+    channel->conn = conn;
+    spn__conn_ref(conn);
+    spn__init(&channel->holds, 1); /* the connection's */
+    spn__init(&channel->state, 0);
+    spn__init(&channel->paused, 0);
+    spn__init(&channel->requests, 0);
+    channel->opened_ns = spn__now();
+    spn__lock(&endpoint->lock);
+    spn__list_push_back(&endpoint->channels, &channel->link);
+    spn__unlock(&endpoint->lock);
+    spn__fence(seq_cst); /* [closing] listed before the look */
+    if (spn__load(&endpoint->closing, relaxed) != 0) { /* ordered by the fence */
+        spn__channel_drop(channel);
+        rc = SPN_ESHUTDOWN;
+        goto refuse;
+    }
+    spn__conn_set_data(conn, channel);
+    spn__count(&endpoint->counts, SPN__COUNT_ACCEPTED, 1);
+    spn__idle_start(channel);
+    spn__handler_connected(endpoint->chain, channel);
+    return SPN_OK;
+
+refuse:
+    (void)spn__fetch_sub(&endpoint->open, 1, relaxed); /* only a number */
+    spn__count(&endpoint->counts, SPN__COUNT_REFUSED, 1);
+    return rc;
+}
+
+static void release_event(struct spn__message *message)
+{
+    struct spn__channel *channel = message->channel;
+
+    spn__block_put(message);
+    spn__channel_drop(channel);
+}
+
+static void refuse_event(struct spn__message *message, int why)
+{
+    (void)why; /* the pool's own count has it */
+    release_event(message);
+}
+
+/* Events have their message here: they are alike for servers and clients. */
+static struct spn__message *make_event(struct spn__channel *channel,
+                                       const struct spn__frame *frame,
+                                       const unsigned char *body)
+{
+    struct spn__message *message =
+        spn__block_get(sizeof *message + (size_t)frame->length);
+
+    if (message == NULL)
+        return NULL;
+    memset(message, 0, sizeof *message);
+    message->channel = channel;
+    message->frame = *frame;
+    message->body = (unsigned char *)(message + 1);
+    memcpy(message->body, body, (size_t)frame->length);
+    message->refused = refuse_event;
+    message->release = release_event;
+    spn__channel_hold(channel);
+    return message;
+}
+
+/* A frame that is whole. */
+static void take(struct spn__channel *channel, const struct spn__frame *frame,
+                 const unsigned char *body, int64_t now_ns)
+{
+    struct spn__endpoint *endpoint = channel->endpoint;
+    const bool is_request = spn__frame_is_request(frame);
+    struct spn__message *message;
+
+    if (spn__frame_serialization(frame) != SPN__HESSIAN2) {
+        char text[64] = "Unrecognized serialize type ";
+        const unsigned id = spn__frame_serialization(frame);
+        size_t at = strlen(text);
+
+        spn__count(&endpoint->counts, SPN__COUNT_BAD_FRAMES, 1);
+        if (id >= 10)
+            text[at++] = (char)('0' + id / 10);
+        text[at++] = (char)('0' + id % 10);
+        text[at] = '\0';
+        if (is_request && !spn__frame_is_event(frame) && spn__frame_is_two_way(frame))
+            (void)spn__channel_answer(channel, frame, SPN__STATUS_BAD_REQUEST, text, 0);
+        if (is_request || spn__frame_is_event(frame) || !endpoint->is_client)
+            return; /* a client's call hears of a response it cannot read */
+    }
+    if (spn__frame_is_event(frame)) {
+        if (frame->length > EVENT_MAX) {
+            spn__count(&endpoint->counts, SPN__COUNT_BAD_FRAMES, 1);
+            return;
+        }
+        message = make_event(channel, frame, body);
+    } else if (is_request || endpoint->is_client) {
+        message = endpoint->message(channel, frame, body);
+    } else {
+        spn__count(&endpoint->counts, SPN__COUNT_RESPONSES, 1);
+        return; /* a server asks for nothing */
+    }
+    if (message == NULL) {
+        if (is_request && !spn__frame_is_event(frame) && spn__frame_is_two_way(frame))
+            (void)spn__channel_answer(channel, frame, SPN__STATUS_SERVER_ERROR,
+                                      "out of memory", SPN__SEND_URGENT);
+        return;
+    }
+    message->arrived_ns = now_ns;
+    /* multi_message keeps failures to itself. */
+    (void)spn__handler_received(endpoint->chain, channel, message);
+}
+
+/* A length that cannot be: the stream ends here. */
+static void refuse_length(struct spn__channel *channel, const struct spn__frame *frame)
+{
+    struct spn__endpoint *endpoint = channel->endpoint;
+    char text[96];
+
+    spn__count(&endpoint->counts, SPN__COUNT_BAD_FRAMES, 1);
+    if (spn__frame_is_request(frame) && spn__frame_is_two_way(frame) &&
+        !spn__frame_is_event(frame)) {
+        if (frame->length < 0)
+            snprintf(text, sizeof text, "negative length: %d", (int)frame->length);
+        else
+            snprintf(text, sizeof text, "Data length too large: %d, max payload: %d",
+                     (int)frame->length, (int)endpoint->payload);
+        (void)spn__channel_answer(channel, frame, SPN__STATUS_BAD_REQUEST, text,
+                                  SPN__SEND_URGENT);
+    }
+    channel->ended = true;
+    spn__conn_end(channel->conn);
+    spn__handler_caught(endpoint->chain, channel, SPN_ETOOBIG);
+}
+
+static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char *data,
+                     size_t size)
+{
+    struct spn__endpoint *endpoint = context;
+    struct spn__channel *channel = spn__conn_data(conn);
+    const int64_t now_ns = spn__now();
+    size_t used = 0;
+
+    if (channel == NULL || channel->ended)
+        return (int64_t)size;
+    while (used < size) {
+        struct spn__frame frame;
+        size_t needed;
+
+        switch (spn__frame_read(&frame, data + used, size - used, endpoint->payload,
+                                &needed)) {
+        case SPN__FRAME_WHOLE:
+            take(channel, &frame, data + used + SPN__FRAME_BYTES, now_ns);
+            used += needed;
+            continue;
+        case SPN__FRAME_MORE:
+            spn__conn_want(conn, needed);
+            break;
+        case SPN__FRAME_NO_MAGIC:
+            spn__count(&endpoint->counts, SPN__COUNT_BAD_FRAMES, 1);
+            channel->ended = true;
+            spn__handler_caught(endpoint->chain, channel, SPN_EPROTO);
+            return SPN_EPROTO;
+        case SPN__FRAME_TOO_LARGE:
+        case SPN__FRAME_NEGATIVE:
+            refuse_length(channel, &frame);
+            used = size;
+            break;
+        }
+        break;
+    }
+    spn__count(&endpoint->counts, SPN__COUNT_BYTES_IN, used);
+    return (int64_t)used;
+}
+
+static void resume(struct spn__channel *channel)
+{
+    /* [pause] acq_rel: of all who find it paused one resumes. */
+    if (spn__exchange(&channel->paused, 0, acq_rel) != 0)
+        spn__conn_resume(channel->conn);
+}
+
+static void written(void *context, struct spn__conn *conn, uint64_t position)
+{
+    struct spn__endpoint *endpoint = context;
+    struct spn__channel *channel = spn__conn_data(conn);
+
+    if (channel == NULL)
+        return;
+    spn__fence(seq_cst); /* [pause] written before the look */
+    if (spn__load(&channel->paused, relaxed) != 0 && /* ordered by the fence */
+        spn__conn_unwritten(conn) <= endpoint->max_unwritten / 4)
+        resume(channel);
+    spn__handler_sent(endpoint->chain, channel, position);
+}
+
+static void closed(void *context, struct spn__conn *conn, int why)
+{
+    struct spn__endpoint *endpoint = context;
+    struct spn__channel *channel = spn__conn_data(conn);
+
+    if (channel == NULL) { /* refused, or it never stood */
+        if (endpoint->unopened != NULL)
+            endpoint->unopened(endpoint, conn, why);
+        return;
+    }
+    spn__idle_stop(channel);
+    (void)spn__fetch_sub(&endpoint->open, 1, relaxed); /* only a number */
+    spn__handler_disconnected(endpoint->chain, channel, why);
+    spn__channel_drop(channel);
+}
+
+const struct spn__conn_events spn__channel_events = {
+    .opened = opened,
+    .bytes = bytes,
+    .written = written,
+    .closed = closed,
+};
+
+/* ---- sending -------------------------------------------------------------------- */
+
+/* Reading goes on when the peer has read some of what waits for it. */
+static void pause_if_behind(struct spn__channel *channel)
+{
+    struct spn__endpoint *endpoint = channel->endpoint;
+    const size_t limit = endpoint->max_unwritten;
+
+    if (limit == 0 || spn__conn_unwritten(channel->conn) <= limit / 2)
+        return;
+    /* [pause] acq_rel: of all who pause one does. */
+    if (spn__exchange(&channel->paused, 1, acq_rel) != 0)
+        return;
+    spn__conn_pause(channel->conn);
+    spn__fence(seq_cst); /* [pause] paused before the second look */
+    if (spn__conn_unwritten(channel->conn) <= limit / 4)
+        resume(channel);
+}
+
+int spn__channel_send(struct spn__channel *channel, const void *frame, size_t size,
+                      unsigned flags)
+{
+    const struct spn__piece piece = { frame, size };
+    const int rc = spn__conn_send(channel->conn, &piece, 1, flags, NULL);
+
+    if (rc == SPN_OK)
+        spn__count(&channel->endpoint->counts, SPN__COUNT_BYTES_OUT, size);
+    pause_if_behind(channel);
+    return rc;
+}
+
+int spn__channel_answer(struct spn__channel *channel, const struct spn__frame *request,
+                        int status, const char *text, unsigned flags)
+{
+    struct spn__counts *counts = &channel->endpoint->counts;
+    struct spn__frame frame = {
+        .flags =
+            SPN__HESSIAN2, /* also if the request had another: it is what we write */
+        .status = (uint8_t)status,
+        .id = request->id,
+    };
+    unsigned char room[1024], *bytes_out;
+    spn_hwriter writer;
+    size_t size;
+    int rc;
+
+    (void)!spn_hwriter_init(&writer, room, sizeof room, NULL);
+    (void)spn_hwriter_raw(&writer, room, SPN__FRAME_BYTES); /* made out below */
+    (void)spn_hwriter_text(&writer, text);
+    rc = spn_hwriter_status(&writer);
+    if (rc != SPN_OK) { /* what others wrote may be no text at all */
+        (void)spn_hwriter_reset(&writer, SPN__FRAME_BYTES);
+        rc = spn_hwriter_text(&writer, "a text that cannot be written");
+    }
+    if (rc == SPN_OK) {
+        bytes_out = spn_hwriter_bytes(&writer, &size);
+        frame.length = (int32_t)(size - SPN__FRAME_BYTES);
+        spn__frame_write(bytes_out, &frame);
+        rc = spn__channel_send(channel, bytes_out, size, flags);
+    }
+    spn_hwriter_fini(&writer);
+    if (rc == SPN_OK) {
+        spn__count(counts, SPN__COUNT_REPLIES, 1);
+        spn__count(counts, SPN__COUNT_STATUS + spn__status_slot(status), 1);
+    } else {
+        spn__count(counts, SPN__COUNT_DROPPED, 1);
+    }
+    return rc;
+}
+
+int spn__channel_send_event(struct spn__channel *channel, uint8_t flags, uint8_t status,
+                            int64_t id, const char *body)
+{
+    const struct spn__frame frame = {
+        .flags = flags | SPN__FRAME_EVENT | SPN__HESSIAN2,
+        .status = status,
+        .id = id,
+        .length = body != NULL ? (int32_t)strlen(body) + 1 : 1,
+    };
+    unsigned char out[SPN__FRAME_BYTES + EVENT_MAX];
+
+    spn__assert(frame.length <= EVENT_MAX);
+    spn__frame_write(out, &frame);
+    if (body != NULL) { /* a short string: its length, and the bytes */
+        out[SPN__FRAME_BYTES] = (unsigned char)(frame.length - 1);
+        memcpy(out + SPN__FRAME_BYTES + 1, body, (size_t)frame.length - 1);
+    } else {
+        out[SPN__FRAME_BYTES] = 'N';
+    }
+    return spn__channel_send(channel, out, SPN__FRAME_BYTES + (size_t)frame.length,
+                             SPN__SEND_URGENT);
+}

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * client.c - a client, put together from its URL, and taken apart in order.
+ *
+ * THE CHAIN  is a server's, with one handler more and another one inside:
+ *
+ *     multi_message -> heartbeat -> pin -> dispatch -> decode -> innermost
+ *
+ *   `pin` runs on the I/O thread, outside of the dispatcher, for what must not wait for a
+ *   pool: links learn of their connections, and the calls of a lost connection end at
+ *   once.  It also holds the call of a response while that is handed over: the thread that
+ *   waits may be done with it, and free its executor, before the hand-over has returned.
+ *
+ * CLOSING
+ *   no new calls [closing]; those under way may end, until the deadline; the rest ends with
+ *   SPN_ESHUTDOWN; then the connections with their loops, then the timer, then what the
+ *   dispatcher and the pools still have.  [closing] see client_call.c.
+ *
+ * LOCKS      none of its own.  close is for one thread at a time, and says so.
+ */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/time.h"
+#include "config/problem.h"
+#include "rpc/client_core.h"
+#include "rpc/services.h"
+#include "rpc/settings.h"
+
+enum { TIMEOUT_MS = 1000, CONNECT_TIMEOUT_MS = 3000, UNWRITTEN_MIB = 16 };
+
+/* ---- handlers ------------------------------------------------------------------------ */
+
+static struct spn_client *client_of(struct spn__channel *channel)
+{
+    return (struct spn_client *)(void *)((char *)channel->endpoint -
+                                         offsetof(struct spn_client, endpoint));
+}
+
+static bool is_response(const struct spn__message *message)
+{
+    return !spn__frame_is_request(&message->frame) &&
+           !spn__frame_is_event(&message->frame);
+}
+
+static void pin_connected(struct spn__handler *handler, struct spn__channel *channel)
+{
+    spn__links_opened(client_of(channel), channel);
+    spn__handler_connected(handler->inner, channel);
+}
+
+static void pin_disconnected(struct spn__handler *handler, struct spn__channel *channel,
+                             int why)
+{
+    struct spn_client *client = client_of(channel);
+
+    spn__links_closed(client, channel);
+    spn__calls_fail(client, channel, SPN__END_LOST, SPN_ECLOSED,
+                    "the connection to the server was lost");
+    spn__handler_disconnected(handler->inner, channel, why);
+}
+
+static int pin_received(struct spn__handler *handler, struct spn__channel *channel,
+                        struct spn__message *message)
+{
+    struct spn__call *call =
+        is_response(message) ? ((struct spn__response *)message)->call : NULL;
+    int rc;
+
+    if (call != NULL)
+        spn__call_ref(call);
+    rc = spn__handler_received(handler->inner, channel, message);
+    if (call != NULL)
+        spn__call_unref(call);
+    return rc;
+}
+
+static const struct spn__handler_ops pin_ops = {
+    .connected = pin_connected,
+    .disconnected = pin_disconnected,
+    .received = pin_received,
+};
+
+static void no_connected(struct spn__handler *handler, struct spn__channel *channel)
+{
+    (void)handler;
+    (void)channel;
+}
+
+static void no_disconnected(struct spn__handler *handler, struct spn__channel *channel,
+                            int why)
+{
+    (void)handler;
+    (void)channel;
+    (void)why;
+}
+
+static void no_sent(struct spn__handler *handler, struct spn__channel *channel,
+                    uint64_t position)
+{
+    (void)handler;
+    (void)channel;
+    (void)position;
+}
+
+static void log_caught(struct spn__handler *handler, struct spn__channel *channel,
+                       int why)
+{
+    (void)handler;
+    spn__log_limited(SPN_LOG_WARN, SPN_SEC(1), "rpc: a failure of %s: %s",
+                     spn__conn_remote(channel->conn), spn_status_text(why));
+}
+
+static void take_response(struct spn_client *client, struct spn__response *response)
+{
+    struct spn__call *call = response->call;
+
+    if (call == NULL || !spn__table_remove(&client->table, call)) {
+        (void)spn__fetch_add(&client->late, 1, relaxed); /* only a number */
+        spn__log_limited(SPN_LOG_WARN, SPN_SEC(10),
+                         "rpc: a reply of %s came too late for its call",
+                         spn__conn_remote(response->message.channel->conn));
+        return;
+    }
+    if (response->reply != NULL) {
+        spn__call_reply(call, response->reply);
+        response->reply = NULL; /* the caller's now */
+        return;
+    }
+    spn__count(&client->endpoint.counts, SPN__COUNT_BAD_BODIES, 1);
+    spn__call_fail(call, SPN__END_REPLY, response->failure,
+                   response->failure == SPN_ENOMEM ? "no memory for the reply"
+                                                   : "the reply makes no sense");
+}
+
+static int received(struct spn__handler *handler, struct spn__channel *channel,
+                    struct spn__message *message)
+{
+    struct spn_client *client = client_of(channel);
+
+    (void)handler;
+    if (is_response(message)) {
+        take_response(client, (struct spn__response *)message);
+    } else if (spn__frame_is_event(&message->frame) && message->frame.length == 2 &&
+               memcmp(message->body, "\001R", 2) == 0) {
+        /* relaxed: the next call looks for a link that stands. */
+        (void)spn__fetch_or(&channel->state, SPN__CHANNEL_READ_ONLY, relaxed);
+        spn__links_closed(client, channel); /* calls under way go on there */
+    } else if (spn__frame_is_request(&message->frame) &&
+               spn__frame_is_two_way(&message->frame) &&
+               !spn__frame_is_event(&message->frame)) {
+        (void)spn__channel_answer(channel, &message->frame, SPN__STATUS_SERVICE_ERROR,
+                                  "a client has no services", 0);
+    }
+    message->release(message);
+    return SPN_OK;
+}
+
+static const struct spn__handler_ops innermost_ops = {
+    .connected = no_connected,
+    .disconnected = no_disconnected,
+    .sent = no_sent,
+    .received = received,
+    .caught = log_caught,
+};
+
+/* The executor that waits for a response: that of the thread which called. */
+static spn_executor *waiting(struct spn__dispatch *dispatch,
+                             const struct spn__message *message, bool *is_threadless)
+{
+    const struct spn__call *call =
+        is_response(message) ? ((const struct spn__response *)message)->call : NULL;
+
+    (void)dispatch;
+    if (call == NULL || call->threadless == NULL)
+        return NULL;
+    *is_threadless = true;
+    return spn_threadless_executor(call->threadless);
+}
+
+static void unopened(struct spn__endpoint *endpoint, struct spn__conn *conn, int why)
+{
+    struct spn_client *client =
+        (struct spn_client *)(void *)((char *)endpoint -
+                                      offsetof(struct spn_client, endpoint));
+
+    (void)conn;
+    spn__links_failed(client, why != SPN_OK ? why : SPN_EUNREACHABLE);
+}
+
+/* ---- making one ------------------------------------------------------------------------- */
+
+static int read_settings(spn_client *client, spn_problem *problem)
+{
+    struct spn__endpoint *endpoint = &client->endpoint;
+    const spn_url *url = client->url;
+    struct spn__silence silence;
+    int32_t payload, timeout, connect, connections;
+    int rc;
+
+    if (spn_url_host(url) == NULL || spn_url_port(url) <= 0)
+        return spn__refuse(problem, SPN_EINVAL, 0, "the URL has no host and port");
+    if ((rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) !=
+            SPN_OK ||
+        (rc = spn__setting(url, "timeout", TIMEOUT_MS, &timeout, problem)) != SPN_OK ||
+        (rc = spn__setting(url, "connect.timeout", CONNECT_TIMEOUT_MS, &connect,
+                           problem)) != SPN_OK ||
+        (rc = spn__setting(url, "connections", 1, &connections, problem)) != SPN_OK ||
+        (rc = spn__silence_read(url, &silence, problem)) != SPN_OK)
+        return rc;
+    if (connections > SPN__LINKS_MAX)
+        return spn__refuse(problem, SPN_ERANGE, 0, "connections=%d: at most %d",
+                           (int)connections, SPN__LINKS_MAX);
+    client->link_count = connections > 0 ? connections : 1;
+    client->timeout_ns = SPN_MS((int64_t)(timeout > 0 ? timeout : TIMEOUT_MS));
+    client->connect_timeout_ns =
+        SPN_MS((int64_t)(connect > 0 ? connect : CONNECT_TIMEOUT_MS));
+    client->reconnects = spn_url_get_bool(url, "reconnect", 1) != 0;
+    endpoint->payload = payload > 0 ? payload : INT32_MAX - SPN__FRAME_BYTES;
+    spn__init(&endpoint->heartbeat_ns, silence.heartbeat_ns);
+    spn__init(&endpoint->close_ns, silence.idle_ns);
+    return SPN_OK;
+}
+
+static void chain(spn_client *client)
+{
+    client->multi_message =
+        (struct spn__handler){ &spn__multi_message_ops, &client->heartbeat };
+    client->heartbeat = (struct spn__handler){ &spn__heartbeat_ops, &client->pin };
+    client->pin = (struct spn__handler){ &pin_ops, &client->dispatch.handler };
+    client->decode = (struct spn__handler){ &spn__decode_ops, &client->innermost };
+    client->innermost = (struct spn__handler){ &innermost_ops, NULL };
+    client->endpoint.chain = &client->multi_message;
+    client->endpoint.message = spn__response_create;
+    client->endpoint.unopened = unopened;
+    client->endpoint.is_client = true;
+}
+
+/* The URL, with what a client's pool is found by. */
+static int consumer_url(const char *text, spn_url **out, spn_problem *problem)
+{
+    spn_url *url, *with_side;
+    int rc = spn_url_parse(&url, text, problem);
+
+    *out = NULL;
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn_url_set(url, "side", "consumer", &with_side);
+    spn_url_unref(url);
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn_url_set_absent(with_side, "threadname", "DubboClientHandler", out);
+    spn_url_unref(with_side);
+    return rc;
+}
+
+static int make_owned(spn_client *client, const spn_client_opts *opts,
+                      spn_problem *problem)
+{
+    spn_repository_opts repository = SPN_REPOSITORY_OPTS_INIT;
+    int rc = SPN_OK;
+
+    client->extensions = opts->extensions;
+    client->repository = opts->repository;
+    if (client->extensions == NULL) {
+        rc = spn_extensions_create(&client->own_extensions, NULL);
+        client->extensions = client->own_extensions;
+    }
+    if (rc == SPN_OK)
+        rc = spn_dispatchers_register(client->extensions, problem);
+    if (rc == SPN_OK && client->repository == NULL) {
+        repository.extensions = client->extensions;
+        rc = spn_repository_create(&client->own_repository, &repository);
+        client->repository = client->own_repository;
+    }
+    return rc;
+}
+
+/* Timeouts end on this timer's thread: a millisecond is fine enough, and idle it costs
+ * nothing. */
+static int make_timer(spn_client *client)
+{
+    spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    thread.name = "rpc-timeouts";
+    opts.thread = &thread;
+    opts.tick_ns = SPN_MS(1);
+    return spn_timer_create(&client->timer, &opts);
+}
+
+static int make_transport(spn_client *client)
+{
+    const struct spn__transport_opts opts = {
+        .loops = 1,
+        .thread_name = "spn-client-io",
+        .max_unwritten = client->endpoint.max_unwritten,
+    };
+
+    return client->transport != NULL ? SPN_OK
+                                     : spn__transport_create(&opts, &client->transport);
+}
+
+static void free_client(spn_client *client)
+{
+    spn__dispatch_fini(&client->dispatch);
+    if (client->own_repository != NULL &&
+        spn_repository_destroy_all(client->own_repository, 0) == SPN_OK)
+        (void)spn_repository_destroy(client->own_repository);
+    (void)spn_extensions_destroy(client->own_extensions);
+    if (client->owns_transport && client->transport != NULL) {
+        (void)spn__transport_stop(client->transport);
+        (void)spn__transport_destroy(client->transport);
+    }
+    (void)spn_timer_destroy(client->timer); /* stopped, or never started */
+    spn_future_unref(client->first);
+    spn__table_fini(&client->table);
+    spn__endpoint_fini(&client->endpoint);
+    spn_url_unref(client->url);
+    spn__free(client);
+}
+
+static void init(spn_client *client, const spn_client_opts *opts)
+{
+    memset(client, 0, sizeof *client);
+    spn__endpoint_init(&client->endpoint);
+    spn__table_init(&client->table);
+    spn__init(&client->next_id, (int64_t)(spn__random() >> 1));
+    spn__init(&client->next_link, 0);
+    spn__init(&client->closing, 0);
+    spn__init(&client->pending, 0);
+    spn__init(&client->calls, 0);
+    spn__init(&client->one_way, 0);
+    spn__init(&client->late, 0);
+    spn__init(&client->failures, 0);
+    for (int i = 0; i < SPN__ENDS; i++)
+        spn__init(&client->ends[i], 0);
+    for (int i = 0; i < SPN__LINKS_MAX; i++)
+        spn__link_init(&client->links[i], client);
+    client->endpoint.max_unwritten =
+        opts->max_unwritten > 0 ? opts->max_unwritten : (size_t)UNWRITTEN_MIB << 20;
+    chain(client);
+}
+
+/* All but the connection. */
+static int assemble(spn_client *client, const spn_client_opts *opts, const char *text,
+                    spn_problem *problem)
+{
+    int rc = consumer_url(text, &client->url, problem);
+
+    if (rc == SPN_OK)
+        rc = read_settings(client, problem);
+    if (rc == SPN_OK)
+        rc = spn_future_create(&client->first, NULL);
+    if (rc == SPN_OK)
+        rc = make_timer(client);
+    if (rc == SPN_OK)
+        rc = make_owned(client, opts, problem);
+    if (rc == SPN_OK)
+        rc = spn__dispatch_init(&client->dispatch, &client->endpoint, &client->decode,
+                                client->extensions, client->repository, client->url,
+                                problem);
+    if (rc == SPN_OK)
+        rc = make_transport(client);
+    if (rc == SPN_OK) {
+        client->dispatch.waiting = waiting;
+        client->endpoint.timer = client->timer;
+    }
+    return rc;
+}
+
+/* Connects, and waits for the first connection. */
+static int connect_first(spn_client *client, spn_problem *problem)
+{
+    int rc, code;
+
+    for (int i = 0; i < client->link_count; i++)
+        spn__link_connect(&client->links[i]);
+    rc = spn_future_get(client->first, NULL, client->connect_timeout_ns + SPN_SEC(1));
+    if (rc == SPN_EFAILED && spn_future_error(client->first, &code, NULL, 0) == SPN_OK)
+        rc = code;
+    if (rc == SPN_OK || !spn_url_get_bool(client->url, "check", 1))
+        return SPN_OK;
+    return spn__refuse(problem, rc, 0, "no connection to %s port %d: %s",
+                       spn_url_host(client->url), (int)spn_url_port(client->url),
+                       spn_status_text(rc));
+}
+
+int spn__client_create_on(spn_client **out, const char *url,
+                          const spn_client_opts *given,
+                          struct spn__transport *transport, spn_problem *problem)
+{
+    spn_client_opts opts = SPN_CLIENT_OPTS_INIT;
+    spn_client *client;
+    int rc;
+
+    if (out == NULL)
+        return SPN_EINVAL;
+    *out = NULL;
+    if (url == NULL)
+        return spn__refuse(problem, SPN_EINVAL, 0, "there is no URL");
+    if (given != NULL && spn__options_copy(&opts, sizeof opts, given) != SPN_OK)
+        return spn__refuse(problem, SPN_EINVAL, 0, "the options are wrong");
+    client = spn__alloc(sizeof *client);
+    if (client == NULL)
+        return SPN_ENOMEM;
+    init(client, &opts);
+    client->transport = transport;
+    client->owns_transport = transport == NULL;
+    rc = assemble(client, &opts, url, problem);
+    if (rc != SPN_OK) {
+        free_client(client);
+        return rc;
+    }
+    if (!spn_url_get_bool(client->url, "lazy", 0))
+        rc = connect_first(client, problem);
+    if (rc != SPN_OK) {
+        if (spn_client_close(client, SPN_SEC(1)) == SPN_OK)
+            (void)spn_client_destroy(client);
+        return rc;
+    }
+    *out = client;
+    return SPN_OK;
+}
+
+int spn_client_create(spn_client **out, const char *url, const spn_client_opts *opts,
+                      spn_problem *problem)
+{
+    return spn__client_create_on(out, url, opts, NULL, problem);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static int64_t left_until(int64_t deadline_ns)
+{
+    const int64_t left = deadline_ns - spn__now();
+
+    return left > 0 ? left : 0;
+}
+
+/* Waits until no call is pending; false: the deadline came first.  It looks now and then:
+ * a call that told us when it ends would have to touch the client after it is counted
+ * out. */
+static bool await_calls(spn_client *client, int64_t deadline_ns)
+{
+    int64_t pause = SPN_US(100);
+
+    /* seq_cst: [closing] after closing was set; an acquire for [ended] */
+    while (spn__load(&client->pending, seq_cst) > 0) {
+        const int64_t left = left_until(deadline_ns);
+
+        if (left == 0)
+            return false;
+        spn__pause(left < pause ? left : pause);
+        if (pause < SPN_MS(5))
+            pause *= 2;
+    }
+    return true;
+}
+
+static void end_channel(void *ctx, struct spn__channel *channel)
+{
+    (void)ctx;
+    spn__conn_close(channel->conn, SPN_ECLOSED);
+}
+
+static int stop_threads(spn_client *client, int64_t deadline_ns)
+{
+    spn_timeout *left = NULL, *timeout;
+    int rc, end;
+
+    if (client->owns_transport)
+        rc = spn__transport_stop(client->transport);
+    else
+        rc = (spn__endpoint_each(&client->endpoint, end_channel, NULL), SPN_OK);
+    if (rc == SPN_OK)
+        rc = spn_timer_stop(client->timer, &left);
+    if (rc != SPN_OK)
+        return rc;
+    while ((timeout = spn_timeout_pop(&left)) != NULL)
+        if (!spn__links_forget(client, timeout))
+            spn__call_forget(timeout);
+    rc = spn__dispatch_stop(&client->dispatch, left_until(deadline_ns));
+    if (client->own_repository != NULL) {
+        end =
+            spn_repository_destroy_all(client->own_repository, left_until(deadline_ns));
+        if (rc == SPN_OK)
+            rc = end;
+    }
+    return rc;
+}
+
+int spn_client_close(spn_client *client, int64_t timeout_ns)
+{
+    int64_t deadline_ns;
+    bool all_ended;
+    int rc;
+
+    if (client == NULL)
+        return SPN_EINVAL;
+    if (spn_executor_is_inside(client->dispatch.executor) == 1)
+        return SPN_EDEADLK;
+    if (client->closed)
+        return SPN_OK;
+    deadline_ns = spn__deadline(spn__now(), timeout_ns);
+    spn__store(&client->closing, 1, seq_cst); /* [closing] before the look */
+    all_ended = await_calls(client, deadline_ns);
+    if (!all_ended) {
+        spn__calls_fail(client, NULL, SPN__END_CANCELLED, SPN_ESHUTDOWN,
+                        "the client was closed");
+        (void)await_calls(client, SPN_FOREVER); /* those whose end is under way */
+    }
+    rc = stop_threads(client, deadline_ns);
+    if (rc != SPN_OK)
+        return rc;
+    client->closed = true;
+    return all_ended ? SPN_OK : SPN_ETIMEDOUT;
+}
+
+int spn_client_destroy(spn_client *client)
+{
+    bool is_busy;
+
+    if (client == NULL)
+        return SPN_OK;
+    if (!client->closed || spn__links_busy(client))
+        return SPN_EBUSY;
+    spn__lock(&client->endpoint.lock);
+    is_busy = !spn__list_empty(&client->endpoint.channels);
+    spn__unlock(&client->endpoint.lock);
+    if (is_busy)
+        return SPN_EBUSY;
+    if (client->owns_transport) {
+        const int rc = spn__transport_destroy(client->transport);
+
+        if (rc != SPN_OK)
+            return rc;
+        client->transport = NULL;
+    }
+    free_client(client);
+    return SPN_OK;
+}
+
+/* ---- what goes on ----------------------------------------------------------------------------- */
+
+static void count_read_only(void *ctx, struct spn__channel *channel)
+{
+    /* relaxed: out of date a moment later anyway. */
+    if ((spn__load(&channel->state, relaxed) & SPN__CHANNEL_READ_ONLY) != 0)
+        (*(uint32_t *)ctx)++;
+}
+
+int spn_client_stats_get(spn_client *client, spn_client_stats *stats)
+{
+    spn_client_stats s;
+    struct spn__counts *counts;
+
+    if (client == NULL || stats == NULL)
+        return SPN_EINVAL;
+    counts = &client->endpoint.counts;
+    memset(&s, 0, sizeof s);
+    /* relaxed, all: numbers, exact when nothing is under way. */
+    s.connections = (uint64_t)spn__load(&client->endpoint.open, relaxed);
+    s.connects = spn__counts_sum(counts, SPN__COUNT_ACCEPTED);
+    s.failures = spn__load(&client->failures, relaxed);
+    s.calls = spn__load(&client->calls, relaxed);
+    s.pending = (uint64_t)spn__load(&client->pending, relaxed);
+    s.replies = spn__load(&client->ends[SPN__END_REPLY], relaxed);
+    s.timeouts = spn__load(&client->ends[SPN__END_TIMEOUT], relaxed);
+    s.lost = spn__load(&client->ends[SPN__END_LOST], relaxed);
+    s.cancelled = spn__load(&client->ends[SPN__END_CANCELLED], relaxed);
+    s.one_way = spn__load(&client->one_way, relaxed);
+    s.late = spn__load(&client->late, relaxed);
+    s.bad = spn__counts_sum(counts, SPN__COUNT_BAD_FRAMES) +
+            spn__counts_sum(counts, SPN__COUNT_BAD_BODIES);
+    s.bytes_in = spn__counts_sum(counts, SPN__COUNT_BYTES_IN);
+    s.bytes_out = spn__counts_sum(counts, SPN__COUNT_BYTES_OUT);
+    spn__endpoint_each(&client->endpoint, count_read_only, &s.read_only);
+    return spn__output_copy(stats, &s, sizeof s);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * exchange.c - the innermost handler of a server: finds the method of a request and calls
+ * it; tells the program of what happens to connections.
+ *
+ * Every two-way request that comes here leaves with exactly one reply: of its method, or of
+ * whatever kept it from one.  Statuses and texts are those clients of Dubbo know.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "rpc/request.h"
+#include "rpc/serving.h"
+
+/* ---- requests ------------------------------------------------------------------------ */
+
+/* Nobody will run it: the reply says why. */
+static void answer(spn_request *request, int status, const char *text)
+{
+    (void)spn_request_answer(request, status, text);
+    (void)spn__request_send(request);
+}
+
+static void answer_broken(spn_request *request)
+{
+    char text[640];
+
+    spn__count(&request->server->endpoint.counts, SPN__COUNT_BAD_BODIES, 1);
+    (void)snprintf(text, sizeof text, "Fail to decode request due to: %s",
+                   request->problem != NULL ? request->problem->text : "no memory");
+    answer(request, SPN__STATUS_BAD_REQUEST, text);
+}
+
+static bool is_expired(const spn_request *request)
+{
+    return !request->server->run_expired && request->timeout_ms > 0 &&
+           spn_request_remaining_ns(request) == 0;
+}
+
+static void answer_unknown_service(spn_request *request)
+{
+    char text[640];
+
+    (void)
+        snprintf(text, sizeof text,
+                 "Not found exported service: %.*s%s%.*s%s%.*s:%d, channel: consumer: "
+                 "%s --> provider: %s",
+                 (int)request->group.length, request->group.data,
+                 request->group.length > 0 ? "/" : "", (int)request->path.length,
+                 request->path.data, request->version.length > 0 ? ":" : "",
+                 (int)request->version.length,
+                 request->version.data != NULL ? request->version.data : "",
+                 spn_server_port(request->server),
+                 spn__conn_remote(request->message.channel->conn),
+                 spn__conn_local(request->message.channel->conn));
+    answer(request, SPN__STATUS_SERVICE_ERROR, text);
+}
+
+static void answer_unknown_method(spn_request *request)
+{
+    char text[640];
+
+    (void)snprintf(text, sizeof text, "no such method: %.*s.%s(%s)",
+                   (int)request->path.length, request->path.data, request->method.data,
+                   request->descriptor.data);
+    answer(request, SPN__STATUS_SERVICE_ERROR, text);
+}
+
+/* $echo of every service: its argument. */
+static int echo(void *arg, spn_request *request)
+{
+    const spn_hvalue *value;
+    int rc = spn_request_value(request, 0, &value);
+
+    (void)arg;
+    return rc == SPN_OK ? spn_request_return_value(request, value) : rc;
+}
+
+static const spn_method echo_method = { "$echo", NULL, echo, NULL };
+
+static void serve(spn_request *request)
+{
+    const spn_service *service;
+
+    if (request->is_broken) {
+        answer_broken(request);
+        return;
+    }
+    if (is_expired(request)) {
+        spn__count(&request->server->endpoint.counts, SPN__COUNT_EXPIRED, 1);
+        answer(request, SPN__STATUS_SERVER_TIMEOUT,
+               "the client has stopped waiting: its timeout passed in the queue");
+        return;
+    }
+    request->exported =
+        spn__services_begin(&request->server->services, request->group, request->path,
+                            request->version, request->shard, &service);
+    if (request->exported == NULL) {
+        answer_unknown_service(request);
+        return;
+    }
+    request->called =
+        spn__service_method(service, request->method, request->descriptor);
+    if ((request->called == NULL || request->called->name[0] == '*') &&
+        strcmp(request->method.data, "$echo") == 0 && request->argument_count == 1)
+        request->called = &echo_method;
+    if (request->called == NULL) {
+        answer_unknown_method(request);
+        return;
+    }
+    request->is_running = 1;
+    spn__request_returned(request, request->called->fn(request->called->arg, request));
+}
+
+/* ---- the handler ------------------------------------------------------------------------ */
+
+/* An event that is no heartbeat. */
+static void take_event(struct spn__channel *channel, const struct spn__message *message)
+{
+    const unsigned char *body = message->body;
+
+    spn__count(&channel->endpoint->counts, SPN__COUNT_EVENTS, 1);
+    if (message->frame.length != 2 || body[0] != 1)
+        return;
+    /* relaxed, both: a wish of the peer's that nothing hangs on. */
+    if (body[1] == 'R')
+        (void)spn__fetch_or(&channel->state, SPN__CHANNEL_READ_ONLY, relaxed);
+    else if (body[1] == 'W')
+        (void)spn__fetch_and(&channel->state, ~(uint32_t)SPN__CHANNEL_READ_ONLY,
+                             relaxed);
+}
+
+static int received(struct spn__handler *handler, struct spn__channel *channel,
+                    struct spn__message *message)
+{
+    (void)handler;
+    if (spn__frame_is_event(&message->frame)) {
+        take_event(channel, message);
+        message->release(message);
+        return SPN_OK;
+    }
+    serve((spn_request *)(void *)message);
+    return SPN_OK;
+}
+
+static void tell(struct spn__channel *channel, spn_channel_event event, int why)
+{
+    struct spn_server *server = spn__server_of(channel->endpoint);
+    spn_channel_info info;
+
+    if (server->event == NULL)
+        return;
+    spn__channel_info(channel, why, &info);
+    server->event(server->ctx, event, &info);
+}
+
+static void connected(struct spn__handler *handler, struct spn__channel *channel)
+{
+    (void)handler;
+    tell(channel, SPN_CHANNEL_CONNECTED, SPN_OK);
+}
+
+static void disconnected(struct spn__handler *handler, struct spn__channel *channel,
+                         int why)
+{
+    (void)handler;
+    tell(channel, SPN_CHANNEL_DISCONNECTED, why);
+}
+
+static void sent(struct spn__handler *handler, struct spn__channel *channel,
+                 uint64_t position)
+{
+    (void)handler;
+    (void)position;
+    tell(channel, SPN_CHANNEL_SENT, SPN_OK);
+}
+
+static void caught(struct spn__handler *handler, struct spn__channel *channel, int why)
+{
+    (void)handler;
+    spn__log_limited(SPN_LOG_WARN, SPN_SEC(1), "rpc: %s: %s",
+                     spn__conn_remote(channel->conn), spn_status_text(why));
+    tell(channel, SPN_CHANNEL_CAUGHT, why);
+}
+
+const struct spn__handler_ops spn__serve_ops = {
+    .connected = connected,
+    .disconnected = disconnected,
+    .sent = sent,
+    .received = received,
+    .caught = caught,
+};

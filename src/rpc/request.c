@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * request.c - a request at the server, from its frame to its reply.
+ *
+ * OVERVIEW
+ *   One block holds the request, its task, the first arguments, room for a small reply and
+ *   the body: what most requests need is there when the first byte is copied.  An arena is
+ *   made for those that want values, or more arguments.
+ *
+ * WHO HAS IT
+ *   One thread at a time: the I/O thread, the pool's, and, if the method defers it,
+ *   whoever the method gives it to.  Handing over orders: execute for the pool, whatever
+ *   the program uses later.
+ *   [defer]  the return of the method and finish both exchange `turn`: who comes second
+ *            concludes, and sees by acquire what the first released.  So neither touches a
+ *            request that the other may have freed.
+ */
+#include "rpc/request.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/time.h"
+#include "config/problem.h"
+#include "rpc/serving.h"
+#include "sync/blocks.h"
+
+static spn_request *request_of(struct spn__message *message)
+{
+    return (spn_request *)(void *)message; /* its first member */
+}
+
+static struct spn__counts *counts_of(spn_request *request)
+{
+    return &request->message.channel->endpoint->counts;
+}
+
+/* ---- coming and going ------------------------------------------------------------- */
+
+static void release(struct spn__message *message)
+{
+    spn_request *request = request_of(message);
+    struct spn__channel *channel = message->channel;
+
+    if (request->has_writer)
+        spn_hwriter_fini(&request->writer);
+    if (request->arena != NULL)
+        spn_harena_destroy(request->arena);
+    if (request->exported != NULL)
+        spn__services_end(request->exported, request->shard);
+    spn__block_put(request);
+    spn__channel_end(channel);
+}
+
+/* The pool has no room: says so, on this thread. */
+static void refused(struct spn__message *message, int why)
+{
+    spn_request *request = request_of(message);
+    struct spn_server *server = request->server;
+    char detail[480], text[640];
+    spn_url *url;
+
+    if (!spn__frame_is_two_way(&message->frame)) {
+        spn__count(counts_of(request), SPN__COUNT_REJECTED_ONE_WAY, 1);
+        release(message);
+        return;
+    }
+    spn__count(counts_of(request), SPN__COUNT_REJECTED, 1);
+    url = spn_server_url(server);
+    if (why == SPN_ESHUTDOWN)
+        (void)snprintf(detail, sizeof detail, "%s", spn_status_text(why));
+    else
+        spn__exhausted_text(server->dispatch.pool, url, detail, sizeof detail);
+    (void)snprintf(text, sizeof text,
+                   "Server side(%s,%d) thread pool is exhausted, detail msg:%s",
+                   spn_url_host(url) != NULL ? spn_url_host(url) : "0.0.0.0",
+                   (int)spn_url_port(url), detail);
+    spn_url_unref(url);
+    (void)spn__channel_answer(message->channel, &message->frame, SPN__STATUS_EXHAUSTED,
+                              text, SPN__SEND_URGENT);
+    release(message);
+}
+
+struct spn__message *spn__request_create(struct spn__channel *channel,
+                                         const struct spn__frame *frame,
+                                         const unsigned char *body)
+{
+    struct spn_server *server = spn__server_of(channel->endpoint);
+    spn_request *request = spn__block_get(sizeof *request + (size_t)frame->length + 1);
+
+    if (request == NULL)
+        return NULL;
+    /* Not the rooms at the end: they are written before they are read. */
+    memset(request, 0, offsetof(spn_request, inline_arguments));
+    request->message.channel = channel;
+    request->message.frame = *frame;
+    request->message.body = (unsigned char *)(request + 1);
+    memcpy(request->message.body, body, (size_t)frame->length);
+    request->message.decode = spn__request_decode;
+    request->message.refused = refused;
+    request->message.release = release;
+    request->server = server;
+    request->status = SPN__STATUS_OK;
+    spn__init(&request->turn, SPN__TURN_NEITHER);
+    request->shard = (unsigned)((uintptr_t)channel >> 6);
+    if (channel->until_timed == 0) {
+        request->is_timed = 1;
+        channel->until_timed = server->latency_every;
+    }
+    channel->until_timed--;
+    spn__channel_begin(channel);
+    spn__store(&channel->requests, spn__load(&channel->requests, relaxed) + 1,
+               relaxed); /* only a number, which this thread alone writes */
+    spn__count(&channel->endpoint->counts, SPN__COUNT_REQUESTS, 1);
+    if (!spn__frame_is_two_way(frame))
+        spn__count(&channel->endpoint->counts, SPN__COUNT_ONE_WAY, 1);
+    return &request->message;
+}
+
+/* ---- the reply's way out ------------------------------------------------------------ */
+
+/* In small pieces, for the sake of clients that must put them together again. */
+static int send_split(spn_request *request, const unsigned char *bytes, size_t size)
+{
+    struct spn__piece *pieces;
+    const size_t count = (size + request->split - 1) / request->split;
+    spn_harena *arena = spn_request_arena(request);
+    int rc;
+
+    pieces = arena != NULL ? spn_harena_alloc(arena, count * sizeof *pieces) : NULL;
+    if (pieces == NULL)
+        return SPN_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = i * request->split;
+
+        pieces[i].data = bytes + at;
+        pieces[i].size = size - at < request->split ? size - at : request->split;
+    }
+    rc = spn__conn_send(request->message.channel->conn, pieces, count, 0, NULL);
+    if (rc == SPN_OK)
+        spn__count(counts_of(request), SPN__COUNT_BYTES_OUT, size);
+    return rc;
+}
+
+static int send_reply(spn_request *request)
+{
+    struct spn__channel *channel = request->message.channel;
+    struct spn__counts *counts = counts_of(request);
+    unsigned char *bytes;
+    size_t size;
+    int rc;
+
+    rc = spn__reply_finish(request, &bytes, &size);
+    if (rc != SPN_OK) { /* too large, as a rule */
+        char text[160];
+
+        (void)snprintf(text, sizeof text,
+                       "Failed to send response: %s, max payload: %d",
+                       rc == SPN_ERANGE ? "Data length too large" : spn_status_text(rc),
+                       (int)channel->endpoint->payload);
+        return spn__channel_answer(channel, &request->message.frame,
+                                   SPN__STATUS_SERIALIZATION, text, 0);
+    }
+    rc = request->split > 0 ? send_split(request, bytes, size)
+                            : spn__channel_send(channel, bytes, size, 0);
+    if (rc != SPN_OK) {
+        spn__count(counts, SPN__COUNT_DROPPED, 1);
+        return rc;
+    }
+    spn__count(counts, SPN__COUNT_REPLIES, 1);
+    spn__count(counts, SPN__COUNT_STATUS + spn__status_slot(request->status), 1);
+    if (request->reply == SPN__REPLY_EXCEPTION)
+        spn__count(counts, SPN__COUNT_EXCEPTIONS, 1);
+    return SPN_OK;
+}
+
+int spn__request_send(struct spn_request *request)
+{
+    int rc = SPN_OK;
+
+    if (spn__frame_is_two_way(&request->message.frame)) {
+        if (request->dropped)
+            spn__count(counts_of(request), SPN__COUNT_DROPPED, 1);
+        else
+            rc = send_reply(request);
+    }
+    if (request->is_timed)
+        spn_histogram_record(request->server->latency,
+                             spn__now() - request->message.arrived_ns);
+    release(&request->message);
+    return rc;
+}
+
+static bool is_decided(const spn_request *request)
+{
+    return request->reply == SPN__REPLY_EXCEPTION ||
+           request->reply == SPN__REPLY_STATUS;
+}
+
+int spn__request_conclude(struct spn_request *request, int status)
+{
+    /* A reply that could not be written answers for itself in send_reply. */
+    const bool is_written =
+        !request->has_writer || spn_hwriter_status(&request->writer) == SPN_OK;
+
+    if (status != SPN_OK && !is_decided(request) && is_written && !request->dropped) {
+        char text[640];
+        const char *why =
+            request->problem != NULL ? request->problem->text : spn_status_text(status);
+
+        (void)snprintf(text, sizeof text, "Failed to invoke %.*s.%.*s: %s (%d)",
+                       (int)request->path.length, request->path.data,
+                       (int)request->method.length, request->method.data, why, status);
+        (void)spn_request_answer(request, SPN__STATUS_SERVICE_ERROR, text);
+    }
+    return spn__request_send(request);
+}
+
+int spn__request_fail(struct spn_request *request, int status, const char *format, ...)
+{
+    spn_harena *arena = spn_request_arena(request);
+    char text[sizeof request->problem->text];
+    va_list arguments;
+
+    if (request->problem == NULL && arena != NULL)
+        request->problem = spn_harena_alloc(arena, sizeof *request->problem);
+    if (request->problem == NULL)
+        return status; /* its own words will do */
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return spn__refuse(request->problem, status, 0, "%s", text);
+}
+
+int spn_request_defer(spn_request *request)
+{
+    if (request == NULL)
+        return SPN_EINVAL;
+    if (request->is_deferred || !request->is_running)
+        return SPN_ESTATE;
+    request->is_deferred = 1;
+    return SPN_OK;
+}
+
+int spn_request_finish(spn_request *request, int status)
+{
+    if (request == NULL)
+        return SPN_EINVAL;
+    if (!request->is_deferred)
+        return SPN_ESTATE;
+    request->finish_status = status;
+    switch (spn__exchange(&request->turn, SPN__TURN_FINISHED, acq_rel)) { /* [defer] */
+    case SPN__TURN_RETURNED:
+        return spn__request_conclude(request, status);
+    case SPN__TURN_FINISHED:
+        return SPN_ESTATE; /* a second time, seen because the method still runs */
+    default:
+        return SPN_OK; /* its method, when it returns */
+    }
+}
+
+void spn__request_returned(struct spn_request *request, int status)
+{
+    uint32_t turn;
+
+    if (!request->is_deferred) {
+        (void)spn__request_conclude(request, status);
+        return;
+    }
+    turn = spn__exchange(&request->turn, SPN__TURN_RETURNED, acq_rel); /* [defer] */
+    if (turn == SPN__TURN_FINISHED)
+        (void)spn__request_conclude(request, request->finish_status);
+}
+
+int spn_request_drop(spn_request *request)
+{
+    if (request == NULL)
+        return SPN_EINVAL;
+    request->dropped = 1;
+    return SPN_OK;
+}
+
+int spn_request_split(spn_request *request, size_t bytes)
+{
+    if (request == NULL)
+        return SPN_EINVAL;
+    request->split = bytes;
+    return SPN_OK;
+}
+
+/* ---- what was asked ------------------------------------------------------------------ */
+
+const char *spn_request_interface(const spn_request *request)
+{
+    spn_request *own = (spn_request *)(uintptr_t)request;
+
+    if (request == NULL)
+        return NULL;
+    /* One that came as an attachment has no zero byte behind it. */
+    if (request->path.data[request->path.length] != '\0') {
+        spn_harena *arena = spn_request_arena(own);
+        char *copy =
+            arena != NULL ? spn_harena_alloc(arena, request->path.length + 1) : NULL;
+
+        if (copy == NULL)
+            return NULL;
+        memcpy(copy, request->path.data, request->path.length);
+        copy[request->path.length] = '\0';
+        own->path.data = copy;
+    }
+    return request->path.data;
+}
+
+const char *spn_request_method(const spn_request *request)
+{
+    return request != NULL ? request->method.data : NULL;
+}
+
+const char *spn_request_parameters(const spn_request *request)
+{
+    return request != NULL ? request->descriptor.data : NULL;
+}
+
+const char *spn_request_dubbo(const spn_request *request)
+{
+    if (request == NULL)
+        return NULL;
+    return request->dubbo.data != NULL ? request->dubbo.data : "";
+}
+
+const char *spn_request_remote(const spn_request *request)
+{
+    return request != NULL ? spn__conn_remote(request->message.channel->conn) : NULL;
+}
+
+int64_t spn_request_id(const spn_request *request)
+{
+    return request != NULL ? request->message.frame.id : 0;
+}
+
+int spn_request_is_two_way(const spn_request *request)
+{
+    return request != NULL ? spn__frame_is_two_way(&request->message.frame)
+                           : SPN_EINVAL;
+}
+
+int64_t spn_request_remaining_ns(const spn_request *request)
+{
+    int64_t left;
+
+    if (request == NULL)
+        return 0;
+    if (request->timeout_ms <= 0 || request->timeout_ms > INT32_MAX)
+        return SPN_FOREVER;
+    left = request->message.arrived_ns + SPN_MS(request->timeout_ms) - spn__now();
+    return left > 0 ? left : 0;
+}
+
+spn_harena *spn_request_arena(spn_request *request)
+{
+    if (request == NULL)
+        return NULL;
+    if (request->arena == NULL)
+        (void)!spn_harena_create(&request->arena, NULL);
+    return request->arena;
+}
+
+/* ---- attachments ----------------------------------------------------------------------- */
+
+/* Those that were left where they are. */
+static spn_hvalue *read_attachments(spn_request *request)
+{
+    const unsigned char *at = request->attachments_at - 1; /* with its 'H' */
+    const unsigned char *const end =
+        request->message.body + request->message.frame.length;
+    spn_harena *arena = spn_request_arena(request);
+    unsigned char *copy;
+    spn_hreader reader;
+    spn_hvalue *map;
+
+    if (arena == NULL)
+        return NULL;
+    /* In front of the first key a text may have its zero byte by now. */
+    copy = spn_harena_alloc(arena, (size_t)(end - at));
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, at, (size_t)(end - at));
+    copy[0] = 'H';
+    if (spn_hreader_init(&reader, arena, copy, (size_t)(end - at), NULL, NULL) !=
+            SPN_OK ||
+        spn_hreader_any(&reader, &map) != SPN_OK)
+        return NULL;
+    return map;
+}
+
+const spn_hvalue *spn_request_attachments(spn_request *request)
+{
+    if (request == NULL)
+        return NULL;
+    if (request->attachments == NULL && request->attachments_at != NULL)
+        request->attachments = read_attachments(request);
+    return request->attachments;
+}
+
+const char *spn_request_attachment(spn_request *request, const char *key)
+{
+    const spn_hvalue *value;
+    int64_t number;
+    char *text;
+
+    if (request == NULL || key == NULL)
+        return NULL;
+    value = spn_hvalue_get(spn_request_attachments(request), key);
+    if (value == NULL)
+        return NULL;
+    if (spn_hvalue_kind(value) == SPN_HSTRING)
+        return spn_hvalue_text(value);
+    if ((spn_hvalue_kind(value) != SPN_HINT && spn_hvalue_kind(value) != SPN_HLONG) ||
+        spn_hvalue_as_long(value, &number) != SPN_OK)
+        return NULL;
+    text = spn_harena_alloc(request->arena, 24);
+    if (text != NULL)
+        (void)snprintf(text, 24, "%lld", (long long)number);
+    return text;
+}
+
+/* ---- arguments --------------------------------------------------------------------------- */
+
+size_t spn_request_count(const spn_request *request)
+{
+    return request != NULL ? request->argument_count : 0;
+}
+
+static int find(spn_request *request, size_t index, const void *out,
+                struct spn__argument **argument)
+{
+    *argument = NULL;
+    if (request == NULL || out == NULL)
+        return SPN_EINVAL;
+    if (index >= request->argument_count)
+        return spn__request_fail(request, SPN_EEMPTY,
+                                 "there is no argument %llu, but %u in all",
+                                 (unsigned long long)index, request->argument_count);
+    *argument = &request->arguments[index];
+    return SPN_OK;
+}
+
+static int wrong(spn_request *request, size_t index, int rc, const char *wanted)
+{
+    const struct spn__argument *argument = &request->arguments[index];
+    const spn_hkind kind = argument->value != NULL ? spn_hvalue_kind(argument->value)
+                                                   : (spn_hkind)argument->kind;
+
+    if (rc == SPN_ERANGE)
+        return spn__request_fail(request, rc, "argument %llu does not fit into %s",
+                                 (unsigned long long)index, wanted);
+    return spn__request_fail(request, rc, "argument %llu is of kind %s, not %s",
+                             (unsigned long long)index, spn_hkind_name(kind), wanted);
+}
+
+int spn_request_value(spn_request *request, size_t index, const spn_hvalue **value)
+{
+    struct spn__argument *argument;
+    const int rc = find(request, index, value, &argument);
+
+    if (rc != SPN_OK)
+        return rc;
+    *value = spn__argument_value(request, argument);
+    return *value != NULL ? SPN_OK : SPN_ENOMEM;
+}
+
+int spn_request_bool(spn_request *request, size_t index, int *flag)
+{
+    struct spn__argument *argument;
+    int rc = find(request, index, flag, &argument);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (argument->value != NULL)
+        rc = spn_hvalue_as_bool(argument->value, flag);
+    else if (argument->kind == SPN_HBOOL)
+        *flag = (int)argument->is.integer;
+    else
+        rc = SPN_EINVAL;
+    return rc == SPN_OK ? rc : wrong(request, index, rc, "bool");
+}
+
+static int as_long(struct spn__argument *argument, int64_t *number)
+{
+    if (argument->value != NULL)
+        return spn_hvalue_as_long(argument->value, number);
+    if (argument->kind != SPN_HINT && argument->kind != SPN_HLONG)
+        return SPN_EINVAL;
+    *number = argument->is.integer;
+    return SPN_OK;
+}
+
+int spn_request_int(spn_request *request, size_t index, int32_t *number)
+{
+    struct spn__argument *argument;
+    int64_t value;
+    int rc = find(request, index, number, &argument);
+
+    if (rc != SPN_OK)
+        return rc;
+    rc = as_long(argument, &value);
+    if (rc == SPN_OK && (value < INT32_MIN || value > INT32_MAX))
+        rc = SPN_ERANGE;
+    if (rc != SPN_OK)
+        return wrong(request, index, rc, "int");
+    *number = (int32_t)value;
+    return SPN_OK;
+}
+
+int spn_request_long(spn_request *request, size_t index, int64_t *number)
+{
+    struct spn__argument *argument;
+    int rc = find(request, index, number, &argument);
+
+    if (rc != SPN_OK)
+        return rc;
+    rc = as_long(argument, number);
+    return rc == SPN_OK ? rc : wrong(request, index, rc, "long");
+}
+
+int spn_request_double(spn_request *request, size_t index, double *number)
+{
+    struct spn__argument *argument;
+    int rc = find(request, index, number, &argument);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (argument->value != NULL)
+        rc = spn_hvalue_as_double(argument->value, number);
+    else if (argument->kind == SPN_HINT || argument->kind == SPN_HLONG)
+        *number = (double)argument->is.integer;
+    else
+        rc = SPN_EINVAL;
+    return rc == SPN_OK ? rc : wrong(request, index, rc, "double");
+}
+
+int spn_request_string(spn_request *request, size_t index, spn_hspan *text)
+{
+    struct spn__argument *argument;
+    int rc = find(request, index, text, &argument);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (argument->value != NULL)
+        rc = spn_hvalue_as_string(argument->value, text);
+    else if (argument->kind == SPN_HSTRING)
+        *text = argument->is.text;
+    else if (argument->kind == SPN_HNULL)
+        *text = (spn_hspan){ NULL, 0 };
+    else
+        rc = SPN_EINVAL;
+    return rc == SPN_OK ? rc : wrong(request, index, rc, "string");
+}
+
+int spn_request_text(spn_request *request, size_t index, const char **text)
+{
+    spn_hspan span;
+    int rc;
+
+    if (text == NULL)
+        return SPN_EINVAL;
+    rc = spn_request_string(request, index, &span);
+    if (rc != SPN_OK)
+        return rc;
+    if (span.data != NULL && memchr(span.data, '\0', span.length) != NULL)
+        return spn__request_fail(request, SPN_EINVAL,
+                                 "argument %llu has a zero byte in it",
+                                 (unsigned long long)index);
+    *text = span.data;
+    return SPN_OK;
+}
+
+int spn_request_struct(spn_request *request, size_t index, const spn_hstruct *type,
+                       void *to)
+{
+    struct spn__argument *argument;
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_hvalue *value;
+    int rc = find(request, index, to, &argument);
+
+    if (rc != SPN_OK || type == NULL)
+        return rc != SPN_OK ? rc : SPN_EINVAL;
+    value = spn__argument_value(request, argument);
+    if (value == NULL)
+        return SPN_ENOMEM;
+    rc = spn_hvalue_to_struct(value, spn_request_arena(request), type, to, &problem);
+    if (rc != SPN_OK)
+        return spn__request_fail(request, rc, "argument %llu: %s",
+                                 (unsigned long long)index,
+                                 problem.text[0] != '\0' ? problem.text
+                                                         : spn_status_text(rc));
+    return SPN_OK;
+}

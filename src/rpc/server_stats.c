@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * server_stats.c - what goes on in a server, as numbers.
+ *
+ * Counts are kept by the thread that counts (counts.h) and added up when somebody asks; what
+ * is in flight is asked of the channels.
+ */
+#include <string.h>
+
+#include "base/options.h"
+#include "metrics/registry.h"
+#include "rpc/serving.h"
+
+/* Statuses that have a count of their own; all others share the last. */
+static const uint8_t slots[16] = { 20, 25, 30, 31, 35, 40, 50, 60, 70, 80, 90, 100 };
+enum { SLOTS_USED = 12, SLOT_OTHERS = 15 };
+
+int spn__status_slot(int status)
+{
+    for (int i = 0; i < SLOTS_USED; i++)
+        if (slots[i] == status)
+            return i;
+    return SLOT_OTHERS;
+}
+
+int spn_server_status_slot(int status)
+{
+    return status >= 0 && status <= 255 ? spn__status_slot(status) : SPN_EINVAL;
+}
+
+int spn_server_slot_status(int slot)
+{
+    return slot >= 0 && slot < SLOTS_USED ? slots[slot] : SPN_EINVAL;
+}
+
+struct adding {
+    uint64_t in_flight;
+};
+
+static void add(void *ctx, struct spn__channel *channel)
+{
+    ((struct adding *)ctx)->in_flight += spn__channel_in_flight(channel);
+}
+
+int spn_server_stats_get(spn_server *server, spn_server_stats *stats)
+{
+    struct spn__counts *counts;
+    spn_server_stats s;
+    struct adding adding = { 0 };
+    int32_t open;
+
+    if (server == NULL || stats == NULL)
+        return SPN_EINVAL;
+    counts = &server->endpoint.counts;
+    memset(&s, 0, sizeof s);
+    spn__endpoint_each(&server->endpoint, add, &adding);
+    open = spn__load(&server->endpoint.open, relaxed); /* only a number */
+    s.connections = open > 0 ? (uint64_t)open : 0;
+    s.in_flight = adding.in_flight;
+    s.accepted = spn__counts_sum(counts, SPN__COUNT_ACCEPTED);
+    s.refused = spn__counts_sum(counts, SPN__COUNT_REFUSED);
+    s.idle_closed = spn__counts_sum(counts, SPN__COUNT_IDLE_CLOSED);
+    s.requests = spn__counts_sum(counts, SPN__COUNT_REQUESTS);
+    s.one_way = spn__counts_sum(counts, SPN__COUNT_ONE_WAY);
+    s.replies = spn__counts_sum(counts, SPN__COUNT_REPLIES);
+    s.exceptions = spn__counts_sum(counts, SPN__COUNT_EXCEPTIONS);
+    s.dropped = spn__counts_sum(counts, SPN__COUNT_DROPPED);
+    s.expired = spn__counts_sum(counts, SPN__COUNT_EXPIRED);
+    s.rejected = spn__counts_sum(counts, SPN__COUNT_REJECTED);
+    s.rejected_one_way = spn__counts_sum(counts, SPN__COUNT_REJECTED_ONE_WAY);
+    s.heartbeats = spn__counts_sum(counts, SPN__COUNT_HEARTBEATS);
+    s.events = spn__counts_sum(counts, SPN__COUNT_EVENTS);
+    s.responses = spn__counts_sum(counts, SPN__COUNT_RESPONSES);
+    s.bad_frames = spn__counts_sum(counts, SPN__COUNT_BAD_FRAMES);
+    s.bad_bodies = spn__counts_sum(counts, SPN__COUNT_BAD_BODIES);
+    s.bytes_in = spn__counts_sum(counts, SPN__COUNT_BYTES_IN);
+    s.bytes_out = spn__counts_sum(counts, SPN__COUNT_BYTES_OUT);
+    s.shared = spn__counts_sum(counts, SPN__COUNT_SHARED);
+    for (int i = 0; i < 16; i++)
+        s.statuses[i] = spn__counts_sum(counts, SPN__COUNT_STATUS + i);
+    for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
+        for (int place = 0; place < SPN_PLACES; place++)
+            s.dispatched[event][place] =
+                spn__counts_sum(counts, SPN__COUNT_DISPATCHED +
+                                            event * (int)SPN_PLACES + place);
+    return spn__output_copy(stats, &s, sizeof s);
+}
+
+int spn_server_latency(spn_server *server, spn_histogram_snapshot *snapshot)
+{
+    if (server == NULL)
+        return SPN_EINVAL;
+    return spn_histogram_snapshot_get(server->latency, snapshot);
+}
+
+struct telling {
+    spn_channel_fn fn;
+    void *ctx;
+};
+
+static void tell(void *ctx, struct spn__channel *channel)
+{
+    struct telling *telling = ctx;
+    spn_channel_info info;
+
+    spn__channel_info(channel, SPN_OK, &info);
+    telling->fn(telling->ctx, &info);
+}
+
+int spn_server_each_channel(spn_server *server, spn_channel_fn fn, void *ctx)
+{
+    struct telling telling = { fn, ctx };
+
+    if (server == NULL || fn == NULL)
+        return SPN_EINVAL;
+    spn__endpoint_each(&server->endpoint, tell, &telling);
+    return SPN_OK;
+}
+
+/* ---- for a registry of metrics ------------------------------------------------------ */
+
+enum { READ_CONNECTIONS = SPN__COUNTS, READ_IN_FLIGHT };
+
+static const struct reading {
+    const char *name, *help;
+    int which;
+} readings[] = {
+    { "connections", "Connections that stand.", READ_CONNECTIONS },
+    { "requests_in_flight", "Requests that are not finished.", READ_IN_FLIGHT },
+    { "connections_accepted", "Connections taken in.", SPN__COUNT_ACCEPTED },
+    { "connections_refused", "Connections over the limit.", SPN__COUNT_REFUSED },
+    { "connections_idle_closed", "Silent connections closed.", SPN__COUNT_IDLE_CLOSED },
+    { "requests", "Requests that came.", SPN__COUNT_REQUESTS },
+    { "requests_one_way", "Requests without a reply.", SPN__COUNT_ONE_WAY },
+    { "requests_expired", "Requests whose client had stopped waiting.",
+      SPN__COUNT_EXPIRED },
+    { "requests_rejected", "Two-way requests the pool refused.", SPN__COUNT_REJECTED },
+    { "requests_rejected_one_way", "One-way requests the pool refused.",
+      SPN__COUNT_REJECTED_ONE_WAY },
+    { "requests_undecodable", "Requests whose body is none.", SPN__COUNT_BAD_BODIES },
+    { "replies", "Replies sent.", SPN__COUNT_REPLIES },
+    { "replies_ok", "Replies with status 20.", SPN__COUNT_STATUS },
+    { "replies_exception", "Replies with a Java exception.", SPN__COUNT_EXCEPTIONS },
+    { "replies_dropped", "Replies that were not sent.", SPN__COUNT_DROPPED },
+    { "heartbeats", "Heartbeats answered.", SPN__COUNT_HEARTBEATS },
+    { "events", "Other events that came.", SPN__COUNT_EVENTS },
+    { "frames_bad", "Frames that are none.", SPN__COUNT_BAD_FRAMES },
+    { "received_bytes", "Bytes of frames read.", SPN__COUNT_BYTES_IN },
+    { "sent_bytes", "Bytes of frames sent.", SPN__COUNT_BYTES_OUT },
+    { "shared_runs", "Tasks of a closed pool run elsewhere.", SPN__COUNT_SHARED },
+};
+
+static int64_t read_now(void *thing, int which)
+{
+    spn_server *server = thing;
+    struct adding adding = { 0 };
+
+    switch (which) {
+    case READ_CONNECTIONS:
+        return spn__load(&server->endpoint.open, relaxed); /* only a number */
+    case READ_IN_FLIGHT:
+        spn__endpoint_each(&server->endpoint, add, &adding);
+        return (int64_t)adding.in_flight;
+    default:
+        return (int64_t)spn__counts_sum(&server->endpoint.counts, which);
+    }
+}
+
+int spn_server_add_metrics(spn_server *server, spn_metrics *metrics)
+{
+    char name[64] = "spindle_rpc_";
+    const size_t at = strlen(name);
+    int rc;
+
+    if (server == NULL || metrics == NULL)
+        return SPN_EINVAL;
+    rc = spn__metrics_add_named(metrics, "spindle_rpc_latency",
+                                "From the arrival of a request to its reply; sampled.",
+                                server->latency);
+    for (size_t i = 0; i < sizeof readings / sizeof *readings && rc == SPN_OK; i++) {
+        strcpy(name + at, readings[i].name); /* all of them fit */
+        rc = spn__metrics_add_reading(metrics, name, readings[i].help,
+                                      readings[i].which >= SPN__COUNTS, read_now,
+                                      server, readings[i].which);
+        if (rc != SPN_OK)
+            (void)spn_server_remove_metrics(server, metrics);
+    }
+    return rc;
+}
+
+int spn_server_remove_metrics(spn_server *server, spn_metrics *metrics)
+{
+    int rc, other;
+
+    if (server == NULL || metrics == NULL)
+        return SPN_EINVAL;
+    rc = spn_metrics_remove(metrics, server->latency);
+    other = spn_metrics_remove(metrics, server);
+    return rc != SPN_OK ? rc : other;
+}

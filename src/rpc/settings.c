@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * settings.c - see settings.h.  A mistake is never taken for the default.
+ */
+#include "rpc/settings.h"
+
+#include <string.h>
+
+#include <spindle/time.h>
+
+#include "config/problem.h"
+
+int spn__setting(const spn_url *url, const char *key, int32_t otherwise, int32_t *value,
+                 spn_problem *problem)
+{
+    const int rc = spn_url_get_int(url, key, otherwise, value);
+
+    if (rc != SPN_OK)
+        return spn__refuse(problem, rc, 0, "%s=%s is no number that fits", key,
+                           spn_url_get(url, key));
+    return SPN_OK;
+}
+
+static int check_twice(const char *key, int32_t value, int32_t heartbeat,
+                       spn_problem *problem)
+{
+    if (value >= heartbeat * 2)
+        return SPN_OK;
+    return spn__refuse(problem, SPN_EINVAL, 0, "%s=%d is less than twice heartbeat=%d",
+                       key, (int)value, (int)heartbeat);
+}
+
+int spn__silence_read(const spn_url *url, struct spn__silence *out,
+                      spn_problem *problem)
+{
+    int32_t heartbeat, idle, close;
+    int rc;
+
+    rc = spn__setting(url, "heartbeat", SPN__HEARTBEAT_MS, &heartbeat, problem);
+    if (rc != SPN_OK)
+        return rc;
+    if (heartbeat < 0)
+        heartbeat = 0;
+    if (heartbeat > INT32_MAX / 3)
+        return spn__refuse(problem, SPN_ERANGE, 0, "heartbeat=%d is too large",
+                           (int)heartbeat);
+    if ((rc = spn__setting(url, "heartbeat.timeout", heartbeat * 3, &idle, problem)) !=
+            SPN_OK ||
+        (rc = spn__setting(url, "close.timeout", idle, &close, problem)) != SPN_OK ||
+        (rc = check_twice("heartbeat.timeout", idle, heartbeat, problem)) != SPN_OK ||
+        (rc = check_twice("close.timeout", close, heartbeat, problem)) != SPN_OK)
+        return rc;
+    out->heartbeat_ns = SPN_MS((int64_t)heartbeat);
+    out->idle_ns = idle > 0 ? SPN_MS((int64_t)idle) : 0;
+    out->close_ns = close > 0 ? SPN_MS((int64_t)close) : 0;
+    return SPN_OK;
+}
+
+const char *spn__host_of(const spn_url *url, char *room, size_t size)
+{
+    const char *host = spn_url_host(url);
+    const size_t length = host != NULL ? strlen(host) : 0;
+
+    if (length < 2 || host[0] != '[' || length > size)
+        return host;
+    memcpy(room, host + 1, length - 2);
+    room[length - 2] = '\0';
+    return room;
+}

@@ -1,0 +1,778 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls from the other side: what each ends with, exactly once, whatever the server, the
+ * network and the caller do meanwhile.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <spindle/client.h>
+
+#include "rpc_serving.h"
+
+/* ---- a client and its words ---------------------------------------------------------- */
+
+static spn_client *client_of(int port, const char *query)
+{
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_client *client;
+    char url[300];
+
+    snprintf(url, sizeof url, "dubbo://127.0.0.1:%d?timeout=%lld&%s", port,
+             (long long)(T_LONG_NS / SPN_MS(1)), query);
+    if (spn_client_create(&client, url, NULL, &problem) != SPN_OK) {
+        printf("  %s: %s\n", url, problem.text);
+        REQUIRE(false);
+    }
+    return client;
+}
+
+static spn_client_stats client_stats(spn_client *client)
+{
+    spn_client_stats stats = SPN_CLIENT_STATS_INIT;
+
+    CHECK_OK(spn_client_stats_get(client, &stats));
+    return stats;
+}
+
+/* Every call has ended, once. */
+static void check_sums(spn_client *client)
+{
+    const spn_client_stats s = client_stats(client);
+
+    CHECK_EQ(s.pending, 0);
+    CHECK_EQ(s.calls, s.replies + s.timeouts + s.lost + s.cancelled);
+}
+
+static void client_end(spn_client *client)
+{
+    CHECK_OK(spn_client_close(client, T_LONG_NS));
+    check_sums(client);
+    CHECK_OK(spn_client_destroy(client));
+}
+
+static spn_invocation of(const char *method)
+{
+    spn_invocation what =
+        SPN_INVOCATION_INIT("org.apache.dubbo.demo.DemoService", method);
+
+    what.version = "1.0.0";
+    what.group = "g1";
+    return what;
+}
+
+static spn_harena *arena_of(void)
+{
+    spn_harena *arena;
+
+    REQUIRE_OK(spn_harena_create(&arena, NULL));
+    return arena;
+}
+
+/* ---- a server that does what it is told --------------------------------------------- */
+
+struct fake {
+    int listener, port;
+    int fd; /* the connection; -1: none yet */
+};
+
+static void fake_open(struct fake *f)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    socklen_t size = sizeof address;
+
+    f->fd = -1;
+    f->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(f->listener >= 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(bind(f->listener, (struct sockaddr *)&address, sizeof address) == 0);
+    REQUIRE(listen(f->listener, 8) == 0);
+    REQUIRE(getsockname(f->listener, (struct sockaddr *)&address, &size) == 0);
+    f->port = ntohs(address.sin_port);
+}
+
+static void fake_accept(struct fake *f)
+{
+    f->fd = accept(f->listener, NULL, NULL);
+    REQUIRE(f->fd >= 0);
+}
+
+/* The id of the next request; its body is passed over. */
+static uint64_t fake_take(struct fake *f)
+{
+    static struct told told;
+
+    REQUIRE(peer_told(f->fd, &told));
+    return told.id;
+}
+
+static void fake_reply(struct fake *f, uint64_t id, int status, const void *body,
+                       uint32_t size)
+{
+    struct bytes b = { .size = 0 };
+
+    put_header(&b, 0x02, status, id, size);
+    put(&b, body, size);
+    peer_write(f->fd, b.data, b.size);
+}
+
+static void fake_close(struct fake *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->listener >= 0)
+        close(f->listener);
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+TEST(client__call__value_through_each_dispatcher, "CLI-1", "S-12")
+{
+    static const char *const dispatchers[] = { "all", "direct", "message", "execution",
+                                               "connection" };
+
+    for (size_t i = 0; i < sizeof dispatchers / sizeof *dispatchers; i++) {
+        struct serving s;
+        spn_harena *arena = arena_of();
+        spn_hvalue *name = spn_harena_text(arena, "bob");
+        spn_invocation hello = of("sayHello");
+        spn_client *client;
+        spn_reply *reply;
+        char query[64];
+
+        serve_with(&s, "threads=4&queues=16", NULL);
+        snprintf(query, sizeof query, "dispatcher=%s", dispatchers[i]);
+        client = client_of(s.port, query);
+        hello.parameters = "Ljava/lang/String;";
+        hello.arguments = &name;
+        hello.argument_count = 1;
+        CHECK_OK(spn_client_call(client, &hello, &reply, NULL));
+        CHECK_STR(spn_hvalue_text(spn_reply_value(reply)), "hello bob");
+        CHECK_EQ(spn_reply_status(reply), 20);
+        CHECK(spn_reply_exception(reply) == NULL);
+        CHECK_STR(spn_hvalue_text(
+                      spn_hvalue_get(spn_reply_attachments(reply), "dubbo")),
+                  "2.0.2");
+        spn_reply_destroy(reply);
+        client_end(client);
+        serving_end(&s);
+        spn_harena_destroy(arena);
+    }
+}
+
+TEST(client__exception_error_and_refusal__each_its_status, "CLI-2")
+{
+    struct serving s;
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_invocation what = of("fail");
+    spn_client *client;
+    spn_reply *reply;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    client = client_of(s.port, "");
+    CHECK_STATUS(spn_client_call(client, &what, &reply, &problem), SPN_EREMOTE);
+    CHECK_EQ(spn_reply_status(reply), 20);
+    CHECK_STR(spn_hvalue_type(spn_reply_exception(reply)),
+              "java.lang.IllegalStateException");
+    CHECK_STR(spn_reply_message(reply), "boom");
+    CHECK_STR(problem.text, "boom");
+    CHECK(spn_reply_value(reply) == NULL);
+    spn_reply_destroy(reply);
+
+    what = of("busy");
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EREJECTED);
+    CHECK_EQ(spn_reply_status(reply), 100);
+    CHECK(strstr(spn_reply_message(reply), "exhausted") != NULL);
+    spn_reply_destroy(reply);
+
+    what = of("noSuchMethod");
+    CHECK_STATUS(spn_client_call(client, &what, &reply, &problem), SPN_EREMOTE);
+    CHECK_EQ(spn_reply_status(reply), 70);
+    CHECK(strstr(problem.text, "no such method") != NULL);
+    spn_reply_destroy(reply);
+
+    what = of("nothing");
+    CHECK_OK(spn_client_call(client, &what, &reply, NULL));
+    CHECK_EQ(spn_hvalue_kind(spn_reply_value(reply)), SPN_HNULL);
+    CHECK(spn_reply_value(reply) != NULL);
+    spn_reply_destroy(reply);
+    client_end(client);
+    serving_end(&s);
+}
+
+struct seen {
+    pthread_t thread;
+    atomic_int done;
+};
+
+static int note_thread(void *arg, const spn_outcome *outcome)
+{
+    struct seen *seen = arg;
+
+    (void)outcome;
+    seen->thread = pthread_self();
+    atomic_store(&seen->done, 1);
+    return 0;
+}
+
+TEST(client__submit__future_has_the_reply, "CLI-3")
+{
+    struct serving s;
+    spn_invocation what = of("nothing");
+    struct seen seen = { .done = 0 };
+    spn_client *client;
+    spn_future *future, *stage;
+    void *value;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    client = client_of(s.port, "");
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    REQUIRE_OK(spn_future_when_complete(future, note_thread, &seen, &stage));
+    CHECK_OK(spn_future_get(future, &value, T_LONG_NS));
+    CHECK_OK(spn_reply_check(value));
+    T_AWAIT(atomic_load(&seen.done));
+    spn_reply_destroy(value);
+    spn_future_unref(stage);
+    spn_future_unref(future);
+
+    /* Nobody reads it: freed with the future. */
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    T_AWAIT(spn_future_is_done(future) == 1);
+    spn_future_unref(future);
+    client_end(client);
+    serving_end(&s);
+}
+
+TEST(client__send__runs_and_brings_no_reply, "CLI-4")
+{
+    struct serving s;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    client = client_of(s.port, "lazy=true");
+    for (int i = 0; i < 10; i++)
+        CHECK_OK(spn_client_send(client, &what));
+    T_AWAIT(atomic_load(&s.demo.calls) == 10);
+    CHECK_EQ(client_stats(client).one_way, 10);
+    CHECK_EQ(client_stats(client).calls, 0);
+    T_AWAIT(stats_of(s.server).one_way == 10);
+    client_end(client);
+    serving_end(&s);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+TEST(client__no_reply__timeout_says_it_was_sent, "CLI-5")
+{
+    struct serving s;
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_invocation what = of("never");
+    spn_client *client;
+    spn_reply *reply = (spn_reply *)&s;
+    int64_t start;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    client = client_of(s.port, "");
+    what.timeout_ns = T_SHORT_NS;
+    start = spn_now();
+    CHECK_STATUS(spn_client_call(client, &what, &reply, &problem), SPN_ETIMEDOUT);
+    CHECK(spn_now() - start >= T_SHORT_NS);
+    CHECK(reply == NULL);
+    CHECK(strstr(problem.text, "Waiting server-side response timeout") != NULL);
+    CHECK_EQ(client_stats(client).timeouts, 1);
+    client_end(client);
+    serving_end(&s);
+}
+
+TEST(client__server_that_never_reads__timeout_says_it_was_not_sent, "CLI-5")
+{
+    enum { LARGE = 4 * 1024 * 1024 };
+    struct fake f;
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_invocation what = of("sayHello");
+    spn_harena *arena = arena_of();
+    spn_hvalue *name;
+    spn_client *client;
+    spn_reply *reply;
+    spn_future *before[3];
+    char *text = malloc(LARGE);
+
+    REQUIRE(text != NULL);
+    memset(text, 'x', LARGE);
+    name = spn_harena_string(arena, text, LARGE);
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    what.parameters = "Ljava/lang/String;";
+    what.arguments = &name;
+    what.argument_count = 1;
+    what.timeout_ns = T_SHORT_NS;
+    /* More than the sockets hold, and nobody reads it. */
+    for (int i = 0; i < 3; i++)
+        REQUIRE_OK(spn_client_submit(client, &what, &before[i]));
+    CHECK_STATUS(spn_client_call(client, &what, &reply, &problem), SPN_ETIMEDOUT);
+    CHECK(strstr(problem.text, "Sending request timeout in client-side") != NULL);
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(spn_future_get(before[i], NULL, T_LONG_NS), SPN_EFAILED);
+        spn_future_unref(before[i]);
+    }
+    client_end(client);
+    fake_close(&f);
+    free(text);
+    spn_harena_destroy(arena);
+}
+
+TEST(client__late_reply__counted_and_nothing_else, "CLI-6")
+{
+    struct fake f;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_reply *reply;
+    spn_future *next;
+    void *value;
+    uint64_t id;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    what.timeout_ns = T_SHORT_NS;
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_ETIMEDOUT);
+    id = fake_take(&f);
+    fake_reply(&f, id, 20, "\x92", 1);
+    fake_reply(&f, id, 20, "\x92", 1); /* and once more */
+    T_AWAIT(client_stats(client).late == 2);
+
+    what.timeout_ns = 0;
+    REQUIRE_OK(spn_client_submit(client, &what, &next));
+    fake_reply(&f, fake_take(&f), 20, "\x92", 1);
+    CHECK_OK(spn_future_get(next, &value, T_LONG_NS));
+    spn_reply_destroy(value);
+    spn_future_unref(next);
+    client_end(client);
+    fake_close(&f);
+}
+
+/* ---- giving up --------------------------------------------------------------------------------- */
+
+TEST(client__cancel__gives_the_reply_up, "CLI-7")
+{
+    struct fake f;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_future *future;
+    uint64_t id;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    id = fake_take(&f);
+    CHECK_EQ(client_stats(client).pending, 1);
+    CHECK_EQ(spn_future_cancel(future, 0), 1);
+    CHECK_EQ(client_stats(client).pending, 0);
+    CHECK_EQ(client_stats(client).cancelled, 1);
+    fake_reply(&f, id, 20, "\x92", 1);
+    T_AWAIT(client_stats(client).late == 1);
+    CHECK_STATUS(spn_future_get(future, NULL, 0), SPN_ECANCELED);
+    spn_future_unref(future);
+    client_end(client);
+    fake_close(&f);
+}
+
+struct caller {
+    spn_client *client;
+    spn_thread *thread;
+    int rc;
+};
+
+static int call_never(void *arg)
+{
+    struct caller *c = arg;
+    spn_invocation what = of("never");
+    spn_reply *reply;
+
+    c->rc = spn_client_call(c->client, &what, &reply, NULL);
+    return 0;
+}
+
+TEST(client__interrupt__ends_the_call_that_waits, "CLI-7")
+{
+    struct fake f;
+    struct caller c = { .rc = 1 };
+
+    fake_open(&f);
+    c.client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    REQUIRE_OK(spn_thread_create(&c.thread, NULL, call_never, &c));
+    (void)fake_take(&f); /* it waits, or is about to */
+    CHECK_OK(spn_thread_interrupt(c.thread));
+    CHECK_OK(spn_thread_join(c.thread, T_LONG_NS, NULL));
+    CHECK_STATUS(c.rc, SPN_EINTR);
+    client_end(c.client);
+    fake_close(&f);
+}
+
+/* ---- connections -------------------------------------------------------------------------------- */
+
+TEST(client__connection_lost__all_its_calls_end_at_once, "CLI-8")
+{
+    enum { CALLS = 50 };
+    struct fake f;
+    spn_invocation what = of("nothing");
+    spn_future *futures[CALLS];
+    spn_client *client;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0&reconnect=false");
+    fake_accept(&f);
+    for (int i = 0; i < CALLS; i++)
+        REQUIRE_OK(spn_client_submit(client, &what, &futures[i]));
+    for (int i = 0; i < CALLS; i++)
+        (void)fake_take(&f);
+    close(f.fd);
+    f.fd = -1;
+    for (int i = 0; i < CALLS; i++) {
+        int code = 0;
+
+        CHECK_STATUS(spn_future_get(futures[i], NULL, T_LONG_NS), SPN_EFAILED);
+        CHECK_OK(spn_future_error(futures[i], &code, NULL, 0));
+        CHECK_STATUS(code, SPN_ECLOSED);
+        spn_future_unref(futures[i]);
+    }
+    CHECK_EQ(client_stats(client).lost, CALLS);
+    client_end(client);
+    fake_close(&f);
+}
+
+TEST(client__nobody_listens__create_says_so_unless_told_not_to, "CLI-9")
+{
+    struct fake f;
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_reply *reply;
+    char url[100];
+
+    fake_open(&f);
+    close(f.listener); /* the port is free, and nobody has it */
+    f.listener = -1;
+    snprintf(url, sizeof url, "dubbo://127.0.0.1:%d", f.port);
+    CHECK_STATUS(spn_client_create(&client, url, NULL, &problem), SPN_EUNREACHABLE);
+    CHECK(client == NULL);
+    CHECK(strstr(problem.text, "127.0.0.1") != NULL);
+
+    snprintf(url, sizeof url, "dubbo://127.0.0.1:%d?check=false&reconnect=false",
+             f.port);
+    REQUIRE_OK(spn_client_create(&client, url, NULL, NULL));
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EUNREACHABLE);
+    CHECK(client_stats(client).failures >= 2);
+    client_end(client);
+    fake_close(&f);
+}
+
+TEST(client__server_comes_back__next_call_connects, "CLI-10")
+{
+    struct serving s;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_reply *reply;
+    int port;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    port = s.port;
+    client = client_of(port, "reconnect=false");
+    CHECK_OK(spn_client_call(client, &what, &reply, NULL));
+    spn_reply_destroy(reply);
+    serving_end(&s);
+    T_AWAIT(client_stats(client).connections == 0);
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EUNREACHABLE);
+
+    serve_at(&s, port, "threads=4&queues=16", NULL);
+    CHECK_OK(spn_client_call(client, &what, &reply, NULL));
+    spn_reply_destroy(reply);
+    CHECK_EQ(client_stats(client).connects, 2);
+    client_end(client);
+    serving_end(&s);
+}
+
+TEST(client__reconnect__in_the_background, "CLI-10")
+{
+    struct fake f;
+    spn_client *client;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    close(f.fd);
+    fake_accept(&f); /* nobody called */
+    T_AWAIT(client_stats(client).connects == 2);
+    client_end(client);
+    fake_close(&f);
+}
+
+TEST(client__several_connections__used_by_turns, "CLI-11")
+{
+    struct serving s;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_reply *reply;
+
+    serve_with(&s, "threads=4&queues=64", NULL);
+    client = client_of(s.port, "connections=3");
+    T_AWAIT(client_stats(client).connections == 3);
+    for (int i = 0; i < 30; i++) {
+        CHECK_OK(spn_client_call(client, &what, &reply, NULL));
+        spn_reply_destroy(reply);
+    }
+    CHECK_EQ(stats_of(s.server).accepted, 3);
+    client_end(client);
+    serving_end(&s);
+}
+
+TEST(client__read_only_server__new_calls_go_elsewhere, "CLI-12")
+{
+    struct fake f;
+    struct bytes b = { .size = 0 };
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_future *old, *new;
+    void *value;
+    int first;
+    uint64_t id;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    first = f.fd;
+    REQUIRE_OK(spn_client_submit(client, &what, &old));
+    id = fake_take(&f);
+    put_header(&b, 0xa2, 0, 1, 2);
+    put(&b, "\1R", 2);
+    peer_write(first, b.data, b.size);
+    T_AWAIT(client_stats(client).read_only == 1);
+
+    REQUIRE_OK(spn_client_submit(client, &what, &new));
+    fake_accept(&f);
+    fake_reply(&f, fake_take(&f), 20, "\x92", 1);
+    CHECK_OK(spn_future_get(new, &value, T_LONG_NS));
+    spn_reply_destroy(value);
+    /* The call under way has its reply where it was. */
+    f.fd = first;
+    fake_reply(&f, id, 20, "\x92", 1);
+    CHECK_OK(spn_future_get(old, &value, T_LONG_NS));
+    spn_reply_destroy(value);
+    spn_future_unref(old);
+    spn_future_unref(new);
+    client_end(client);
+    fake_close(&f);
+}
+
+/* ---- replies that are none ------------------------------------------------------------------------ */
+
+TEST(client__reply_that_makes_no_sense__ends_its_call_and_no_other, "CLI-13")
+{
+    static const struct {
+        int status;
+        const char *body;
+        uint32_t size;
+    } wrong[] = {
+        { 20, "", 0 },         /* nothing                        */
+        { 20, "\x96", 1 },     /* no such flag                   */
+        { 20, "\x8f", 1 },     /* below all                      */
+        { 20, "\x91", 1 },     /* a value, and none there        */
+        { 20, "\x91\x40", 2 }, /* no Hessian                     */
+        { 20, "\x94\1a", 3 },  /* attachments, and none there    */
+        { 70, "\x90", 1 },     /* a number in place of the text  */
+        { 20,
+          "\x91\x1f"
+          "a",
+          3 }, /* cut short                     */
+    };
+    struct fake f;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_future *future;
+    void *value;
+    int code;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        REQUIRE_OK(spn_client_submit(client, &what, &future));
+        fake_reply(&f, fake_take(&f), wrong[i].status, wrong[i].body, wrong[i].size);
+        CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
+        CHECK_OK(spn_future_error(future, &code, NULL, 0));
+        CHECK_STATUS(code, SPN_EPROTO);
+        spn_future_unref(future);
+    }
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    fake_reply(&f, fake_take(&f), 20, "\x91\2ok", 4);
+    CHECK_OK(spn_future_get(future, &value, T_LONG_NS));
+    CHECK_STR(spn_hvalue_text(spn_reply_value(value)), "ok");
+    spn_reply_destroy(value);
+    spn_future_unref(future);
+    client_end(client);
+    fake_close(&f);
+}
+
+TEST(client__bytes_that_are_no_frame__connection_ends_and_so_do_its_calls, "CLI-13")
+{
+    struct fake f;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_future *future;
+    int code;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0&reconnect=false");
+    fake_accept(&f);
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    (void)fake_take(&f);
+    peer_write(f.fd, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
+    CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
+    CHECK_OK(spn_future_error(future, &code, NULL, 0));
+    CHECK_STATUS(code, SPN_ECLOSED);
+    spn_future_unref(future);
+    client_end(client);
+    fake_close(&f);
+}
+
+/* ---- the end -------------------------------------------------------------------------------------- */
+
+TEST(client__close__waits_for_calls_and_then_ends_them, "CLI-14")
+{
+    struct fake f;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_future *future, *refused;
+    spn_reply *reply;
+    int code;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    CHECK_STATUS(spn_client_destroy(client), SPN_EBUSY);
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    (void)fake_take(&f);
+    CHECK_STATUS(spn_client_close(client, T_SHORT_NS), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_future_get(future, NULL, 0), SPN_EFAILED);
+    CHECK_OK(spn_future_error(future, &code, NULL, 0));
+    CHECK_STATUS(code, SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_client_submit(client, &what, &refused), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_client_send(client, &what), SPN_ESHUTDOWN);
+    CHECK_OK(spn_client_close(client, 0));
+    check_sums(client);
+    CHECK_OK(spn_client_destroy(client));
+    spn_future_unref(future);
+    fake_close(&f);
+}
+
+TEST(client__arguments_that_do_not_fit__refused_before_anything_is_sent, "CLI-15")
+{
+    struct serving s;
+    spn_harena *arena = arena_of();
+    spn_hvalue *number = spn_harena_int(arena, 1);
+    spn_hvalue *const two[] = { number, number };
+    spn_invocation what = of("add");
+    spn_client *client;
+    spn_reply *reply;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    client = client_of(s.port, "payload=1000");
+    what.arguments = two;
+    what.argument_count = 2;
+    what.parameters = "I";
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EINVAL);
+    what.parameters = "IIX";
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EINVAL);
+    what.parameters = "ILnot/closed";
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EINVAL);
+    what.parameters = "I[";
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EINVAL);
+    what.parameters = "II";
+    what.attachments = number;
+    CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_EINVAL);
+    what.attachments = NULL;
+    CHECK_OK(spn_client_call(client, &what, &reply, NULL));
+    spn_reply_destroy(reply);
+
+    /* Larger than the payload allows. */
+    {
+        char text[2000];
+        spn_hvalue *large;
+
+        memset(text, 'x', sizeof text);
+        large = spn_harena_string(arena, text, sizeof text);
+        what = of("sayHello");
+        what.parameters = "Ljava/lang/String;";
+        what.arguments = &large;
+        what.argument_count = 1;
+        CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_ERANGE);
+    }
+    CHECK_EQ(stats_of(s.server).requests, 1);
+    client_end(client);
+    serving_end(&s);
+    spn_harena_destroy(arena);
+}
+
+/* ---- all at once ------------------------------------------------------------------------------------ */
+
+struct crowd {
+    spn_client *client;
+    atomic_int right;
+};
+
+static void call_many(int index, void *arg)
+{
+    struct crowd *crowd = arg;
+    const int rounds = t_rounds(200);
+    spn_harena *arena = arena_of();
+
+    for (int i = 0; i < rounds; i++) {
+        const int32_t sum = index * 1000 + i;
+        spn_hvalue *const both[] = { spn_harena_int(arena, sum),
+                                     spn_harena_int(arena, 1) };
+        spn_invocation what = of("add");
+        spn_reply *reply;
+        int32_t result = 0;
+
+        what.parameters = "II";
+        what.arguments = both;
+        what.argument_count = 2;
+        if (i % 2 == 0) {
+            CHECK_OK(spn_client_call(crowd->client, &what, &reply, NULL));
+        } else {
+            spn_future *future;
+            void *value = NULL;
+
+            REQUIRE_OK(spn_client_submit(crowd->client, &what, &future));
+            CHECK_OK(spn_future_get(future, &value, T_LONG_NS));
+            reply = value;
+            spn_future_unref(future);
+        }
+        if (reply != NULL &&
+            spn_hvalue_as_int(spn_reply_value(reply), &result) == SPN_OK &&
+            result == sum + 1)
+            atomic_fetch_add(&crowd->right, 1);
+        spn_reply_destroy(reply);
+        spn_harena_reset(arena);
+    }
+    spn_harena_destroy(arena);
+}
+
+TEST(client__many_threads__each_has_its_own_reply, "CLI-16")
+{
+    struct serving s;
+    struct crowd crowd = { .right = 0 };
+
+    serve_with(&s, "threads=4&queues=1000", NULL);
+    crowd.client = client_of(s.port, "connections=2");
+    t_parallel(T_THREADS, call_many, &crowd);
+    CHECK_EQ(atomic_load(&crowd.right), T_THREADS * t_rounds(200));
+    client_end(crowd.client);
+    serving_end(&s);
+}

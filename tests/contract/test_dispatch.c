@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which thread does what: every event with every dispatcher, when the pool is idle, full, and
+ * shut down, and while each of its threads hangs.
+ */
+#include <pthread.h>
+
+#include "rpc/serving.h"
+#include "rpc_serving.h"
+
+/* ---- who runs it --------------------------------------------------------------------- */
+
+enum where { NOBODY, IO, POOL, SHARED, ORDERED, OWN };
+static const char *const where_names[] = { "nobody", "io",      "pool",
+                                           "shared", "ordered", "own" };
+
+struct watch {
+    struct serving s;
+    spn_server *server;
+    spn_executor *own;
+    atomic_int events[SPN_CHANNEL_EVENTS]; /* a where */
+    atomic_int counts[SPN_CHANNEL_EVENTS];
+};
+
+static enum where here(struct watch *w)
+{
+    spn_server *server = w->server;
+    spn_executor *shared;
+    char name[32] = "";
+
+    if (spn_executor_is_inside(server->dispatch.executor) == 1)
+        return POOL;
+    if (server->dispatch.ordered != NULL &&
+        spn_executor_is_inside(spn_pool_executor(server->dispatch.ordered)) == 1)
+        return ORDERED;
+    if (w->own != NULL && spn_executor_is_inside(w->own) == 1)
+        return OWN;
+    if (spn_repository_shared(server->repository, &shared) == SPN_OK &&
+        spn_executor_is_inside(shared) == 1)
+        return SHARED;
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    return strncmp(name, "spn-io", 6) == 0 ? IO : NOBODY;
+}
+
+static void on_event(void *ctx, spn_channel_event event, const spn_channel_info *info)
+{
+    struct watch *w = ctx;
+
+    (void)info;
+    /* The server is not there yet when create returns into it: start is later. */
+    atomic_store(&w->events[event], (int)here(w));
+    atomic_fetch_add(&w->counts[event], 1);
+}
+
+static int on_request(void *arg, spn_request *request)
+{
+    struct watch *w = arg;
+
+    (void)request;
+    atomic_store(&w->events[SPN_CHANNEL_REQUEST], (int)here(w));
+    atomic_fetch_add(&w->counts[SPN_CHANNEL_REQUEST], 1);
+    return 0;
+}
+
+static const spn_service watched = {
+    .size = sizeof(spn_service),
+    .interface = "demo.Watched",
+};
+static const struct asked ask_where = {
+    .id = 42, .method = "where", .path = "demo.Watched", .version = "-", .group = "-"
+};
+
+static void watch_with(struct watch *w, const char *query, spn_extensions *extensions,
+                       spn_service *service, spn_method *method)
+{
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    spn_problem problem = SPN_PROBLEM_INIT;
+    char url[400];
+
+    for (int i = 0; i < SPN_CHANNEL_EVENTS; i++) {
+        atomic_init(&w->events[i], NOBODY);
+        atomic_init(&w->counts[i], 0);
+    }
+    opts.event = on_event;
+    opts.ctx = w;
+    opts.extensions = extensions;
+    snprintf(url, sizeof url, "dubbo://127.0.0.1:0?dump.enable=false&iothreads=2&%s",
+             query);
+    REQUIRE_OK(spn_server_create(&w->server, url, &opts, &problem));
+    *method = (spn_method){ "where", "", on_request, w };
+    *service = watched;
+    service->methods = method;
+    service->method_count = 1;
+    REQUIRE_OK(spn_server_export(w->server, service, &problem));
+    REQUIRE_OK(spn_server_start(w->server, &problem));
+}
+
+static void watch_end(struct watch *w)
+{
+    CHECK_OK(spn_server_stop(w->server, T_LONG_NS));
+    CHECK_OK(spn_server_destroy(w->server));
+}
+
+static void check_where(const char *dispatcher, int event, int found, int expected)
+{
+    if (found != expected) {
+        printf("  %s, %s: by %s, not %s\n", dispatcher, spn_channel_event_name(event),
+               where_names[found], where_names[expected]);
+        CHECK(found == expected);
+    }
+}
+
+/* The table of dispatcher.h.  Responses are a client's; a server has the other five. */
+static const struct {
+    const char *name;
+    int connected, disconnected, request, sent, caught;
+} table[] = {
+    { "all", POOL, POOL, POOL, IO, POOL },
+    { "direct", IO, IO, IO, IO, IO },
+    { "message", IO, IO, POOL, IO, IO },
+    { "execution", IO, IO, POOL, IO, IO },
+    { "connection", ORDERED, ORDERED, POOL, IO, POOL },
+};
+enum { DISPATCHERS = sizeof table / sizeof *table };
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+/* Every event of every dispatcher, with a pool that has room. */
+TEST(dispatch__every_event__on_its_thread, "DSP-1", "DSP-11")
+{
+    for (int i = 0; i < DISPATCHERS; i++) {
+        spn_server_stats stats;
+        struct watch w = { .own = NULL };
+        spn_service service;
+        spn_method method;
+        struct told told;
+        char query[100];
+        uint64_t sum = 0;
+        int fd;
+
+        snprintf(query, sizeof query, "dispatcher=%s&threads=2&queues=50",
+                 table[i].name);
+        watch_with(&w, query, NULL, &service, &method);
+        fd = peer_open(spn_server_port(w.server));
+        CHECK(peer_ask(fd, &ask_where, &told));
+        CHECK_EQ(told.status, 20);
+        T_AWAIT(atomic_load(&w.counts[SPN_CHANNEL_SENT]) > 0);
+        peer_write(fd, "garbage", 7);
+        CHECK(peer_is_closed(fd));
+        T_AWAIT(atomic_load(&w.counts[SPN_CHANNEL_DISCONNECTED]) == 1 &&
+                atomic_load(&w.counts[SPN_CHANNEL_CONNECTED]) == 1 &&
+                atomic_load(&w.counts[SPN_CHANNEL_CAUGHT]) == 1);
+        check_where(table[i].name, SPN_CHANNEL_CONNECTED,
+                    atomic_load(&w.events[SPN_CHANNEL_CONNECTED]), table[i].connected);
+        check_where(table[i].name, SPN_CHANNEL_DISCONNECTED,
+                    atomic_load(&w.events[SPN_CHANNEL_DISCONNECTED]),
+                    table[i].disconnected);
+        check_where(table[i].name, SPN_CHANNEL_REQUEST,
+                    atomic_load(&w.events[SPN_CHANNEL_REQUEST]), table[i].request);
+        check_where(table[i].name, SPN_CHANNEL_SENT,
+                    atomic_load(&w.events[SPN_CHANNEL_SENT]), table[i].sent);
+        check_where(table[i].name, SPN_CHANNEL_CAUGHT,
+                    atomic_load(&w.events[SPN_CHANNEL_CAUGHT]), table[i].caught);
+        stats = stats_of(w.server);
+        for (int place = 0; place < SPN_PLACES; place++)
+            sum += stats.dispatched[SPN_CHANNEL_CONNECTED][place] +
+                   stats.dispatched[SPN_CHANNEL_DISCONNECTED][place] +
+                   stats.dispatched[SPN_CHANNEL_REQUEST][place] +
+                   stats.dispatched[SPN_CHANNEL_CAUGHT][place];
+        CHECK_EQ(sum, 4);
+        close(fd);
+        watch_end(&w);
+    }
+}
+
+/* A body that cannot be read is found out about, and answered for, by the pool: not while
+ * its only thread hangs. */
+TEST(dispatch__bodies__read_by_the_pool, "DSP-9")
+{
+    const struct asked hanging = { .id = 1, .method = "hang" };
+    struct bytes b = { .size = 0 };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=message&threads=1&queues=5", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    put_header(&b, TWO_WAY, 0, 2, 3);
+    put(&b, "\xff\xff\xff", 3);
+    peer_write(fd, b.data, b.size);
+    CHECK(peer_beat(fd, 3)); /* it has been read from the socket */
+    CHECK_EQ(stats_of(s.server).requests, 2);
+    CHECK_EQ(stats_of(s.server).bad_bodies, 0);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 1);
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 2);
+    CHECK_EQ(told.status, 40);
+    CHECK_EQ(stats_of(s.server).bad_bodies, 1);
+    close(fd);
+    serving_end(&s);
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    peer_write(fd, b.data, b.size);
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.status, 40);
+    close(fd);
+    serving_end(&s);
+}
+
+/* What the dispatchers say of each event, responses too. */
+TEST(dispatch__places__as_the_table_has_them, "DSP-1")
+{
+    static const struct {
+        const spn_dispatcher *dispatcher;
+        int places[SPN_CHANNEL_EVENTS];
+    } places[] = {
+        { &spn__dispatcher_all,
+          { SPN_PLACE_POOL, SPN_PLACE_POOL, SPN_PLACE_PREFERRED, SPN_PLACE_PREFERRED,
+            SPN_PLACE_IO, SPN_PLACE_POOL } },
+        { &spn__dispatcher_direct,
+          { SPN_PLACE_IO, SPN_PLACE_IO, SPN_PLACE_IO, SPN_PLACE_IO, SPN_PLACE_IO,
+            SPN_PLACE_IO } },
+        { &spn__dispatcher_message,
+          { SPN_PLACE_IO, SPN_PLACE_IO, SPN_PLACE_PREFERRED, SPN_PLACE_PREFERRED,
+            SPN_PLACE_IO, SPN_PLACE_IO } },
+        { &spn__dispatcher_execution,
+          { SPN_PLACE_IO, SPN_PLACE_IO, SPN_PLACE_PREFERRED, SPN_PLACE_IO, SPN_PLACE_IO,
+            SPN_PLACE_IO } },
+        { &spn__dispatcher_connection,
+          { SPN_PLACE_ORDERED, SPN_PLACE_ORDERED, SPN_PLACE_PREFERRED,
+            SPN_PLACE_PREFERRED, SPN_PLACE_IO, SPN_PLACE_POOL } },
+    };
+
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
+            CHECK_EQ(places[i].dispatcher->place(places[i].dispatcher,
+                                                 (spn_channel_event)event),
+                     places[i].places[event]);
+    CHECK_STR(spn_channel_event_name(SPN_CHANNEL_CAUGHT), "caught");
+    CHECK_STR(spn_channel_event_name(6), "unknown");
+    CHECK_STR(spn_place_name(SPN_PLACE_ORDERED), "ordered");
+    CHECK_STR(spn_place_name(-1), "unknown");
+}
+
+/* Three keys, in order; a name that is not there. */
+TEST(dispatch__chosen_by_url__first_key_counts, "DSP-2")
+{
+    static const struct {
+        const char *query;
+        const spn_dispatcher *dispatcher;
+    } cases[] = {
+        { "", &spn__dispatcher_all },
+        { "dispatcher=direct", &spn__dispatcher_direct },
+        { "dispather=message", &spn__dispatcher_message },
+        { "channel.handler=execution", &spn__dispatcher_execution },
+        { "dispather=message&dispatcher=connection&channel.handler=direct",
+          &spn__dispatcher_connection },
+        { "dispather=message&channel.handler=direct", &spn__dispatcher_message },
+        { "dispatcher=&channel.handler=direct", &spn__dispatcher_direct },
+    };
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_server *server;
+    char url[200];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(url, sizeof url, "dubbo://127.0.0.1:0?%s", cases[i].query);
+        REQUIRE_OK(spn_server_create(&server, url, NULL, &problem));
+        CHECK(server->dispatch.dispatcher == cases[i].dispatcher);
+        CHECK_OK(spn_server_destroy(server));
+    }
+    CHECK_STATUS(spn_server_create(&server, "dubbo://127.0.0.1:0?dispatcher=fast", NULL,
+                                   &problem),
+                 SPN_EEMPTY);
+    CHECK_HAS(problem.text, "fast");
+    CHECK_HAS(problem.text, "execution");
+}
+
+/* ---- a pool without room ---------------------------------------------------------------------- */
+
+/* Fills the pool of a server: one thread that hangs, and one request that waits. */
+static int fill(struct serving *s, int fd)
+{
+    const struct asked hanging = { .id = 1, .method = "hang" };
+
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s->demo.hanging) == 1);
+    peer_send(fd, &hanging);
+    T_AWAIT(spn_pool_queued(spn_server_pool(s->server)) == 1);
+    return fd;
+}
+
+/* With every thread of the pool stuck: refusals are told at once, heartbeats answered, one-way
+ * requests counted; one reply for each request. */
+TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8")
+{
+    static const char *const names[] = { "message", "execution", "connection" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct asked one_way = { .flags = ONE_WAY, .method = "nothing" };
+        struct asked asked = ask_hello;
+        spn_server_stats stats;
+        struct serving s;
+        struct told told;
+        char query[200], part[200];
+        int fd, replies = 0;
+
+        snprintf(query, sizeof query, "dispatcher=%s&threads=1&queues=1", names[i]);
+        serve_with(&s, query, NULL);
+        fd = fill(&s, peer_open(s.port));
+        for (uint64_t id = 100; id < 110; id++) {
+            asked.id = id;
+            CHECK(peer_ask(fd, &asked, &told));
+            CHECK_EQ(told.id, id);
+            CHECK_EQ(told.status, 100);
+            snprintf(part, sizeof part,
+                     "Server side(127.0.0.1,%d) thread pool is exhausted, detail msg:"
+                     "Thread pool is EXHAUSTED! Thread Name: DubboServerHandler-",
+                     s.port);
+            CHECK_HAS(told_text(&told), part);
+            CHECK_HAS(told_text(&told), "Pool Size: 1 (active: 1, core: 1, max: 1, ");
+            CHECK(peer_beat(fd, id));
+        }
+        for (int n = 0; n < 3; n++)
+            peer_send(fd, &one_way);
+        CHECK(peer_beat(fd, 1));
+        stats = stats_of(s.server);
+        CHECK_EQ(stats.rejected, 10);
+        CHECK_EQ(stats.rejected_one_way, 3);
+        CHECK_EQ(stats.heartbeats, 11);
+        CHECK_EQ(stats.statuses[spn_server_status_slot(100)], 10);
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        for (int n = 0; n < 2; n++) { /* those that had a place */
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.id, 1);
+            CHECK_EQ(told.status, 20);
+        }
+        CHECK(peer_ask(fd, &ask_hello, &told)); /* and nothing comes twice */
+        CHECK(told.id == ask_hello.id);
+        T_AWAIT(stats_of(s.server).in_flight == 0); /* counted, too */
+        replies = (int)stats_of(s.server).replies;
+        CHECK_EQ(replies, 13);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* With `all`, connections and their ends need the pool too; the requests of a connection
+ * whose event was lost are served all the same. */
+TEST(dispatch__full_pool_with_all__still_answers, "DSP-3", "DSP-8")
+{
+    struct serving s;
+    struct told told;
+    int fd, other;
+
+    serve_with(&s, "dispatcher=all&threads=1&queues=1", NULL);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &ask_hello, &told)); /* its event has run */
+    fd = fill(&s, fd);
+    other = peer_open(s.port);
+    CHECK(peer_beat(other, 5));
+    CHECK(peer_ask(other, &ask_hello, &told));
+    CHECK_EQ(told.status, 100);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    T_AWAIT(stats_of(s.server).in_flight == 0);
+    CHECK(peer_ask(other, &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
+    close(fd);
+    close(other);
+    serving_end(&s);
+}
+
+/* What the pool drops after it took it is answered for, too. */
+TEST(dispatch__dropped_by_the_pool__answered, "DSP-10")
+{
+    struct asked asked = ask_hello;
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=message&threads=1&queues=1&reject=discard-oldest", NULL);
+    fd = peer_open(s.port);
+    {
+        const struct asked hanging = { .id = 1, .method = "hang" };
+
+        peer_send(fd, &hanging);
+        T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    }
+    asked.id = 10;
+    peer_send(fd, &asked);
+    T_AWAIT(spn_pool_queued(spn_server_pool(s.server)) == 1);
+    asked.id = 11;
+    CHECK(peer_ask(fd, &asked, &told)); /* pushes 10 out */
+    CHECK_EQ(told.id, 10);
+    CHECK_EQ(told.status, 100);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 1);
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 11);
+    CHECK_EQ(told.status, 20);
+    close(fd);
+    serving_end(&s);
+}
+
+/* ---- a pool that was shut down ------------------------------------------------------------------ */
+
+/* Everything of the pool's is done by the shared executor. */
+TEST(dispatch__closed_pool__shared_executor, "DSP-5")
+{
+    for (int i = 0; i < DISPATCHERS; i++) {
+        struct watch w = { .own = NULL };
+        spn_service service;
+        spn_method method;
+        struct told told;
+        char query[100];
+        int fd;
+
+        snprintf(query, sizeof query, "dispatcher=%s&threads=2&queues=50",
+                 table[i].name);
+        watch_with(&w, query, NULL, &service, &method);
+        CHECK_OK(spn_pool_shutdown(spn_server_pool(w.server)));
+        CHECK_OK(spn_pool_await(spn_server_pool(w.server), T_LONG_NS));
+        fd = peer_open(spn_server_port(w.server));
+        CHECK(peer_ask(fd, &ask_where, &told));
+        CHECK_EQ(told.status, 20);
+        T_AWAIT(atomic_load(&w.counts[SPN_CHANNEL_CONNECTED]) == 1);
+        check_where(table[i].name, SPN_CHANNEL_REQUEST,
+                    atomic_load(&w.events[SPN_CHANNEL_REQUEST]),
+                    table[i].request == POOL ? SHARED : table[i].request);
+        check_where(table[i].name, SPN_CHANNEL_CONNECTED,
+                    atomic_load(&w.events[SPN_CHANNEL_CONNECTED]),
+                    table[i].connected == POOL ? SHARED : table[i].connected);
+        if (table[i].request == POOL)
+            T_AWAIT(stats_of(w.server).shared > 0);
+        CHECK(peer_beat(fd, 3));
+        close(fd);
+        watch_end(&w);
+    }
+}
+
+/* ---- connections in order ------------------------------------------------------------------------ */
+
+struct order {
+    spn_latch *gate;
+    atomic_int running, most, connected, disconnected, wrong;
+};
+
+static void in_order(void *ctx, spn_channel_event event, const spn_channel_info *info)
+{
+    struct order *o = ctx;
+    int now;
+
+    (void)info;
+    if (event != SPN_CHANNEL_CONNECTED && event != SPN_CHANNEL_DISCONNECTED)
+        return;
+    now = atomic_fetch_add(&o->running, 1) + 1;
+    if (now > atomic_load(&o->most))
+        atomic_store(&o->most, now);
+    while (spn_latch_await(o->gate, T_LONG_NS) == SPN_EINTR)
+        ;
+    if (event == SPN_CHANNEL_CONNECTED)
+        atomic_fetch_add(&o->connected, 1);
+    else if (atomic_fetch_add(&o->disconnected, 1) >= atomic_load(&o->connected))
+        atomic_store(&o->wrong, 1);
+    atomic_fetch_sub(&o->running, 1);
+}
+
+/* Twenty connections come and go while the one thread is held up: all wait, one runs. */
+TEST(dispatch__connection__one_after_the_other, "DSP-6")
+{
+    enum { COUNT = 20 };
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    struct order o;
+    struct serving s;
+    struct told told;
+    int fds[COUNT];
+
+    memset(&o, 0, sizeof o);
+    REQUIRE_OK(spn_latch_create(&o.gate, 1));
+    opts.event = in_order;
+    opts.ctx = &o;
+    serve_with(&s, "dispatcher=connection&threads=2&queues=50", &opts);
+    for (int i = 0; i < COUNT; i++)
+        fds[i] = peer_open(s.port);
+    for (int i = 0; i < COUNT; i++) { /* requests do not wait for that */
+        CHECK(peer_ask(fds[i], &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        close(fds[i]);
+    }
+    T_AWAIT(spn_pool_queued(s.server->dispatch.ordered) == 2 * COUNT - 1);
+    CHECK_EQ(atomic_load(&o.running), 1);
+    CHECK_OK(spn_latch_count_down(o.gate));
+    T_AWAIT(atomic_load(&o.disconnected) == COUNT);
+    CHECK_EQ(atomic_load(&o.connected), COUNT);
+    CHECK_EQ(atomic_load(&o.most), 1);
+    CHECK_EQ(atomic_load(&o.wrong), 0);
+    serving_end(&s);
+    CHECK_OK(spn_latch_destroy(o.gate));
+}
+
+/* A queue that is too short loses events, and nothing else. */
+TEST(dispatch__connection_queue_full__event_lost, "DSP-6")
+{
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    struct order o;
+    struct serving s;
+    struct told told;
+    int fds[5];
+
+    memset(&o, 0, sizeof o);
+    REQUIRE_OK(spn_latch_create(&o.gate, 1));
+    opts.event = in_order;
+    opts.ctx = &o;
+    serve_with(&s,
+               "dispatcher=connection&threads=2&queues=50&connect.queue.capacity=2&"
+               "connect.queue.warning.size=1",
+               &opts);
+    for (int i = 0; i < 5; i++) {
+        fds[i] = peer_open(s.port);
+        CHECK(peer_ask(fds[i], &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        if (i == 0)
+            T_AWAIT(atomic_load(&o.running) == 1);
+    }
+    CHECK_EQ(spn_pool_queued(s.server->dispatch.ordered), 2);
+    CHECK_OK(spn_latch_count_down(o.gate));
+    T_AWAIT(atomic_load(&o.connected) == 3);
+    for (int i = 0; i < 5; i++)
+        close(fds[i]);
+    serving_end(&s);
+    CHECK_OK(spn_latch_destroy(o.gate));
+}
+
+/* ---- one of the program's own ---------------------------------------------------------------------- */
+
+static spn_executor *own_executor;
+
+static spn_place own_place(const spn_dispatcher *self, spn_channel_event event)
+{
+    (void)self;
+    return event == SPN_CHANNEL_REQUEST ? SPN_PLACE_OWN : SPN_PLACE_IO;
+}
+
+static spn_executor *own_execute(const spn_dispatcher *self, spn_channel_event event,
+                                 const spn_url *url)
+{
+    (void)self;
+    (void)event;
+    CHECK_STR(spn_url_get(url, "dispatcher"), "mine");
+    return own_executor;
+}
+
+/* A dispatcher that the program registered, with an executor of its own. */
+TEST(dispatch__registered_by_the_program__chosen_and_obeyed, "DSP-7")
+{
+    static const spn_dispatcher mine = { sizeof mine, own_place, own_execute };
+    const spn_extension extension = { .size = sizeof extension,
+                                      .kind = SPN_KIND_DISPATCHER,
+                                      .name = "mine",
+                                      .instance = &mine };
+    spn_pool_opts one = spn_pool_opts_fixed(1, SPN_UNBOUNDED);
+    struct watch w = { .own = NULL };
+    spn_extensions *extensions;
+    spn_service service;
+    spn_method method;
+    struct told told;
+    spn_pool *pool;
+    int fd;
+
+    REQUIRE_OK(spn_pool_create(&pool, &one));
+    own_executor = w.own = spn_pool_executor(pool);
+    REQUIRE_OK(spn_extensions_create(&extensions, NULL));
+    CHECK_OK(spn_dispatchers_register(extensions, NULL));
+    CHECK_OK(spn_dispatchers_register(extensions, NULL));
+    REQUIRE_OK(spn_extensions_register(extensions, &extension, NULL));
+    watch_with(&w, "dispatcher=mine", extensions, &service, &method);
+    fd = peer_open(spn_server_port(w.server));
+    CHECK(peer_ask(fd, &ask_where, &told));
+    CHECK_EQ(told.status, 20);
+    check_where("mine", SPN_CHANNEL_REQUEST,
+                atomic_load(&w.events[SPN_CHANNEL_REQUEST]), OWN);
+    check_where("mine", SPN_CHANNEL_CONNECTED,
+                atomic_load(&w.events[SPN_CHANNEL_CONNECTED]), IO);
+    CHECK_EQ(stats_of(w.server).dispatched[SPN_CHANNEL_REQUEST][SPN_PLACE_OWN], 1);
+    close(fd);
+    watch_end(&w);
+    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(spn_pool_await(pool, T_LONG_NS));
+    CHECK_OK(spn_pool_destroy(pool));
+    CHECK_OK(spn_extensions_destroy(extensions));
+}

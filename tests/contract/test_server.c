@@ -1,0 +1,835 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Servers over sockets, called by a client that writes its frames by hand: services,
+ * requests, connections, and the end.
+ */
+#include <pthread.h>
+
+#include "rpc_serving.h"
+
+/* ---- services ---------------------------------------------------------------------- */
+
+/* A call over the loopback, with each dispatcher. */
+TEST(server__say_hello__answered_with_each_dispatcher, "EXC-2", "COD-8")
+{
+    static const char *const queries[] = {
+        "dispatcher=direct",
+        "dispatcher=all&threads=2&queues=10",
+        "dispatcher=message&threads=2&queues=10",
+        "dispatcher=execution&threads=2&queues=10",
+        "dispatcher=connection&threads=2&queues=10",
+    };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        CHECK(peer_ask(fd, &ask_hello, &told));
+        CHECK(told.id == ask_hello.id);
+        CHECK_EQ(told.flags, 0x02);
+        CHECK_EQ(told.status, 20);
+        CHECK_BODY(&told, "\x91\x09hello bob");
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* Which service is meant: group, path and version; a version may say nothing. */
+TEST(server__unknown_service__status_70_with_its_key, "EXC-1")
+{
+    static const struct {
+        const char *group, *path, *version, *part;
+    } cases[] = {
+        { "g2", NULL, NULL, "Not found exported service: g2/" DEMO ":1.0.0:" },
+        { "-", NULL, NULL, "Not found exported service: " DEMO ":1.0.0:" },
+        { NULL, "demo.Other", NULL,
+          "Not found exported service: g1/demo.Other:1.0.0:" },
+        { NULL, NULL, "2.0.0", "Not found exported service: g1/" DEMO ":2.0.0:" },
+        { NULL, NULL, "-", "Not found exported service: g1/" DEMO ":" },
+    };
+    static const spn_method plain_methods[] = { { "sayHello", NULL, never, NULL } };
+    static const char *const plain[] = { "", "0.0.0", "*", "-" };
+    spn_service without = DEMO_SERVICE(plain_methods);
+    spn_method answers[] = { { "busy", "", busy, NULL } };
+    struct asked asked = ask_hello;
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        asked.group = cases[i].group;
+        asked.path = cases[i].path;
+        asked.version = cases[i].version;
+        CHECK(peer_ask(fd, &asked, &told));
+        CHECK_EQ(told.status, 70);
+        CHECK_HAS(told_text(&told), cases[i].part);
+    }
+    without.version = "0.0.0";
+    without.group = "";
+    without.methods = answers;
+    CHECK_OK(spn_server_export(s.server, &without, NULL));
+    asked = (struct asked){ .method = "busy", .group = "-" };
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        asked.version = plain[i];
+        CHECK(peer_ask(fd, &asked, &told));
+        CHECK_EQ(told.status, 100);
+    }
+    close(fd);
+    serving_end(&s);
+}
+
+/* Which method: name and descriptor. */
+TEST(server__unknown_method__status_70_with_its_name, "EXC-2")
+{
+    static const struct asked cases[] = {
+        { .method = "sayGoodbye" },
+        { .method = "sayHello", .parameters = "I", ARGS("\x91") },
+        { .method = "sayHell", .parameters = "Ljava/lang/String;", ARGS("\1x") },
+    };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(peer_ask(fd, &cases[i], &told));
+        CHECK_EQ(told.status, 70);
+        CHECK_HAS(told_text(&told), "no such method");
+        CHECK_HAS(told_text(&told), cases[i].method);
+    }
+    close(fd);
+    serving_end(&s);
+}
+
+/* Every service echoes. */
+TEST(server__echo__gives_its_argument_back, "EXC-3")
+{
+    static const struct asked asked = { .method = "$echo",
+                                        .parameters = "Ljava/lang/Object;",
+                                        .dubbo = "2.0.0",
+                                        ARGS("x\x91\2ok") }; /* no: a list of none */
+    static const struct asked list = { .method = "$echo",
+                                       .parameters = "Ljava/lang/Object;",
+                                       .dubbo = "2.0.0",
+                                       ARGS("z\x91\2ok") };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &list, &told));
+    CHECK_EQ(told.status, 20);
+    CHECK_BODY(&told, "\x91z\x91\2ok");
+    CHECK(peer_ask(fd, &asked, &told)); /* what follows the empty list is no map */
+    CHECK_EQ(told.status, 40);
+    close(fd);
+    serving_end(&s);
+}
+
+/* A method that fails, and one that says how. */
+TEST(server__failing_method__status_70_and_reason, "EXC-4", "EXC-12", "COD-13")
+{
+    const struct asked failing = { .method = "fails" };
+    const struct asked answering = { .method = "busy" };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &failing, &told));
+    CHECK_EQ(told.status, 70);
+    CHECK_HAS(told_text(&told), DEMO ".fails");
+    CHECK_HAS(told_text(&told), "-4711");
+    CHECK(peer_ask(fd, &answering, &told));
+    CHECK_EQ(told.status, 100);
+    CHECK_STR(told_text(&told), "exhausted, says the method");
+    close(fd);
+    serving_end(&s);
+}
+
+static int export_twice(void *arg)
+{
+    struct serving *s = arg;
+
+    return spn_server_unexport(s->server, &s->service);
+}
+
+struct unexporting {
+    struct serving *s;
+    atomic_int done;
+};
+
+static void *unexport(void *arg)
+{
+    struct unexporting *u = arg;
+
+    CHECK_OK(export_twice(u->s));
+    atomic_store(&u->done, 1);
+    return NULL;
+}
+
+/* Services come and go; the one that goes waits for its methods. */
+TEST(server__unexport__waits_for_methods_that_run, "EXC-6")
+{
+    const struct asked hanging = { .method = "hang" };
+    struct unexporting u;
+    struct serving s;
+    struct told told;
+    pthread_t thread;
+    int fd, other;
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    fd = peer_open(s.port);
+    other = peer_open(s.port);
+    CHECK_STATUS(spn_server_export(s.server, &s.service, NULL), SPN_EBUSY);
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    u.s = &s;
+    atomic_init(&u.done, 0);
+    REQUIRE(pthread_create(&thread, NULL, unexport, &u) == 0);
+    /* From some moment on it is not found any more, though it still runs. */
+    do
+        CHECK(peer_ask(other, &ask_hello, &told));
+    while (told.status == 20);
+    CHECK_EQ(told.status, 70);
+    CHECK_EQ(atomic_load(&u.done), 0);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.status, 20);
+    CHECK_STATUS(spn_server_unexport(s.server, &s.service), SPN_EEMPTY);
+    CHECK_OK(spn_server_export(s.server, &s.service, NULL));
+    CHECK(peer_ask(other, &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
+    close(fd);
+    close(other);
+    serving_end(&s);
+}
+
+/* Many services: the table grows, and all are found. */
+TEST(server__hundred_services__each_found, "EXC-1", "EXC-6")
+{
+    enum { COUNT = 100 };
+    static char names[COUNT][32];
+    static spn_service services[COUNT];
+    spn_method methods[] = { { "busy", "", busy, NULL } };
+    struct asked asked = { .method = "busy", .group = "-", .version = "-" };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof names[i], "demo.Service%d", i);
+        services[i] = (spn_service){ .size = sizeof(spn_service),
+                                     .interface = names[i],
+                                     .methods = methods,
+                                     .method_count = 1 };
+        CHECK_OK(spn_server_export(s.server, &services[i], NULL));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        asked.path = names[i];
+        CHECK(peer_ask(fd, &asked, &told));
+        CHECK_EQ(told.status, 100);
+        if (i % 3 == 0) {
+            CHECK_OK(spn_server_unexport(s.server, &services[i]));
+            CHECK(peer_ask(fd, &asked, &told));
+            CHECK_EQ(told.status, 70);
+        }
+    }
+    close(fd);
+    serving_end(&s);
+}
+
+/* ---- requests ----------------------------------------------------------------------- */
+
+/* One-way: the method runs, and nobody hears of it. */
+TEST(server__one_way__run_and_not_answered, "EXC-8")
+{
+    static const char *const methods[] = { "nothing", "fails", "fail" };
+    struct serving s;
+    struct told told;
+    spn_server_stats stats;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    for (size_t i = 0; i < 3; i++) {
+        const struct asked asked = { .flags = ONE_WAY, .method = methods[i] };
+
+        peer_send(fd, &asked);
+    }
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    CHECK(told.id == ask_hello.id);
+    CHECK_EQ(atomic_load(&s.demo.calls), 4);
+    T_AWAIT(stats_of(s.server).in_flight == 0); /* counted, too */
+    stats = stats_of(s.server);
+    CHECK_EQ(stats.one_way, 3);
+    CHECK_EQ(stats.requests, 4);
+    CHECK_EQ(stats.replies, 1);
+    close(fd);
+    serving_end(&s);
+}
+
+/* A deferred request is answered when the program finishes it. */
+TEST(server__deferred__answered_once_when_finished, "EXC-9")
+{
+    const struct asked asked = { .id = 5, .method = "later", .dubbo = "2.0.0" };
+    spn_request *request;
+    struct serving s;
+    struct told told;
+    int fd;
+
+    for (int pooled = 0; pooled <= 1; pooled++) {
+        serve_with(&s, pooled ? "threads=1&queues=10" : "dispatcher=direct", NULL);
+        fd = peer_open(s.port);
+        peer_send(fd, &asked);
+        T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+        CHECK(peer_ask(fd, &ask_hello, &told)); /* others go on meanwhile */
+        CHECK(told.id == ask_hello.id);
+        CHECK_EQ(stats_of(s.server).in_flight, 1);
+        CHECK_STATUS(spn_request_defer(request), SPN_ESTATE);
+        CHECK_OK(spn_request_return_int(request, 7));
+        CHECK_OK(spn_request_finish(request, SPN_OK));
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.id, 5);
+        CHECK_BODY(&told, "\x91\x97");
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* A reply that is dropped does not come, and is counted. */
+TEST(server__dropped__counted_and_not_answered, "EXC-10")
+{
+    const struct asked asked = { .id = 5, .method = "never" };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &asked);
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    CHECK(told.id == ask_hello.id);
+    CHECK_EQ(stats_of(s.server).dropped, 1);
+    close(fd);
+    serving_end(&s);
+}
+
+/* Who waited too long in the queue is told so, and not run; unless the server is told to. */
+TEST(server__expired_in_the_queue__status_31_and_not_run, "EXC-11")
+{
+    const struct asked hanging = { .id = 1, .method = "hang" };
+    const struct asked late = { .id = 2,
+                                .method = "nothing",
+                                .attached = { "timeout", "1" } };
+    const struct asked patient = { .id = 3,
+                                   .method = "nothing",
+                                   .attached = { "timeout", "600000" } };
+
+    for (int run = 0; run <= 1; run++) {
+        spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+        unsigned statuses[4] = { 0 };
+        struct serving s;
+        struct told told;
+        int fd;
+
+        opts.run_expired = (uint32_t)run;
+        serve_with(&s, "threads=1&queues=10&dispatcher=message", &opts);
+        fd = peer_open(s.port);
+        peer_send(fd, &hanging);
+        T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+        peer_send(fd, &late);
+        peer_send(fd, &patient);
+        T_AWAIT(spn_pool_queued(spn_server_pool(s.server)) == 2);
+        /* Its millisecond passes. */
+        CHECK_OK(
+            spn_clock_sleep_until(spn_clock_monotonic(),
+                                  spn_clock_now(spn_clock_monotonic()) + SPN_MS(2)));
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        for (int i = 0; i < 3; i++) {
+            CHECK(peer_told(fd, &told));
+            REQUIRE(told.id <= 3);
+            statuses[told.id] = told.status;
+        }
+        CHECK_EQ(statuses[1], 20);
+        CHECK_EQ(statuses[2], run ? 20 : 31);
+        CHECK_EQ(statuses[3], 20);
+        CHECK_EQ(stats_of(s.server).expired, !run);
+        CHECK_EQ(atomic_load(&s.demo.calls), run ? 3 : 2);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* Replies come as they are ready, each with its own id. */
+TEST(server__slow_and_fast__answered_out_of_order, "EXC-13")
+{
+    const struct asked hanging = { .id = 1, .method = "hang" };
+    struct asked quick = { .method = "nothing" };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "threads=4&queues=100", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    for (uint64_t id = 2; id < 50; id++) {
+        quick.id = id;
+        CHECK(peer_ask(fd, &quick, &told));
+        CHECK_EQ(told.id, id);
+    }
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 1);
+    close(fd);
+    serving_end(&s);
+}
+
+/* A reply in pieces arrives whole. */
+TEST(server__split_reply__arrives_whole, "EXC-14")
+{
+    const struct asked asked = { .id = 5, .method = "split", .dubbo = "2.0.0" };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    for (int pooled = 0; pooled <= 1; pooled++) {
+        serve_with(&s, pooled ? "threads=2&queues=10" : "dispatcher=direct", NULL);
+        fd = peer_open(s.port);
+        for (int i = 0; i < 10; i++)
+            peer_send(fd, &asked);
+        for (int i = 0; i < 10; i++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_BODY(&told, "\x91\x08split-ok");
+        }
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* ---- connections ----------------------------------------------------------------------- */
+
+/* One connection too many is closed; when one goes there is room again. */
+TEST(server__accepts__closes_what_is_too_much, "EXC-15")
+{
+    struct serving s;
+    struct told told;
+    int fds[3];
+
+    serve_with(&s, "dispatcher=direct&accepts=2", NULL);
+    for (int i = 0; i < 2; i++) {
+        fds[i] = peer_open(s.port);
+        CHECK(peer_ask(fds[i], &ask_hello, &told));
+    }
+    fds[2] = peer_open(s.port);
+    CHECK(peer_is_closed(fds[2]));
+    close(fds[2]);
+    CHECK_EQ(stats_of(s.server).refused, 1);
+    close(fds[0]);
+    T_AWAIT(stats_of(s.server).connections == 1);
+    fds[0] = peer_open(s.port);
+    CHECK(peer_ask(fds[0], &ask_hello, &told));
+    CHECK_EQ(stats_of(s.server).accepted, 3);
+    close(fds[0]);
+    close(fds[1]);
+    serving_end(&s);
+}
+
+/* A silent connection is closed, though every worker hangs; one with heartbeats is not. */
+TEST(server__silence__closed_by_the_timer, "EXC-16")
+{
+    const struct asked hanging = { .id = 1, .method = "hang" };
+    struct serving s;
+    int busy_fd, silent, alive;
+    uint64_t beats = 0;
+
+    serve_with(&s, "threads=1&heartbeat=100&close.timeout=300&dispatcher=message",
+               NULL);
+    busy_fd = peer_open(s.port);
+    peer_send(busy_fd, &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    silent = peer_open(s.port);
+    alive = peer_open(s.port);
+    do {
+        struct pollfd p = { .fd = silent, .events = POLLIN };
+
+        CHECK(peer_beat(alive, ++beats));
+        if (poll(&p, 1, 20) != 0)
+            break;
+    } while (beats < 100000);
+    CHECK(peer_is_closed(silent));
+    CHECK(peer_beat(alive, 0));
+    CHECK(stats_of(s.server).idle_closed >= 1);
+    close(busy_fd);
+    close(silent);
+    close(alive);
+    serving_end(&s);
+}
+
+/* Times that make no sense are refused. */
+TEST(server__times_of_silence__checked, "EXC-16")
+{
+    static const char *const wrong[] = {
+        "heartbeat=100&heartbeat.timeout=199",
+        "heartbeat=100&close.timeout=199",
+        "heartbeat.timeout=1",
+        "heartbeat=abc",
+        "close.timeout=99999999999",
+        "payload=x",
+        "accepts=1.5",
+        "iothreads=many",
+        "connect.queue.capacity=z&dispatcher=connection",
+        "threads=-1",
+    };
+    static const char *const right[] = { "heartbeat=100&heartbeat.timeout=200",
+                                         "heartbeat=0", "heartbeat=-5", "payload=-1" };
+    spn_problem problem;
+    spn_server *server;
+    char url[200];
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int rc;
+
+        problem = (spn_problem)SPN_PROBLEM_INIT;
+        snprintf(url, sizeof url, "dubbo://127.0.0.1:0?%s", wrong[i]);
+        rc = spn_server_create(&server, url, NULL, &problem);
+        CHECK(rc == SPN_EINVAL || rc == SPN_ERANGE);
+        CHECK(server == NULL);
+        CHECK(problem.text[0] != '\0');
+    }
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        snprintf(url, sizeof url, "dubbo://127.0.0.1:0?%s", right[i]);
+        CHECK_OK(spn_server_create(&server, url, NULL, &problem));
+        CHECK_OK(spn_server_destroy(server));
+    }
+}
+
+/* A client that goes away leaves nothing behind. */
+TEST(server__client_gone__requests_end_without_reply, "EXC-17")
+{
+    const struct asked hanging = { .id = 1, .method = "hang" };
+    const struct asked keeping = { .id = 2, .method = "later" };
+    spn_request *request;
+    struct serving s;
+    int fd;
+
+    serve_with(&s, "threads=1&queues=10&dispatcher=message", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &keeping);
+    T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    peer_send(fd, &ask_hello);
+    T_AWAIT(spn_pool_queued(spn_server_pool(s.server)) == 1);
+    close(fd);
+    T_AWAIT(stats_of(s.server).connections == 0);
+    CHECK_EQ(stats_of(s.server).in_flight, 3);
+    CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    T_AWAIT(stats_of(s.server).in_flight == 0);
+    CHECK_EQ(stats_of(s.server).dropped, 3);
+    serving_end(&s);
+}
+
+static void find_unwritten(void *ctx, const spn_channel_info *channel)
+{
+    size_t *most = ctx;
+
+    if (channel->unwritten > *most)
+        *most = channel->unwritten;
+}
+
+/* A client that does not read is not read from either, and costs no memory without end:
+ * 400 replies of 65 KB are more than sockets and the bound hold. */
+TEST(server__client_that_does_not_read__bounded, "EXC-18")
+{
+    enum { REQUESTS = 400, BOUND = 1 << 20 };
+    const struct asked asked = { .method = "large",
+                                 .parameters = "I",
+                                 ARGS("\xd4\xfd\xe8") };
+    struct told *told = malloc(sizeof *told);
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    uint64_t received = 0;
+    size_t most = 0;
+    struct serving s;
+    int fd;
+
+    REQUIRE(told != NULL);
+    opts.max_unwritten = BOUND;
+    serve_with(&s, "dispatcher=direct", &opts);
+    fd = peer_open(s.port);
+    for (int i = 0; i < REQUESTS; i++)
+        peer_send(fd, &asked);
+    for (;;) {
+        const spn_server_stats stats = stats_of(s.server);
+
+        CHECK_OK(spn_server_each_channel(s.server, find_unwritten, &most));
+        CHECK(most <= BOUND);
+        if (received < stats.replies) {
+            REQUIRE(peer_told(fd, told));
+            received++;
+        } else if (stats.replies + stats.dropped == REQUESTS) {
+            break;
+        } else {
+            t_pause();
+        }
+    }
+    CHECK_EQ(stats_of(s.server).requests, REQUESTS);
+    CHECK(peer_beat(fd, 1));
+    close(fd);
+    free(told);
+    serving_end(&s);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+struct stopping {
+    spn_server *server;
+    int64_t timeout_ns;
+    int rc;
+};
+
+static void *stop(void *arg)
+{
+    struct stopping *stopping = arg;
+
+    stopping->rc = spn_server_stop(stopping->server, stopping->timeout_ns);
+    return NULL;
+}
+
+/* Clients are told, requests in flight are answered, then connections are closed. */
+TEST(server__stop__tells_waits_and_closes, "EXC-19")
+{
+    const struct asked hanging = { .id = 1, .method = "hang", .dubbo = "2.0.0" };
+
+    for (int silent = 0; silent <= 1; silent++) {
+        struct stopping stopping;
+        struct serving s;
+        struct told told;
+        pthread_t thread;
+        int fd;
+
+        serve_with(&s,
+                   silent ? "threads=2&queues=10&channel.readonly.send=false"
+                          : "threads=2&queues=10",
+                   NULL);
+        fd = peer_open(s.port);
+        peer_send(fd, &hanging);
+        T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+        CHECK_STATUS(spn_server_destroy(s.server), SPN_EBUSY);
+        stopping = (struct stopping){ s.server, T_LONG_NS, 0 };
+        REQUIRE(pthread_create(&thread, NULL, stop, &stopping) == 0);
+        if (!silent) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.flags, 0xa2);
+            CHECK_BODY(&told, "\1R");
+        }
+        CHECK(peer_beat(fd, 9)); /* still alive */
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.id, 1);
+        CHECK_BODY(&told, "\x91\4hung");
+        CHECK(peer_is_closed(fd));
+        close(fd);
+        REQUIRE(pthread_join(thread, NULL) == 0);
+        CHECK_OK(stopping.rc);
+        CHECK_OK(spn_server_stop(s.server, 0));
+        CHECK_OK(spn_server_destroy(s.server));
+        CHECK_OK(spn_latch_destroy(s.demo.gate));
+    }
+}
+
+/* What does not end in time is cut off; the server is destroyed when it has ended. */
+TEST(server__stop_with_a_hanging_method__timed_out, "EXC-19", "EXC-20")
+{
+    const struct asked keeping = { .id = 1, .method = "later" };
+    spn_request *request;
+    struct serving s;
+    int fd;
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &keeping);
+    T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+    CHECK_STATUS(spn_server_stop(s.server, SPN_MS(5)), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_server_destroy(s.server), SPN_EBUSY);
+    CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
+    CHECK_OK(spn_server_stop(s.server, T_LONG_NS));
+    CHECK_OK(spn_server_destroy(s.server));
+    CHECK_OK(spn_latch_destroy(s.demo.gate));
+    close(fd);
+}
+
+struct self_stop {
+    spn_server *server;
+    atomic_int rc;
+};
+
+static int stop_itself(void *arg, spn_request *request)
+{
+    struct self_stop *self = arg;
+
+    (void)request;
+    atomic_store(&self->rc, spn_server_stop(self->server, SPN_SEC(1)));
+    return 0;
+}
+
+/* A method that stops its own server is told that it would wait for itself. */
+TEST(server__stopped_by_its_own_method__deadlock_told, "EXC-19")
+{
+    for (int direct = 0; direct <= 1; direct++) {
+        struct self_stop self = { NULL, 1 };
+        const spn_method methods[] = { { "stop", "", stop_itself, &self } };
+        const spn_service service = { .size = sizeof service,
+                                      .interface = "demo.Stop",
+                                      .methods = methods,
+                                      .method_count = 1 };
+        const struct asked asked = {
+            .method = "stop", .path = "demo.Stop", .version = "-", .group = "-"
+        };
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, direct ? "dispatcher=direct" : "threads=2&queues=5", NULL);
+        self.server = s.server;
+        CHECK_OK(spn_server_export(s.server, &service, NULL));
+        fd = peer_open(s.port);
+        CHECK(peer_ask(fd, &asked, &told));
+        CHECK_EQ(told.status, 20);
+        CHECK_EQ(atomic_load(&self.rc), SPN_EDEADLK);
+        CHECK(peer_ask(fd, &ask_hello, &told)); /* and nothing was stopped */
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* Two servers on one port, a server without a start, one that was stopped. */
+TEST(server__states__refused_in_words, "EXC-20")
+{
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_server *server;
+    struct serving s;
+    char url[100];
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    CHECK_STATUS(spn_server_start(s.server, &problem), SPN_ESTATE);
+    snprintf(url, sizeof url, "dubbo://127.0.0.1:%d?dispatcher=direct", s.port);
+    REQUIRE_OK(spn_server_create(&server, url, NULL, &problem));
+    CHECK_EQ(spn_server_port(server), 0);
+    CHECK_STATUS(spn_server_start(server, &problem), SPN_EADDRINUSE);
+    CHECK_HAS(problem.text, "127.0.0.1");
+    CHECK_OK(spn_server_destroy(server));
+    REQUIRE_OK(spn_server_create(&server, url, NULL, &problem));
+    CHECK_OK(spn_server_stop(server, 0));
+    CHECK_STATUS(spn_server_start(server, &problem), SPN_ESTATE);
+    CHECK_OK(spn_server_destroy(server));
+    serving_end(&s);
+}
+
+/* A live change of the pool, as Dubbo does it; a wrong one changes nothing. */
+TEST(server__reset__changes_the_pool, "EXC-21")
+{
+    spn_problem problem = SPN_PROBLEM_INIT;
+    struct serving s;
+    spn_pool *pool;
+    spn_url *url;
+
+    serve_with(&s, "threads=4", NULL);
+    pool = spn_server_pool(s.server);
+    CHECK_OK(spn_server_reset(s.server, "dubbo://x:1?threads=7", &problem));
+    CHECK_EQ(spn_pool_core_threads(pool), 7);
+    CHECK_EQ(spn_pool_max_threads(pool), 7);
+    CHECK_STATUS(spn_server_reset(s.server, "dubbo://x:1?threads=x", &problem),
+                 SPN_EINVAL);
+    CHECK_STATUS(spn_server_reset(s.server, "dubbo://x:1?threads=9&accepts=x",
+                                  &problem),
+                 SPN_EINVAL);
+    CHECK_EQ(spn_pool_max_threads(pool), 7);
+    CHECK_OK(spn_server_reset(s.server, "dubbo://x:1?accepts=3", &problem));
+    url = spn_server_url(s.server);
+    CHECK_STR(spn_url_get(url, "threads"), "7");
+    CHECK_STR(spn_url_get(url, "accepts"), "3");
+    CHECK_EQ(spn_url_port(url), s.port);
+    spn_url_unref(url);
+    serving_end(&s);
+}
+
+static void count_channel(void *ctx, const spn_channel_info *channel)
+{
+    uint64_t *sums = ctx;
+
+    sums[0]++;
+    sums[1] += channel->requests;
+    CHECK(channel->is_open);
+    CHECK(strncmp(channel->remote, "127.0.0.1:", 10) == 0);
+}
+
+static void count_service(void *ctx, const spn_service *service, uint64_t calls)
+{
+    CHECK_STR(service->interface, DEMO);
+    *(uint64_t *)ctx = calls;
+}
+
+/* Numbers add up when nothing moves. */
+TEST(server__numbers__exact_when_quiet, "EXC-22")
+{
+    enum { EACH = 50, PEERS = 3 };
+    spn_histogram_snapshot latency = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    const struct asked failing = { .method = "fails" };
+    uint64_t sums[2] = { 0, 0 }, calls = 0, sent = 0;
+    spn_server_stats stats;
+    struct serving s;
+    struct told told;
+    int fds[PEERS];
+
+    opts.latency_every = 1;
+    serve_with(&s, "threads=3&queues=1000", &opts);
+    for (int i = 0; i < PEERS; i++)
+        fds[i] = peer_open(s.port);
+    for (int n = 0; n < EACH; n++)
+        for (int i = 0; i < PEERS; i++) {
+            struct bytes b = { .size = 0 };
+
+            put_request(&b, n % 5 == 0 ? &failing : &ask_hello);
+            sent += b.size;
+            peer_write(fds[i], b.data, b.size);
+        }
+    for (int n = 0; n < EACH * PEERS; n++)
+        CHECK(peer_told(fds[n % PEERS], &told));
+    T_AWAIT(stats_of(s.server).in_flight == 0);
+    stats = stats_of(s.server);
+    CHECK_EQ(stats.connections, PEERS);
+    CHECK_EQ(stats.accepted, PEERS);
+    CHECK_EQ(stats.requests, EACH * PEERS);
+    CHECK_EQ(stats.replies, EACH * PEERS);
+    CHECK_EQ(stats.statuses[spn_server_status_slot(20)], EACH * PEERS * 4 / 5);
+    CHECK_EQ(stats.statuses[spn_server_status_slot(70)], EACH * PEERS / 5);
+    CHECK_EQ(stats.bytes_in, sent);
+    CHECK(stats.bytes_out > EACH * PEERS * 17);
+    CHECK_EQ(stats.dispatched[SPN_CHANNEL_REQUEST][SPN_PLACE_PREFERRED], EACH * PEERS);
+    CHECK_OK(spn_server_latency(s.server, &latency));
+    CHECK_EQ(latency.count, EACH * PEERS);
+    CHECK_OK(spn_server_each_channel(s.server, count_channel, sums));
+    CHECK_EQ(sums[0], PEERS);
+    CHECK_EQ(sums[1], EACH * PEERS);
+    CHECK_OK(spn_server_each_service(s.server, count_service, &calls));
+    CHECK_EQ(calls, EACH * PEERS);
+    for (int i = 0; i < PEERS; i++)
+        close(fds[i]);
+    serving_end(&s);
+}

@@ -1,0 +1,271 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# spindle serve, call, load and top, as a person uses them.   test_serve.sh PROGRAM [PLUGIN]
+# Everything listens on free ports of the loopback.
+set -u
+spindle=$1
+plugin=${2:-}
+passed=0
+failed=0
+out=$(mktemp -d)
+export HOME=$out # reports of exhausted pools go there
+server=
+trap '[ -n "$server" ] && kill -KILL "$server" 2>/dev/null; rm -rf "$out"' EXIT
+demo=org.apache.dubbo.demo.DemoService
+
+# check WHAT COMMAND...: passes when the command succeeds.
+check() {
+    local property=$1
+    shift
+    if "$@" >"$out/check" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL: ${what:-}: $property"
+        sed 's/^/    /' "$out/check"
+        for stream in stdout stderr; do
+            [ -s "$out/$stream" ] && { echo "  $stream:"; tail -20 "$out/$stream" | sed 's/^/    /'; }
+        done
+    fi
+}
+
+# run STATUS COMMAND...: runs it, keeps its output, and wants that exit status.
+run() {
+    local wanted=$1 status
+    shift
+    what=${*/#$spindle/spindle}
+    "$@" >"$out/stdout" 2>"$out/stderr"
+    status=$?
+    check "exit status $wanted, got $status" [ "$status" -eq "$wanted" ]
+}
+says() { check "says '$1'" grep -q -- "$1" "$out/stdout"; }
+complains() { check "complains '$1'" grep -q -- "$1" "$out/stderr"; }
+
+# start ARGUMENT...: a server; its addresses in $address and $page.
+start() {
+    local line
+    what="serve $*"
+    rm -f "$out/says"
+    mkfifo "$out/says"
+    "$spindle" serve --status-port=0 "$@" >"$out/says" 2>"$out/server" &
+    server=$!
+    exec 3<"$out/says"
+    read -r line <&3 # comes when it listens, or not at all
+    address=$(sed -n 's,^serving dubbo://\([^ ]*\) .*,\1,p' <<<"${line:-}")
+    read -r line <&3
+    page=$(sed -n 's,^status  http://\(.*\)/$,\1,p' <<<"${line:-}")
+    check "it listens" [ -n "$address" ]
+    check "it has a page" [ -n "$page" ]
+}
+
+# stop STATUS: SIGTERM, and wants that exit status.
+stop() {
+    local status
+    kill -TERM "$server"
+    wait "$server"
+    status=$?
+    server=
+    exec 3<&-
+    cp "$out/server" "$out/stderr"
+    : >"$out/stdout"
+    check "exit status $1, got $status" [ "$status" -eq "$1" ]
+}
+
+# http METHOD PATH [HEADER]: prints the answer's first line and its body.
+http() {
+    python3 - "$page" "$@" <<'PY'
+import http.client, sys
+page, method, path = sys.argv[1:4]
+headers = dict(h.split(": ") for h in sys.argv[4:])
+c = http.client.HTTPConnection(page, timeout=20)
+c.request(method, path, headers=headers)
+r = c.getresponse()
+print(r.status)
+print(r.read().decode())
+PY
+}
+
+# json EXPRESSION: the status `d` for which it holds, within ten seconds.
+json() {
+    check "status: $1" python3 - "$page" "$1" <<'PY'
+import json, sys, time, urllib.request
+page, expression = sys.argv[1:]
+end = time.monotonic() + 10
+while True:
+    d = json.load(urllib.request.urlopen(f"http://{page}/status.json", timeout=20))
+    if eval(expression):
+        break
+    assert time.monotonic() < end, (expression, d)
+    time.sleep(0.05)
+PY
+}
+
+# ---- misuse ----------------------------------------------------------------------
+run 2 "$spindle" serve --no-such-option
+complains "no option '--no-such-option'"
+run 2 "$spindle" serve dubbo://127.0.0.1:0 dubbo://127.0.0.1:0
+run 2 "$spindle" serve --seconds=soon
+run 1 "$spindle" serve --no-status 'dubbo://127.0.0.1:0?dispatcher=nowhere'
+complains 'nowhere'
+complains 'all'
+run 1 "$spindle" serve --no-status 'dubbo://127.0.0.1:0?threads=many'
+complains 'threads'
+run 1 "$spindle" serve --no-status --url-file="$out/none"
+complains "$out/none"
+run 1 "$spindle" serve --no-status --plugin="$out/none.so"
+complains "none.so"
+run 2 "$spindle" call
+run 2 "$spindle" call nowhere "$demo.echo"
+complains 'HOST:PORT'
+run 2 "$spindle" call 127.0.0.1:1 nodot
+complains 'Interface.method'
+run 2 "$spindle" call 127.0.0.1:1 "$demo.add" int:x 1
+complains 'not an int'
+run 1 "$spindle" call 127.0.0.1:1 "$demo.echo"
+complains '127.0.0.1 port 1'
+run 2 "$spindle" load
+run 1 "$spindle" load 127.0.0.1:1
+run 1 "$spindle" top --once 127.0.0.1:1
+for command in serve call load top; do
+    run 0 "$spindle" $command --help
+    says "Usage: spindle $command"
+done
+
+# ---- a server, and each method of its demo ----------------------------------------
+start "dubbo://127.0.0.1:0?dispatcher=all&threadpool=fixed&threads=4&queues=100&dump.directory=$out"
+run 0 "$spindle" call "$address" $demo.sayHello bob
+says '^"hello bob"$'
+run 0 "$spindle" call "$address" $demo.sayHello 'string:5'
+says '^"hello 5"$'
+run 0 "$spindle" call "dubbo://$address" $demo.echo
+says '^"pang"$'
+run 0 "$spindle" call "$address" $demo.add 2 40
+says '^42$'
+run 0 "$spindle" call "$address" $demo.add -- -5 3
+says '^-2$'
+run 0 "$spindle" call "$address" $demo.nothing
+says '^null$'
+run 0 "$spindle" call "$address" $demo.getUser '{class:com.demo.UserRequest,id:1,name:bob,email:x}'
+says '^com.demo.User{id: 7, name: "bob", tags: \["a", "b"\]}$'
+run 3 "$spindle" call "$address" $demo.fail
+complains 'java.lang.IllegalStateException: boom'
+run 3 "$spindle" call "$address" $demo.busy
+complains 'status 100: .*exhausted'
+run 3 "$spindle" call "$address" $demo.missing
+complains 'status 70: .*no such method'
+run 0 "$spindle" call "$address" $demo.split
+says '^"split-ok"$'
+run 0 "$spindle" call "$address" $demo.sleep 10
+says '^10$'
+run 3 "$spindle" call "$address" $demo.noSuchMethod
+run 3 "$spindle" call --version=9.9.9 "$address" $demo.echo
+complains 'Not found exported service'
+run 1 "$spindle" call --timeout=100 "$address" $demo.never
+complains 'Waiting server-side response timeout'
+run 0 "$spindle" call --one-way "$address" $demo.echo
+
+# ---- load -------------------------------------------------------------------------
+run 0 "$spindle" load --connections=4 --depth=4 --requests=2000 --seconds=60 "$address"
+says '2000  requests answered'
+says 'us p99'
+run 0 "$spindle" load --json --connections=2 --rate=500 --seconds=1 "$address" $demo.add 1 2
+check "JSON" python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["failed"] == 0 and d["lost"] == 0 and 300 <= d["requests"] <= 600, d
+assert 0 < d["latency_us"]["p50"] <= d["latency_us"]["p99"] <= d["latency_us"]["max"] * 1.2, d' "$out/stdout"
+run 1 "$spindle" load --requests=10 --seconds=10 "$address" $demo.busy
+says 'with status 100'
+
+# ---- what the page says --------------------------------------------------------------
+json 'd["state"] == "running" and d["requests"]["received"] > 2500'
+json 'd["requests"]["in_flight"] == 0 and d["connections"]["open"] == 0'
+json 'any(p["max"] == 4 and p["completed"] > 2500 for p in d["pools"])'
+json 'any(e["event"] == "request" and e["pool"] > 2500 for e in d["dispatch"])'
+json 'd["services"][0]["interface"] == "org.apache.dubbo.demo.DemoService"'
+json 'd["latency_us"]["count"] > 0 and d["latency_us"]["p50"] > 0'
+run 0 "$spindle" top --once "$page"
+says 'provider/'
+says '^request '
+run 0 http GET /
+says '^200$'
+says '<title>spindle</title>'
+run 0 http GET /metrics
+says '^spindle_rpc_requests_total [0-9]'
+says '^spindle_pool_'
+run 0 http GET /healthz
+says '^running$'
+run 0 http GET /report
+says '^none$'
+run 0 http GET /no-such-page
+says '^404$'
+run 0 http DELETE /
+says '^405$'
+run 0 http GET / 'Host: evil.example'
+says '^403$'
+
+# ---- changing it while it runs --------------------------------------------------------
+run 0 http POST '/admin/pools?threads=8'
+says '^403$'
+run 0 http POST '/admin/pools?threads=8' 'X-Spindle-Admin: 1'
+says '^200$'
+json 'any(p["max"] == 8 for p in d["pools"])'
+run 0 "$spindle" top --set=threads=3 "$page"
+json 'any(p["max"] == 3 for p in d["pools"])'
+run 1 "$spindle" top --set=threads=lots "$page"
+complains 'threads'
+json 'any(p["max"] == 3 for p in d["pools"])'
+
+# ---- the end waits for what is under way --------------------------------------------------
+"$spindle" call --timeout=20000 "$address" $demo.sleep 700 >"$out/slow" 2>&1 &
+slow=$!
+json 'd["requests"]["in_flight"] == 1'
+stop 0
+complains 'every request was answered'
+wait "$slow"
+what="a call under way at the end"
+check "has its reply" grep -q '^700$' "$out/slow"
+
+# ---- a file with the URL, read again ----------------------------------------------------
+printf '# sizes\ndubbo://127.0.0.1:0?threads=2&queues=10\n' >"$out/url"
+start --url-file="$out/url"
+json 'any(p["max"] == 2 for p in d["pools"])'
+printf 'dubbo://127.0.0.1:0?threads=5&queues=10\n' >"$out/url"
+kill -HUP "$server"
+json 'any(p["max"] == 5 for p in d["pools"])'
+stop 0
+
+# ---- a pool without room: refused at once, and the page goes on -----------------------------
+start "dubbo://127.0.0.1:0?threads=1&queues=0&dump.directory=$out"
+"$spindle" call --timeout=20000 "$address" $demo.sleep 60000 >/dev/null 2>&1 &
+slow=$!
+json 'd["requests"]["in_flight"] == 1'
+run 3 "$spindle" call "$address" $demo.echo
+complains 'thread pool is exhausted'
+json 'd["requests"]["rejected"] == 1'
+json '"EXHAUSTED" in d["report"]["text"]'
+json 'any(p["active"] == 1 and p["max"] == 1 for p in d["pools"])'
+kill "$slow"
+wait "$slow" 2>/dev/null
+kill -TERM "$server" # the method is interrupted when its connection is gone, or at the deadline
+wait "$server"
+server=
+exec 3<&-
+
+# ---- by itself after its time ---------------------------------------------------------------
+run 0 "$spindle" serve --status-port=0 --seconds=0 'dubbo://127.0.0.1:0?threads=2'
+says '^serving dubbo://127.0.0.1:'
+complains 'every request was answered'
+
+# ---- services of a plug-in --------------------------------------------------------------------
+if [ -n "$plugin" ]; then
+    start --no-demo --plugin="$plugin" 'dubbo://127.0.0.1:0?threads=2&queues=10'
+    run 0 "$spindle" call --version= --group= "$address" demo.Clock.now
+    says '^[0-9]*L$'
+    run 3 "$spindle" call "$address" $demo.echo
+    stop 0
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

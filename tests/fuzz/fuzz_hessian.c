@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fuzz_hessian.c - any bytes as a message: refused with a place inside it, or read, within
+ * memory in proportion; and what was read is written, read again as the same, and written
+ * as the same bytes.
+ */
+#include "fuzz.h"
+
+#include <string.h>
+
+#include <spindle/hessian.h>
+
+enum { VALUES = 32 };
+
+static char printed[1 << 16];
+
+static int read_values(spn_harena *arena, const void *data, size_t size,
+                       spn_hvalue **values, spn_problem *problem)
+{
+    spn_hreader reader;
+    int count = 0;
+
+    fuzz_require(spn_hreader_init(&reader, arena, data, size, NULL, problem) == SPN_OK);
+    while (spn_hreader_left(&reader) > 0 && count < VALUES) {
+        const size_t before = spn_hreader_offset(&reader);
+        const int kind = spn_hreader_peek(&reader);
+        const int rc = spn_hreader_any(&reader, &values[count]);
+
+        fuzz_require((rc == SPN_OK) == (values[count] != NULL));
+        if (rc != SPN_OK) {
+            fuzz_require(spn_hreader_offset(&reader) == before);
+            return rc;
+        }
+        fuzz_require(spn_hreader_offset(&reader) > before);
+        /* A definition may stand in front of anything. */
+        fuzz_require(kind == (int)spn_hvalue_kind(values[count]) ||
+                     ((const unsigned char *)data)[before] == 'C');
+        count++;
+    }
+    return count;
+}
+
+static void write_values(spn_hwriter *w, spn_hvalue **values, int count)
+{
+    fuzz_require(spn_hwriter_init(w, NULL, 0, NULL) == SPN_OK);
+    for (int i = 0; i < count; i++)
+        fuzz_require(spn_hwriter_value(w, values[i]) == SPN_OK);
+}
+
+struct loose {
+    int32_t id;
+    const char *name;
+    struct loose *next;
+    spn_hvalue *tags;
+};
+
+extern const spn_hstruct loose_struct;
+static const spn_hfield fields[] = {
+    { "id", offsetof(struct loose, id), SPN_HFIELD_INT, 0, NULL },
+    { "name", offsetof(struct loose, name), SPN_HFIELD_TEXT, 0, NULL },
+    { "next", offsetof(struct loose, next), SPN_HFIELD_STRUCT, 0, &loose_struct },
+    { "tags", offsetof(struct loose, tags), SPN_HFIELD_VALUE, 0, NULL },
+};
+const spn_hstruct loose_struct = { "Golden$P", fields, 4, sizeof(struct loose) };
+
+static void ask(spn_harena *arena, const spn_hvalue *value)
+{
+    spn_problem problem = SPN_PROBLEM_INIT;
+    struct loose loose = { 0 };
+    int rc;
+
+    fuzz_require(spn_hvalue_print(value, printed, sizeof printed) > 0);
+    for (size_t i = 0; i < spn_hvalue_count(value); i++) {
+        fuzz_require(spn_hvalue_at(value, i) != NULL);
+        (void)spn_hvalue_find(value, spn_hvalue_key_at(value, i));
+        if (spn_hvalue_name_at(value, i) != NULL)
+            fuzz_require(spn_hvalue_get(value, spn_hvalue_name_at(value, i)) != NULL);
+    }
+    rc = spn_hvalue_to_struct(value, arena, &loose_struct, &loose, &problem);
+    fuzz_require(rc == SPN_OK || problem.text[0] != '\0');
+}
+
+/* The same bytes once more, by the readers that expect a kind. */
+static void read_directly(spn_harena *arena, const uint8_t *data, size_t size)
+{
+    spn_hreader reader;
+    int rc = SPN_OK;
+
+    fuzz_require(spn_hreader_init(&reader, arena, data, size, NULL, NULL) == SPN_OK);
+    while (rc == SPN_OK && spn_hreader_left(&reader) > 0) {
+        spn_hspan text;
+        spn_hvalue *any;
+        int64_t number;
+        double real;
+        int flag;
+
+        switch (spn_hreader_peek(&reader)) {
+        case SPN_HNULL:
+            rc = spn_hreader_null(&reader);
+            break;
+        case SPN_HBOOL:
+            rc = spn_hreader_bool(&reader, &flag);
+            break;
+        case SPN_HINT:
+        case SPN_HLONG:
+            rc = spn_hreader_long(&reader, &number);
+            break;
+        case SPN_HDOUBLE:
+            rc = spn_hreader_double(&reader, &real);
+            break;
+        case SPN_HDATE:
+            rc = spn_hreader_date(&reader, &number);
+            break;
+        case SPN_HSTRING:
+            rc = spn_hreader_view(&reader, &text);
+            break;
+        default:
+            rc = spn_hreader_any(&reader, &any);
+            break;
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    spn_problem problem = { SIZE_MAX, "" };
+    spn_hvalue *values[VALUES], *again[VALUES];
+    spn_harena *arena, *other;
+    spn_hwriter one, two;
+    size_t length, length_again;
+    int count;
+
+    fuzz_require(spn_harena_create(&arena, NULL) == SPN_OK);
+    fuzz_require(spn_harena_create(&other, NULL) == SPN_OK);
+    read_directly(arena, data, size);
+    spn_harena_reset(arena);
+    count = read_values(arena, data, size, values, &problem);
+    /* Twice what it is, as the arena keeps pieces apart under a sanitizer. */
+    fuzz_require(spn_harena_used(arena) <= 4096 + 256 * size);
+    if (count < 0) {
+        fuzz_require(problem.offset <= size && problem.text[0] != '\0');
+        fuzz_require(count == SPN_EINVAL || count == SPN_EEMPTY || count == SPN_ERANGE);
+    } else {
+        const void *a, *b;
+
+        write_values(&one, values, count);
+        a = spn_hwriter_bytes(&one, &length);
+        fuzz_require(read_values(other, a, length, again, &problem) == count);
+        for (int i = 0; i < count; i++)
+            fuzz_require(spn_hvalue_equals(values[i], again[i]) == 1);
+        write_values(&two, again, count);
+        b = spn_hwriter_bytes(&two, &length_again);
+        fuzz_require(length == length_again &&
+                     (length == 0 || memcmp(a, b, length) == 0));
+        for (int i = 0; i < count; i++)
+            ask(arena, values[i]);
+        spn_hwriter_fini(&one);
+        spn_hwriter_fini(&two);
+    }
+    spn_harena_destroy(arena);
+    spn_harena_destroy(other);
+    return 0;
+}
