@@ -819,6 +819,45 @@ SCENARIO(pool_more__pause_races_keep_alive__runs_after_resume, "P1 P44 P15")
 }
 SCENARIO_OPTS(pool_more__pause_races_keep_alive__runs_after_resume, .early = 8)
 
+static SPN__ATOMIC(int) told;
+
+static int pause_it(spn_task *task)
+{
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    (void)spn__fetch_add(&fate_of(task)->ran, 1, release);
+    return 0;
+}
+
+static int be_told(spn_task *task)
+{
+    sim_assert(spn__load(&told, relaxed) == 1);
+    return run(task);
+}
+
+/* What precedes resume is seen by a task that its worker had taken with others before
+ * the pause, and so takes no lock for. */
+SCENARIO(pool_more__resumed_with_a_batch_taken__sees_what_came_before, "P44 TPE-13")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    spn__init(&told, 0);
+    fates[0].job.task.fn = pause_it;
+    fates[1].job.task.fn = fates[2].job.task.fn = be_told;
+    sim_assert(spn_pool_pause(pool) == SPN_OK); /* so that they come together */
+    for (int i = 0; i < 3; i++)
+        (void)submit(i);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    while (spn__load(&fates[0].ran, acquire) == 0)
+        sim_sleep(1);
+    spn__store(&told, 1, relaxed);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    close_pool();
+}
+
+SCENARIO_OPTS(pool_more__resumed_with_a_batch_taken__sees_what_came_before,
+              .schedules = 3000)
+
 /* One is destroyed while another works: they never meet. */
 SCENARIO(pool_more__two_pools__one_ends_the_other_works, "P15")
 {
