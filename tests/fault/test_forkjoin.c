@@ -9,6 +9,8 @@
 
 #include <spindle.h>
 
+enum { KEPT = 8 };
+
 static atomic_int threads, fail_thread, fail_threads_on;
 
 static int create(const spn_thread_factory *factory, spn_thread **out,
@@ -117,8 +119,11 @@ TEST(forkjoin__no_memory_anywhere__ends_and_leaves_nothing, "FJP-22")
     before = atomic_load(&live);
     for (int more = 0; more < 2; more++)
         sweep(&fail_at, &fail_more, more);
-    script();
-    T_AWAIT(atomic_load(&live) <= before + 2); /* records of threads that have ended */
+    for (int i = 0; i < 20; i++) /* what a run left behind would show */
+        script();
+    /* Records of threads that have ended are kept, as many as ran at once: how many
+     * workers that is, those that stand in included, is a matter of chance. */
+    T_AWAIT(atomic_load(&live) <= before + KEPT);
 }
 
 TEST(forkjoin__no_thread_anywhere__ends_and_leaves_nothing, "FJP-22")

@@ -302,7 +302,7 @@ SCENARIO(forkjoin__join_of_a_stolen_object__helps_with_what_it_forked, "FJT-27",
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__join_of_a_stolen_object__helps_with_what_it_forked,
-              .faults = true, .schedules = 1000)
+              .faults = true, .schedules = 500)
 
 static SPN__ATOMIC(int) joiner; /* 1 + the worker that joins, and runs nothing else */
 
@@ -355,7 +355,7 @@ SCENARIO(forkjoin__joined_by_two__neither_takes_a_sibling, "FJT-27")
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__joined_by_two__neither_takes_a_sibling, .max_steps = 60000,
-              .schedules = 1500, .no_faults = "waits for a second worker")
+              .schedules = 1000, .no_faults = "waits for a second worker")
 
 /* Who sees by its state that the pool has ended sees what its tasks did. */
 SCENARIO(forkjoin__seen_to_have_ended__so_is_what_it_did, "FJP-13")
@@ -494,7 +494,8 @@ SCENARIO(forkjoin__cancelled_while_the_pool_ends__all_are_told, "FJP-14", "FJP-9
     }
     sim_assert(spn_fj_pool_destroy(pool) == SPN_OK);
 }
-SCENARIO_OPTS(forkjoin__cancelled_while_the_pool_ends__all_are_told, .faults = true)
+SCENARIO_OPTS(forkjoin__cancelled_while_the_pool_ends__all_are_told, .faults = true,
+              .schedules = 500)
 
 /* An object that is freed by whoever joins it. */
 static SPN__ATOMIC(spn_fj_task *) loose;
@@ -545,7 +546,7 @@ SCENARIO(forkjoin__peeked_while_stolen_and_freed__sees_what_is_there, "FJT-20",
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__peeked_while_stolen_and_freed__sees_what_is_there,
-              .max_steps = 60000, .schedules = 1000)
+              .max_steps = 60000, .schedules = 500)
 
 /* Forks one that nobody joins. */
 static void fork_orphan(void)
@@ -593,7 +594,7 @@ SCENARIO(forkjoin__two_help_to_rest__neither_returns_early, "FJP-34", "FJT-23")
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__two_help_to_rest__neither_returns_early, .max_steps = 60000,
-              .no_faults = "one asserts that the other has forked")
+              .no_faults = "one asserts that the other has forked", .schedules = 1000)
 
 SPN_FJ_ACTION(helps, int, unused)
 {
@@ -641,7 +642,7 @@ SCENARIO(forkjoin__stolen_record_helps_to_rest__not_waiting_for_its_root, "FJP-3
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__stolen_record_helps_to_rest__not_waiting_for_its_root,
-              .max_steps = 60000, .faults = true)
+              .max_steps = 60000, .faults = true, .schedules = 1000)
 
 static void completes(void *arg)
 {
@@ -695,7 +696,7 @@ SCENARIO(forkjoin__completed_while_it_is_taken_out__result_comes_with_it, "FJT-1
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__completed_while_it_is_taken_out__result_comes_with_it,
-              .faults = true)
+              .faults = true, .schedules = 1000)
 
 /* What is submitted while the pool is stopped ends: run, cancelled or refused. */
 static void stops(void *arg)
