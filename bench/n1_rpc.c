@@ -181,8 +181,9 @@ static void net_closed(void *context, struct spn__conn *conn, int why)
     (void)why;
 }
 
-static void run_net(struct bench *b)
+static void run_net_loops(struct bench *b, int loops)
 {
+    const struct spn__transport_opts how = { .loops = loops };
     static const struct spn__conn_events events = { net_opened, net_bytes, NULL,
                                                     net_closed };
     const struct spn__listen_opts opts = { .host = "127.0.0.1" };
@@ -190,7 +191,7 @@ static void run_net(struct bench *b)
     struct spn__listener *listener;
 
     bare.reply_size = rpc_reply(bare.reply);
-    BENCH_CHECK(b, spn__transport_create(NULL, &transport) == SPN_OK);
+    BENCH_CHECK(b, spn__transport_create(&how, &transport) == SPN_OK);
     BENCH_CHECK(b, spn__transport_listen(transport, &opts, &events, NULL, &listener) ==
                        SPN_OK);
     rpc_load_run(b, spn__listener_port(listener));
@@ -198,6 +199,21 @@ static void run_net(struct bench *b)
     BENCH_CHECK(b, spn__transport_stop(transport) == SPN_OK);
     BENCH_CHECK(b, spn__listener_close(listener) == SPN_OK);
     BENCH_CHECK(b, spn__transport_destroy(transport) == SPN_OK);
+}
+
+static void run_net(struct bench *b)
+{
+    run_net_loops(b, 0);
+}
+
+static void run_net_1(struct bench *b)
+{
+    run_net_loops(b, 1);
+}
+
+static void run_net_2(struct bench *b)
+{
+    run_net_loops(b, 2);
 }
 
 /* ---- the server ------------------------------------------------------------------------ */
@@ -250,6 +266,8 @@ BENCH_WORKLOAD(n1) = {
     .subjects = { { "spindle-direct", run_direct },
                   { "spindle-all", run_all },
                   { "spindle-net", run_net },
+                  { "spindle-net-1", run_net_1 },
+                  { "spindle-net-2", run_net_2 },
                   { "floor", run_floor,
                     .detail = "an epoll loop, always the same reply" } },
 };
