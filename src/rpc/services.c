@@ -448,7 +448,7 @@ void spn__services_each(struct spn__services *services, spn_service_fn fn, void 
         struct spn__exported *entry =
             spn__load(&table->slots[i], acquire); /* [table] */
         const spn_service *service;
-        struct spn__calls *looks;
+        struct spn__call_counts *looks;
         uint64_t calls = 0;
 
         if (entry == NULL)

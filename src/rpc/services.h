@@ -12,7 +12,7 @@
 enum { SPN__SERVICE_SHARDS = 4 };
 
 /* Calls of a service, a part of them. */
-struct spn__calls {
+struct spn__call_counts {
     SPN__ATOMIC(uint64_t) begun; /* [export] */
     SPN__ATOMIC(uint64_t) ended;
     char pad[SPN__CACHE_LINE - 2 * sizeof(uint64_t)];
@@ -20,10 +20,11 @@ struct spn__calls {
 
 /* A key that is, or was, exported; there until the server is destroyed. */
 struct spn__exported {
-    SPN__ATOMIC(const spn_service *) service;         /* NULL: not now [export] */
-    uint64_t hash;                                    /* fixed, as the key */
-    spn_hspan group, interface, version;              /* empty: none */
-    struct spn__calls calls[SPN__SERVICE_SHARDS + 1]; /* the last: who only looks */
+    SPN__ATOMIC(const spn_service *) service; /* NULL: not now [export] */
+    uint64_t hash;                            /* fixed, as the key */
+    spn_hspan group, interface, version;      /* empty: none */
+    struct spn__call_counts
+        calls[SPN__SERVICE_SHARDS + 1]; /* the last: who only looks */
 };
 
 struct spn__service_table;

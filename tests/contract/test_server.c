@@ -296,7 +296,7 @@ TEST(server__deferred__answered_once_when_finished, "EXC-9")
         T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
         CHECK(peer_ask(fd, &ask_hello, &told)); /* others go on meanwhile */
         CHECK(told.id == ask_hello.id);
-        CHECK_EQ(stats_of(s.server).in_flight, 1);
+        T_AWAIT(stats_of(s.server).in_flight == 1);
         CHECK_STATUS(spn_request_defer(request), SPN_ESTATE);
         CHECK_OK(spn_request_return_int(request, 7));
         CHECK_OK(spn_request_finish(request, SPN_OK));
