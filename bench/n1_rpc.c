@@ -211,11 +211,6 @@ static void run_net_1(struct bench *b)
     run_net_loops(b, 1);
 }
 
-static void run_net_2(struct bench *b)
-{
-    run_net_loops(b, 2);
-}
-
 /* ---- the server ------------------------------------------------------------------------ */
 
 #if __has_include(<spindle/server.h>)
@@ -266,8 +261,7 @@ BENCH_WORKLOAD(n1) = {
     .subjects = { { "spindle-direct", run_direct },
                   { "spindle-all", run_all },
                   { "spindle-net", run_net },
-                  { "spindle-net-1", run_net_1 },
-                  { "spindle-net-2", run_net_2 },
+                  { "spindle-net-1", run_net_1, .detail = "with one loop" },
                   { "floor", run_floor,
                     .detail = "an epoll loop, always the same reply" } },
 };
