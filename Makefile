@@ -12,8 +12,8 @@ export PREFIX DESTDIR
 help: ## prints this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-run: release ## builds the library and the program, and runs spindle doctor
-	@build/release/tools/spindle/spindle doctor
+run: release ## builds, and runs spindle serve; RUN_SECONDS=10 ends by itself
+	@build/release/tools/spindle/spindle serve $(if $(RUN_SECONDS),--seconds=$(RUN_SECONDS)) $(if $(URL),'$(URL)')
 
 release:
 	@scripts/packages build

@@ -781,7 +781,9 @@ SPN_API void spn_fj_task_set_result(spn_fj_task *task, void *result);
  *              work could take, an estimate; local_queued: how many wait there.  0
  *              outside.
  * help_quiesce runs objects until none is left in the pool and none runs but in workers
- *              that do the same: SPN_OK; SPN_ESTATE outside.
+ *              that do the same; what cannot end before the caller does, such as the
+ *              root whose record it has stolen, does not count: SPN_OK; SPN_ESTATE
+ *              outside.
  * Since    0.1
  */
 SPN_API int spn_fj_task_try_unfork(spn_fj_task *task);

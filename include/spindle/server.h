@@ -130,8 +130,8 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
  *          use; SPN_EPERM; SPN_EINVAL: no such address; SPN_EAGAIN; SPN_ENOMEM; *problem
  *          (may be NULL) says what and where.
  *          stop: SPN_OK; SPN_ETIMEDOUT: something had to be cut off, and methods may still
- *          run: call again before destroy; SPN_EDEADLK: from a method of it, or an I/O
- *          thread; SPN_EINVAL (NULL).
+ *          run: call again before destroy; SPN_EBUSY: another thread starts or stops it;
+ *          SPN_EDEADLK: from a method of it, or an I/O thread; SPN_EINVAL (NULL).
  * Since    0.1
  */
 SPN_API SPN_NODISCARD

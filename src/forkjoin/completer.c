@@ -67,7 +67,7 @@ void spn_fj_completer_set_pending(spn_fj_completer *c, int32_t pending)
 
 void spn_fj_completer_add_pending(spn_fj_completer *c, int32_t by)
 {
-    if (c != NULL)
+    if (c != NULL) /* mutant: who only adds reads nothing; acquire is for programs */
         (void)spn__fetch_add(pending_of(c), by, acq_rel); /* [pending] */
 }
 
@@ -75,8 +75,8 @@ int spn_fj_completer_cas_pending(spn_fj_completer *c, int32_t expected, int32_t 
 {
     if (c == NULL)
         return SPN_EINVAL;
-    return spn__cas(pending_of(c), &expected, desired, acq_rel,
-                    acquire); /* [pending] */
+    /* [pending]; relaxed: a failure tells nothing. */
+    return spn__cas(pending_of(c), &expected, desired, acq_rel, relaxed);
 }
 
 int32_t spn_fj_completer_decrement_unless_zero(spn_fj_completer *c)
@@ -87,6 +87,7 @@ int32_t spn_fj_completer_decrement_unless_zero(spn_fj_completer *c)
         return 0;
     pending = spn__load(pending_of(c), acquire); /* [pending] */
     while (pending != 0 &&
+           /* mutant: who goes on has read zero, with acquire; this is for programs. */
            !spn__cas_weak(pending_of(c), &pending, (int32_t)((uint32_t)pending - 1),
                           acq_rel, acquire)) /* [pending] */
         ;

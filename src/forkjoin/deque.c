@@ -376,8 +376,9 @@ static void theft_ended(void *arg)
     /* [leap] what was forked for the record is no longer; [done] comes after it.
      * relaxed: nothing is published by it. */
     (void)spn__fetch_add(&d->word, SPN__DEQUE_EPOCH_ONE, relaxed);
-    if (spn__exchange(mark_of(t->record), DONE, acq_rel) % (MARKS + 1) == SLEEPS)
-        spn__parker_unpark(&t->victim->parker); /* [done] */
+    /* [done] release is enough: nothing that the owner wrote is read. */
+    if (spn__exchange(mark_of(t->record), DONE, release) % (MARKS + 1) == SLEEPS)
+        spn__parker_unpark(&t->victim->parker);
 }
 
 static void push_frame(struct spn__deque *d, struct spn__frame *frame)
@@ -457,7 +458,8 @@ static bool leap(struct spn__deque *d, spn_fj_record *record, spn_fj at, uintptr
         return false;
     if (spn__load(mark_of(record), relaxed) != mark) /* [leap] after the word */
         return false;
-    if (!spn__cas(&thief->word, &word, word + 1, acquire, relaxed)) /* [share] */
+    /* [share] mutant: the load was one; this is for a word that has come back since. */
+    if (!spn__cas(&thief->word, &word, word + 1, acquire, relaxed))
         return false;
     run_stolen(d, at, thief, spn__word_tail(word));
     return true;
@@ -466,15 +468,15 @@ static bool leap(struct spn__deque *d, spn_fj_record *record, spn_fj at, uintptr
 /* Sleeps until the record is done. */
 static void sleep_until_done(struct spn__deque *d, spn_fj_record *record)
 {
-    uintptr_t mark = spn__load(mark_of(record), acquire); /* [done] */
+    uintptr_t mark = spn__load(mark_of(record), relaxed); /* as below */
 
     if (mark == DONE)
         return;
     if (d->ops->block != NULL)
         d->ops->block(d);
-    /* acquire: it may be done [done]. */
+    /* relaxed, both: whatever it says, the caller looks again [done]. */
     if (mark % (MARKS + 1) == STOLEN &&
-        spn__cas(mark_of(record), &mark, mark | SLEEPS, acquire, acquire))
+        spn__cas(mark_of(record), &mark, mark | SLEEPS, relaxed, relaxed))
         (void)spn__parker_park(&d->parker, SPN_FOREVER);
     if (d->ops->unblock != NULL)
         d->ops->unblock(d);

@@ -25,7 +25,8 @@ void spn__fj_queue_init(struct spn__fj_queue *q)
 
 int64_t spn__fj_queue_size(struct spn__fj_queue *q)
 {
-    const int64_t popped = spn__load(&q->popped, acquire); /* [size] */
+    /* [size] mutant: a size may be less than nothing for a moment without it. */
+    const int64_t popped = spn__load(&q->popped, acquire);
 
     return spn__load(&q->pushed, relaxed) - popped;
 }
@@ -48,7 +49,7 @@ void spn__fj_queue_push(struct spn__fj_place *place, spn_task *task)
     }
     mark(task, place->pool->pool->id + 2);
     spn__list_push_back(&q->tasks, spn__task_node(task));
-    /* relaxed read: ours, the lock is held.  [size] */
+    /* relaxed read: ours.  [size] mutant: who runs it, and counts, is after the push. */
     spn__store(&q->pushed, spn__load(&q->pushed, relaxed) + 1, release);
     spn__unlock(&q->lock);
 }
@@ -60,7 +61,7 @@ static spn_task *take_out(struct spn__fj_queue *q, struct spn__list_node *node)
 
     spn__list_remove(node);
     mark(task, 1);
-    /* relaxed read: ours, the lock is held.  [size] */
+    /* relaxed read: ours.  [size] mutant: as in spn__fj_queue_size. */
     spn__store(&q->popped, spn__load(&q->popped, relaxed) + 1, release);
     return task;
 }

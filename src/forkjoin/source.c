@@ -438,7 +438,8 @@ static int64_t pushed(struct spn__source *source)
 
     for (struct spn__fj_place *p = spn__fj_first_place(spn__fj_pool_of_source(source));
          p != NULL; p = spn__fj_next_place(p))
-        sum += spn__load(&p->queue.pushed, acquire); /* [size] */
+        /* [size] mutant: the fates that were read before it came after the pushes. */
+        sum += spn__load(&p->queue.pushed, acquire);
     return sum;
 }
 

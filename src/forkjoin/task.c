@@ -111,8 +111,9 @@ static void publish(spn_fj_task *t, uint32_t outcome)
         if (spn__cas_weak(spn__fj_state_of(t), &state, state | outcome, release,
                           relaxed)) /* [outcome] */
             return;
-    spn__lock(spn__fj_lock_of(t));                              /* [leave] */
-    (void)spn__fetch_or(spn__fj_state_of(t), outcome, release); /* [outcome] */
+    spn__lock(spn__fj_lock_of(t)); /* [leave] */
+    /* [outcome] mutant: who sees it beside WAITERS takes the lock, as strong. */
+    (void)spn__fetch_or(spn__fj_state_of(t), outcome, release);
     spn__waitq_choose_all(spn__fj_waiters_of(t), &chosen);
     spn__unlock(spn__fj_lock_of(t));
     spn__chosen_grant(&chosen);
@@ -139,7 +140,8 @@ static bool withdraw(spn_fj_task *t)
 /* The one that has claimed it, and written what is to be written, ends it. */
 static void end(spn_fj_task *t, uint32_t outcome)
 {
-    uint32_t state = spn__load(spn__fj_state_of(t), acquire); /* [start] its home */
+    /* [start] mutant: its home is plain, and only sanitizers see that. */
+    uint32_t state = spn__load(spn__fj_state_of(t), acquire);
 
     spn__fj_let_go(t);
     if ((state & HANDED) != 0 && withdraw(t)) {
@@ -149,7 +151,8 @@ static void end(spn_fj_task *t, uint32_t outcome)
         return;
     }
     if ((state & HANDED) != 0) {
-        /* The outcome waits in the upper bits. */
+        /* The outcome waits in the upper bits.
+         * mutant: acquire: what the other did with the task is plain. */
         state = spn__fetch_or(spn__fj_state_of(t), DEFERRED | outcome << OUTCOME_SHIFT,
                               acq_rel); /* [defer] */
         if ((state & HANDED) != 0)
@@ -239,7 +242,7 @@ int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
         return SPN_EINVAL;
     if (!claim(t)) {
         /* It may be cancelled and wait for who has it [defer]. */
-        const uint32_t state = spn__load(spn__fj_state_of(t), acquire);
+        const uint32_t state = spn__load(spn__fj_state_of(t), relaxed); /* its bits */
 
         return spn__fj_outcome_of(t) == CANCELLED ||
                ((state & DEFERRED) != 0 &&

@@ -11,7 +11,7 @@
  *   waits may free it then: so the runner keeps a list of what it stands in (place->run),
  *   and lets go of the one that is ended.
  *
- * ORDERING  [start] [defer]  see task.c.
+ * ORDERING  [start] [defer]  see task.c; [runner]  see task_wait.c.
  */
 #include "forkjoin/task.h"
 
@@ -134,6 +134,7 @@ static bool start(spn_fj_task *t)
     do {
         if ((state & (CLAIMED | STARTED)) != 0)
             return false;
+        /* mutant: the queues order as much; this is for one that is run by hand. */
     } while (!spn__cas_weak(spn__fj_state_of(t), &state, state | STARTED,
                             acq_rel, /* [start] */
                             relaxed));
@@ -150,15 +151,15 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
 
     if (t->fn == NULL || !start(t))
         return;
-    spn__lock(spn__fj_lock_of(t));
-    spn__store(spn__fj_runner_of(t), place,
-               relaxed); /* under the lock, or read as a hint */
-    t->running = !r.completer;
-    spn__unlock(spn__fj_lock_of(t));
-    /* relaxed: read by who sees STARTED and the runner, and checked again. */
+    /* First where the queue stands: what is in it already is no descendant, and who
+     * sees the runner helps with what is not [runner]. */
     spn__lock(&place->queue.lock);
     spn__store(spn__fj_sequence_of(t), place->queue.sequence, relaxed);
     spn__unlock(&place->queue.lock);
+    spn__lock(spn__fj_lock_of(t));
+    spn__store(spn__fj_runner_of(t), place, release); /* [runner] */
+    t->running = !r.completer;
+    spn__unlock(spn__fj_lock_of(t));
     arrive(&r);
     fj = spn__deque_enter(&place->deque, &r.nested, t);
     if (fj != NULL && spn__fj_deep(fj)) { /* a body needs room, as a record's does */
@@ -211,7 +212,7 @@ void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
 /* Before it is handed to a pool; false: somebody else does, or has. */
 static bool hand(spn_fj_task *t, struct spn_fj_pool *fj)
 {
-    /* acquire: who had it before is done with its home [defer]. */
+    /* [defer] mutant: who had it before is done with its home, which is plain. */
     const uint32_t state = spn__fetch_or(spn__fj_state_of(t), HANDING, acquire);
 
     if ((state & HANDING) != 0)
@@ -222,7 +223,7 @@ static bool hand(spn_fj_task *t, struct spn_fj_pool *fj)
         return false;
     }
     t->home = fj;
-    /* The one bit for the other.  [start] with its home */
+    /* The one bit for the other.  [start] mutant: its home comes with it, plain. */
     (void)spn__fetch_sub(spn__fj_state_of(t), HANDING - HANDED, release);
     return true;
 }

@@ -11,7 +11,11 @@
  *   run: it might want a lock that the waiter holds.  When there is nothing to help
  *   with it blocks, and the pool has another thread stand in for it.
  *
- * ORDERING  [outcome] [leave] [start]  see task.c.
+ * ORDERING
+ *   [runner] Who runs the object writes where its queue stands, then with release who it
+ *            is; who helps reads it with acquire.  With the old number it would take
+ *            what was there before.
+ *   [outcome] [leave]  see task.c.
  */
 #include "forkjoin/task.h"
 
@@ -95,13 +99,12 @@ static bool help(struct spn__fj_place *place, spn_fj_task *t)
             task = &t->task;
     } else if ((t->flags & SPN__FJ_COMPLETER) != 0) {
         task = spn__fj_queue_take_if(place, has_above, t);
-        /* [places] acquire */
-        for (struct spn__fj_place *p = spn__load(&fj->places, acquire);
-             p != NULL && task == NULL; p = spn__load(&p->next, acquire))
+        for (struct spn__fj_place *p = spn__fj_first_place(fj);
+             p != NULL && task == NULL; p = spn__fj_next_place(p))
             task = spn__fj_queue_take_if(p, has_above, t);
-    } else if ((spn__load(spn__fj_state_of(t), acquire) & STARTED) != 0) { /* [start] */
-        runner = spn__load(spn__fj_runner_of(t), relaxed); /* hints, for: */
-        d.from = spn__load(spn__fj_sequence_of(t), relaxed);
+    } else {
+        runner = spn__load(spn__fj_runner_of(t), acquire);   /* [runner] */
+        d.from = spn__load(spn__fj_sequence_of(t), relaxed); /* came with it */
         if (runner != NULL && runner != place && runner->pool == fj)
             task = spn__fj_queue_take_if(runner, was_forked_since, &d);
     }

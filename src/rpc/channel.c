@@ -445,7 +445,8 @@ int spn__channel_answer(struct spn__channel *channel, const struct spn__frame *r
 {
     struct spn__counts *counts = &channel->endpoint->counts;
     struct spn__frame frame = {
-        .flags = request->flags & SPN__FRAME_SERIALIZATION,
+        .flags =
+            SPN__HESSIAN2, /* also if the request had another: it is what we write */
         .status = (uint8_t)status,
         .id = request->id,
     };
@@ -454,8 +455,6 @@ int spn__channel_answer(struct spn__channel *channel, const struct spn__frame *r
     size_t size;
     int rc;
 
-    if (spn__frame_serialization(&frame) != SPN__HESSIAN2)
-        frame.flags |= SPN__HESSIAN2; /* of two numbers we know one */
     (void)!spn_hwriter_init(&writer, room, sizeof room, NULL);
     (void)spn_hwriter_raw(&writer, room, SPN__FRAME_BYTES); /* made out below */
     (void)spn_hwriter_text(&writer, text);

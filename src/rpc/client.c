@@ -554,30 +554,29 @@ static void count_read_only(void *ctx, struct spn__channel *channel)
 
 int spn_client_stats_get(spn_client *client, spn_client_stats *stats)
 {
-    const size_t size = stats != NULL ? stats->size : 0;
+    spn_client_stats s;
     struct spn__counts *counts;
 
-    if (client == NULL || size < sizeof *stats)
+    if (client == NULL || stats == NULL)
         return SPN_EINVAL;
     counts = &client->endpoint.counts;
-    memset(stats, 0, sizeof *stats);
-    stats->size = size;
+    memset(&s, 0, sizeof s);
     /* relaxed, all: numbers, exact when nothing is under way. */
-    stats->connections = (uint64_t)spn__load(&client->endpoint.open, relaxed);
-    stats->connects = spn__counts_sum(counts, SPN__COUNT_ACCEPTED);
-    stats->failures = spn__load(&client->failures, relaxed);
-    stats->calls = spn__load(&client->calls, relaxed);
-    stats->pending = (uint64_t)spn__load(&client->pending, relaxed);
-    stats->replies = spn__load(&client->ends[SPN__END_REPLY], relaxed);
-    stats->timeouts = spn__load(&client->ends[SPN__END_TIMEOUT], relaxed);
-    stats->lost = spn__load(&client->ends[SPN__END_LOST], relaxed);
-    stats->cancelled = spn__load(&client->ends[SPN__END_CANCELLED], relaxed);
-    stats->one_way = spn__load(&client->one_way, relaxed);
-    stats->late = spn__load(&client->late, relaxed);
-    stats->bad = spn__counts_sum(counts, SPN__COUNT_BAD_FRAMES) +
-                 spn__counts_sum(counts, SPN__COUNT_BAD_BODIES);
-    stats->bytes_in = spn__counts_sum(counts, SPN__COUNT_BYTES_IN);
-    stats->bytes_out = spn__counts_sum(counts, SPN__COUNT_BYTES_OUT);
-    spn__endpoint_each(&client->endpoint, count_read_only, &stats->read_only);
-    return SPN_OK;
+    s.connections = (uint64_t)spn__load(&client->endpoint.open, relaxed);
+    s.connects = spn__counts_sum(counts, SPN__COUNT_ACCEPTED);
+    s.failures = spn__load(&client->failures, relaxed);
+    s.calls = spn__load(&client->calls, relaxed);
+    s.pending = (uint64_t)spn__load(&client->pending, relaxed);
+    s.replies = spn__load(&client->ends[SPN__END_REPLY], relaxed);
+    s.timeouts = spn__load(&client->ends[SPN__END_TIMEOUT], relaxed);
+    s.lost = spn__load(&client->ends[SPN__END_LOST], relaxed);
+    s.cancelled = spn__load(&client->ends[SPN__END_CANCELLED], relaxed);
+    s.one_way = spn__load(&client->one_way, relaxed);
+    s.late = spn__load(&client->late, relaxed);
+    s.bad = spn__counts_sum(counts, SPN__COUNT_BAD_FRAMES) +
+            spn__counts_sum(counts, SPN__COUNT_BAD_BODIES);
+    s.bytes_in = spn__counts_sum(counts, SPN__COUNT_BYTES_IN);
+    s.bytes_out = spn__counts_sum(counts, SPN__COUNT_BYTES_OUT);
+    spn__endpoint_each(&client->endpoint, count_read_only, &s.read_only);
+    return spn__output_copy(stats, &s, sizeof s);
 }

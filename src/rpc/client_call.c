@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "base/time.h"
 #include "config/problem.h"
 #include "rpc/client_core.h"
@@ -228,9 +229,13 @@ static int64_t count_parameters(const char *d)
     return count;
 }
 
-static int check(const struct spn_client *client, const spn_invocation *what)
+/* A copy of the size that is known here, if it makes sense. */
+static int check(const struct spn_client *client, const spn_invocation *given,
+                 spn_invocation *what)
 {
-    if (client == NULL || what == NULL || what->size < sizeof *what ||
+    memset(what, 0, sizeof *what);
+    if (client == NULL || given == NULL ||
+        spn__options_copy(what, sizeof *what, given) != SPN_OK ||
         what->interface == NULL || *what->interface == '\0' || what->method == NULL ||
         *what->method == '\0' || what->timeout_ns < 0)
         return SPN_EINVAL;
@@ -323,20 +328,24 @@ static int list(struct spn_client *client, struct spn__call *call)
 }
 
 /* Makes a call and sends it; *out is a reference of the caller's. */
-static int begin(struct spn_client *client, const spn_invocation *what, enum kind kind,
+static int begin(struct spn_client *client, const spn_invocation *given, enum kind kind,
                  struct spn__call **out)
 {
+    spn_invocation copy;
+    const spn_invocation *const what = &copy;
     unsigned char room[FRAME_ON_STACK];
     spn_hwriter_opts limits = SPN_HWRITER_OPTS_INIT;
     spn_hwriter writer;
     int64_t id, timeout_ns;
     uint32_t link;
     size_t size;
-    int rc = check(client, what);
+    int rc = check(client, given, &copy);
 
     *out = NULL;
     if (rc != SPN_OK)
         return rc;
+    if (kind == ONE_WAY && !count_in(client)) /* until it is sent */
+        return SPN_ESHUTDOWN;
     /* relaxed, both: only numbers, different ones for each. */
     id = spn__fetch_add(&client->next_id, 1, relaxed);
     link =
@@ -362,6 +371,11 @@ static int begin(struct spn_client *client, const spn_invocation *what, enum kin
     if (rc != SPN_OK && *out != NULL) {
         spn__call_unref(*out);
         *out = NULL;
+    }
+    if (kind == ONE_WAY) {
+        if (rc == SPN_OK)
+            (void)spn__fetch_add(&client->one_way, 1, relaxed); /* only a number */
+        ended(client);
     }
     return rc;
 }
@@ -436,17 +450,9 @@ int spn_client_submit(spn_client *client, const spn_invocation *invocation,
 int spn_client_send(spn_client *client, const spn_invocation *invocation)
 {
     struct spn__call *call;
-    int rc;
+    const int rc = begin(client, invocation, ONE_WAY, &call);
 
-    if (client == NULL)
-        return SPN_EINVAL;
-    if (!count_in(client))
-        return SPN_ESHUTDOWN;
-    rc = begin(client, invocation, ONE_WAY, &call);
-    if (rc == SPN_OK) {
-        (void)spn__fetch_add(&client->one_way, 1, relaxed); /* only a number */
+    if (rc == SPN_OK)
         spn__call_unref(call);
-    }
-    ended(client);
     return rc;
 }

@@ -450,22 +450,25 @@ int spn_server_stop(spn_server *server, int64_t timeout_ns)
         return SPN_EDEADLK;
     spn__lock(&server->lock);
     state = server->state;
-    if (state == SPN__SERVER_RUNNING)
+    if (server->is_being_stopped)
+        state = SPN__SERVER_STARTING; /* as busy as that */
+    else if (state != SPN__SERVER_STARTING && state != SPN__SERVER_STOPPED) {
+        server->is_being_stopped = true;
         server->state = SPN__SERVER_STOPPING;
-    else if (state == SPN__SERVER_NEW)
-        server->state = SPN__SERVER_STOPPED;
+    }
     spn__unlock(&server->lock);
     if (state == SPN__SERVER_STOPPED)
         return SPN_OK;
-    if (state == SPN__SERVER_NEW)
-        return stop_threads(server, spn__deadline(spn__now(), timeout_ns));
     if (state == SPN__SERVER_STARTING)
         return SPN_EBUSY;
     rc = stop(server, spn__deadline(spn__now(), timeout_ns));
+    spn__lock(&server->lock);
+    server->is_being_stopped = false;
     if (rc == SPN_OK)
-        set_state(server, SPN__SERVER_STOPPED);
-    else if (rc == SPN_EDEADLK && state == SPN__SERVER_RUNNING)
-        set_state(server, SPN__SERVER_RUNNING);
+        server->state = SPN__SERVER_STOPPED;
+    else if (rc == SPN_EDEADLK)
+        server->state = state;
+    spn__unlock(&server->lock);
     return rc;
 }
 

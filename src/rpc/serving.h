@@ -37,6 +37,7 @@ struct spn_server {
     bool owns_transport;
     struct spn__lock lock; /* guards what follows; a leaf */
     enum spn__server_state state;
+    bool is_being_stopped; /* a thread is inside stop */
     spn_url *url;
     struct spn__listener *listener;
     SPN__ATOMIC(int) port; /* 0: none yet */

@@ -16,9 +16,12 @@
 #include "bad_hessian.h"
 #include "bad_rpc.h"
 
+GROWN(spn_client_opts, SPN_CLIENT_OPTS_INIT)
+GROWN(spn_client_stats, SPN_CLIENT_STATS_INIT)
 GROWN(spn_harena_opts, SPN_HARENA_OPTS_INIT)
 GROWN(spn_hreader_opts, SPN_HREADER_OPTS_INIT)
 GROWN(spn_hwriter_opts, SPN_HWRITER_OPTS_INIT)
+GROWN(spn_invocation, BAD_INVOCATION_INIT)
 GROWN(spn_server_opts, SPN_SERVER_OPTS_INIT)
 GROWN(spn_server_stats, SPN_SERVER_STATS_INIT)
 GROWN(spn_service, BAD_SERVICE_INIT)

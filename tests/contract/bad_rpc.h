@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include <spindle/client.h>
 #include <spindle/server.h>
 
 #include "bad_hessian.h"
@@ -13,8 +14,17 @@
 
 #define BAD_URL "dubbo://127.0.0.1:0?dispatcher=direct&iothreads=1&dump.enable=false"
 
+#define BAD_CLIENT_URL      "dubbo://127.0.0.1:1?lazy=true&threads=1"
+#define BAD_INVOCATION_INIT SPN_INVOCATION_INIT("bad.Rpc", "nothing")
+
 struct bad_rpc {
     spn_server *server, *idle, *made;
+    spn_client *client,
+        *made_client; /* closed: calls are refused, and nothing is sent */
+    spn_invocation what;
+    spn_reply *reply;
+    spn_future *future;
+    spn_client_stats client_stats;
     spn_extensions *extensions;
     _Atomic(spn_request *) kept;
     spn_request *request;
@@ -99,6 +109,13 @@ static inline void rpc_again(void)
     rpc_ask();
 }
 
+/* A client that was made, and is given back. */
+static inline void bad_client_end(void)
+{
+    CHECK_OK(spn_client_close(rpc.made_client, SPN_SEC(1)));
+    CHECK_OK(spn_client_destroy(rpc.made_client));
+}
+
 static inline void rpc_server_open(void)
 {
     memset(&rpc, 0, sizeof rpc);
@@ -132,10 +149,16 @@ static inline void rpc_server_open(void)
     rpc_again();
     REQUIRE_OK(spn_server_create(&rpc.made, BAD_URL, NULL, NULL));
     REQUIRE_OK(spn_server_destroy(rpc.made));
+    REQUIRE_OK(spn_client_create(&rpc.client, BAD_CLIENT_URL, NULL, NULL));
+    REQUIRE_OK(spn_client_close(rpc.client, SPN_SEC(1)));
+    REQUIRE_OK(spn_client_create(&rpc.made_client, BAD_CLIENT_URL, NULL, NULL));
+    bad_client_end();
+    rpc.what = (spn_invocation)BAD_INVOCATION_INIT;
 }
 
 static inline void rpc_server_close(void)
 {
+    CHECK_OK(spn_client_destroy(rpc.client));
     CHECK(spn_request_finish(rpc.request, SPN_OK) == SPN_OK);
     close(rpc.fd);
     CHECK_OK(spn_server_stop(rpc.server, T_LONG_NS));

@@ -134,7 +134,8 @@ static inline int each_vector(void (*fn)(const struct vector *vector, void *arg)
         REQUIRE(tab != NULL);
         *tab++ = '\0';
         tab[strcspn(tab, "\n")] = '\0';
-        (void)snprintf(v.name, sizeof v.name, "%s", line);
+        REQUIRE(strlen(line) < sizeof v.name);
+        memcpy(v.name, line, strlen(line) + 1);
         if (strncmp(tab, "len=", 4) == 0) {
             REQUIRE(sscanf(tab, "len=%zu sha1=%40s head=%63s", &v.length, v.sha1,
                            head) == 3);

@@ -340,6 +340,7 @@ TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8")
         }
         CHECK(peer_ask(fd, &ask_hello, &told)); /* and nothing comes twice */
         CHECK(told.id == ask_hello.id);
+        T_AWAIT(stats_of(s.server).in_flight == 0); /* counted, too */
         replies = (int)stats_of(s.server).replies;
         CHECK_EQ(replies, 13);
         close(fd);

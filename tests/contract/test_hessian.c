@@ -316,7 +316,7 @@ TEST(hessian__lists__all_forms, "HES-8")
 TEST(hessian__maps__pairs_in_order_last_key_counts, "HES-9")
 {
     struct bytes b = from_hex("480161910162920161935a");
-    spn_hvalue *map, *list;
+    spn_hvalue *map = NULL, *list;
 
     begin();
     CHECK_EQ(read_all(arena, b.at, b.length, &map, 1, NULL), 1);
@@ -365,7 +365,7 @@ TEST(hessian__open_map_of_many__keeps_all, "HES-9")
 {
     enum { MANY = 1000 };
     static unsigned char message[2 + MANY * 8];
-    spn_hvalue *map;
+    spn_hvalue *map = NULL;
     size_t length = 0;
 
     begin();
@@ -441,7 +441,7 @@ TEST(hessian__classes_by_hand__shared_when_the_same, "HES-10", "HES-26")
     static const char *const orders[3][2] = { { "x", "y" },
                                               { "x", "y" },
                                               { "y", "x" } };
-    spn_hvalue *list, *read, *first, *second;
+    spn_hvalue *list, *read = NULL, *first, *second;
     struct bytes b;
 
     begin();
@@ -472,7 +472,7 @@ TEST(hessian__classes_by_hand__shared_when_the_same, "HES-10", "HES-26")
     /* More fields than there is room for at first. */
     first = spn_harena_object(arena, "Wide");
     for (int i = 0; i < 100; i++) {
-        char name[8];
+        char name[16];
 
         (void)snprintf(name, sizeof name, "f%d", i);
         CHECK_OK(spn_hvalue_set(first, name, spn_harena_int(arena, i % 40)));
@@ -515,7 +515,7 @@ TEST(hessian__references__numbered_as_they_begin, "HES-11")
 TEST(hessian__many_references__all_found, "HES-11")
 {
     enum { MANY = 20000 };
-    spn_hvalue *list, *read;
+    spn_hvalue *list, *read = NULL;
     const void *at;
     size_t length;
 

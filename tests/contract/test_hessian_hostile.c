@@ -58,7 +58,7 @@ TEST(hessian__failed_reader__says_the_same_again, "HES-19")
     struct bytes b = from_hex("91 7a9140 92");
     spn_harena *arena;
     spn_hreader reader;
-    spn_hvalue *value;
+    spn_hvalue *value = NULL;
     spn_hspan span;
     int32_t number;
     int64_t wide;
@@ -198,7 +198,7 @@ static int read_with(const spn_hreader_opts *opts, const void *at, size_t length
 {
     spn_harena *arena;
     spn_hreader reader;
-    spn_hvalue *value;
+    spn_hvalue *value = NULL;
     int rc = SPN_OK;
 
     REQUIRE_OK(spn_harena_create(&arena, NULL));
@@ -315,7 +315,7 @@ TEST(hessian__promised_lengths__not_believed, "HES-17")
     for (size_t i = 0; i < sizeof promises / sizeof promises[0]; i++) {
         struct bytes b = from_hex(promises[i]);
         spn_harena *arena;
-        spn_hvalue *value;
+        spn_hvalue *value = NULL;
         int rc;
 
         REQUIRE_OK(spn_harena_create(&arena, NULL));
@@ -337,7 +337,7 @@ TEST(hessian__dearest_message__in_proportion, "HES-17")
     spn_harena_opts opts = SPN_HARENA_OPTS_INIT;
     spn_problem problem = SPN_PROBLEM_INIT;
     spn_harena *arena;
-    spn_hvalue *value;
+    spn_hvalue *value = NULL;
 
     REQUIRE(message != NULL);
     memset(message, 0x78, LENGTH); /* empty lists */
@@ -369,7 +369,7 @@ TEST(hessian__long_chains__without_recursion, "HES-18")
     spn_hwriter_opts writing = SPN_HWRITER_OPTS_INIT;
     spn_harena_opts opts = SPN_HARENA_OPTS_INIT;
     unsigned char *message = malloc(DEEP + 1);
-    spn_hvalue *one, *two;
+    spn_hvalue *one = NULL, *two = NULL;
     spn_harena *arena;
     spn_hreader reader;
     spn_hwriter w;
@@ -405,7 +405,7 @@ TEST(hessian__long_chains__without_recursion, "HES-18")
 TEST(hessian__many_types__written_in_proportion, "HES-20")
 {
     enum { MANY = 50000 };
-    spn_hvalue *list, *read;
+    spn_hvalue *list, *read = NULL;
     spn_harena *arena;
     spn_hwriter w;
     const void *at;

@@ -173,7 +173,7 @@ TEST(hessian__struct__fields_by_name, "HES-30")
                               "48 0178 e7 0171 4e 0178 e9 5a"
                               "43015191 0179 61 4e");
     struct point p = { 7, 7 };
-    spn_hvalue *values[3];
+    spn_hvalue *values[3] = { NULL, NULL, NULL };
 
     begin();
     CHECK_EQ(read_all(arena, b.at, b.length, values, 3, NULL), 3);
@@ -368,7 +368,7 @@ TEST(hessian__struct_of_many_fields__written, "HES-31")
 {
     enum { MANY = 200 };
     static spn_hfield fields[MANY];
-    static char names[MANY][8];
+    static char names[MANY][16];
     static int32_t numbers[MANY], got[MANY];
     const spn_hstruct table = { "Wide", fields, MANY, sizeof numbers };
 

@@ -47,7 +47,7 @@ for dispatcher in all direct message execution connection; do
         failed=$((failed + 1))
         continue
     fi
-    node "$work/calls.js" "$address" >"$work/calls.log" 2>&1
+    node "$work/calls.js" "$address" "$dispatcher" >"$work/calls.log" 2>&1
     sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$work/calls.log")
     if [ -z "$sum" ]; then
         failed=$((failed + 1))

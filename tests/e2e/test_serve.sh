@@ -262,7 +262,7 @@ complains 'every request was answered'
 if [ -n "$plugin" ]; then
     start --no-demo --plugin="$plugin" 'dubbo://127.0.0.1:0?threads=2&queues=10'
     run 0 "$spindle" call --version= --group= "$address" demo.Clock.now
-    says '^[0-9]*$'
+    says '^[0-9]*L$'
     run 3 "$spindle" call "$address" $demo.echo
     stop 0
 fi

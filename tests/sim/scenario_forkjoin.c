@@ -256,6 +256,126 @@ SCENARIO(forkjoin__objects_joined_in_any_order__two_workers, "FJT-27", "FJT-4")
 }
 SCENARIO_OPTS(forkjoin__objects_joined_in_any_order__two_workers, .faults = true)
 
+static int run_nothing(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    return 0;
+}
+
+static int run_middle(spn_fj fj, spn_fj_task *task)
+{
+    int rc;
+
+    (void)fj;
+    (void)task;
+    spn__store(&data[2], 3, relaxed);
+    sim_assert(spn_fj_task_fork(&object[2]) == SPN_OK);
+    rc = spn_fj_task_join(&object[2]);
+    sim_assert(spn__load(&ran[2], relaxed) == ended_well(rc));
+    return rc;
+}
+
+static int run_top(spn_fj fj, spn_fj_task *task)
+{
+    int rc;
+
+    (void)fj;
+    (void)task;
+    sim_assert(spn_fj_task_fork(&object[1]) == SPN_OK);
+    if (sim_choose(2) == 0)
+        spn__cpu_relax(); /* somebody takes it */
+    rc = spn_fj_task_join(&object[1]);
+    return ended_well(rc) ? 0 : rc;
+}
+
+/* The joiner of an object that another runs takes what that one has forked since, once. */
+SCENARIO(forkjoin__join_of_a_stolen_object__helps_with_what_it_forked, "FJT-27",
+         "FJT-4")
+{
+    if (!set_up(2))
+        return;
+    spn_fj_task_init(&object[0], run_top);
+    spn_fj_task_init(&object[1], run_middle);
+    spn_fj_task_init(&object[2], run_leaf);
+    (void)taken(spn_fj_pool_invoke(pool, &object[0]));
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__join_of_a_stolen_object__helps_with_what_it_forked,
+              .faults = true, .schedules = 1000)
+
+static SPN__ATOMIC(int) joiner; /* 1 + the worker that joins, and runs nothing else */
+
+static int run_sibling(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    sim_assert(spn__load(&joiner, relaxed) != 1 + spn_fj_worker_index());
+    return 0;
+}
+
+static int run_pair(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    sim_assert(spn_fj_task_fork(&object[1]) == SPN_OK);
+    sim_assert(spn_fj_task_fork(&object[2]) == SPN_OK);
+    spn__store(&ran[3], 1, relaxed);
+    (void)spn_fj_task_join(&object[1]);
+    (void)spn_fj_task_join(&object[2]);
+    return 0;
+}
+
+static int run_joiner(spn_task *task)
+{
+    (void)task;
+    while (spn__load(&ran[3], relaxed) == 0)
+        spn__cpu_relax();
+    spn__store(&joiner, 1 + spn_fj_worker_index(), relaxed);
+    (void)spn_fj_task_join(&object[1]);
+    spn__store(&joiner, 0, relaxed);
+    return 0;
+}
+
+/* Two join an object, and one of them runs it, out of its turn: the other does not take
+ * what was forked beside it.  (Pitfall P7.) */
+SCENARIO(forkjoin__joined_by_two__neither_takes_a_sibling, "FJT-27")
+{
+    spn_task joins = SPN_TASK_INIT(run_joiner, NULL);
+
+    if (!set_up_spare(2, 0))
+        return;
+    spn__init(&joiner, 0);
+    spn_fj_task_init(&object[0], run_pair);
+    spn_fj_task_init(&object[1], run_nothing);
+    spn_fj_task_init(&object[2], run_sibling);
+    sim_assert(spn_fj_pool_submit(pool, &object[0]) == SPN_OK);
+    sim_assert(spn_executor_execute(spn_fj_pool_executor(pool), &joins) == SPN_OK);
+    await_quiescence();
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__joined_by_two__neither_takes_a_sibling, .max_steps = 60000,
+              .schedules = 1500, .no_faults = "waits for a second worker")
+
+/* Who sees by its state that the pool has ended sees what its tasks did. */
+SCENARIO(forkjoin__seen_to_have_ended__so_is_what_it_did, "FJP-13")
+{
+    if (!set_up(1))
+        return;
+    spn__store(&data[0], 1, relaxed);
+    spn_fj_task_init(&object[0], run_leaf);
+    if (taken(spn_fj_pool_submit(pool, &object[0]))) {
+        sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
+        while (spn_executor_is_terminated(spn_fj_pool_executor(pool)) == 0)
+            spn__cpu_relax();
+        sim_assert(spn__load(&ran[0], relaxed) ==
+                   ended_well(spn_fj_task_error(&object[0])));
+    }
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__seen_to_have_ended__so_is_what_it_did, .faults = true,
+              .schedules = 500)
+
 /* A parent that does not wait for its child. */
 static int run_careless(spn_fj fj, spn_fj_task *task)
 {
@@ -378,13 +498,6 @@ SCENARIO_OPTS(forkjoin__cancelled_while_the_pool_ends__all_are_told, .faults = t
 
 /* An object that is freed by whoever joins it. */
 static SPN__ATOMIC(spn_fj_task *) loose;
-
-static int run_nothing(spn_fj fj, spn_fj_task *task)
-{
-    (void)fj;
-    (void)task;
-    return 0;
-}
 
 static int run_peeking(spn_fj fj, spn_fj_task *task)
 {
@@ -560,6 +673,30 @@ SCENARIO(forkjoin__ended_by_two__one_wins_and_all_are_released, "FJT-29")
 SCENARIO_OPTS(forkjoin__ended_by_two__one_wins_and_all_are_released, .dfs = 1,
               .dfs_models = SIM_SC, .faults = true)
 
+/* An object is completed while a worker takes it out, whoever comes second says that it is
+ * done: the result, and what came before it, is there then. */
+SCENARIO(forkjoin__completed_while_it_is_taken_out__result_comes_with_it, "FJT-12",
+         "FJT-29")
+{
+    void *result = NULL;
+    int rc;
+
+    if (!set_up(1))
+        return;
+    spn__store(&data[0], 1, relaxed);
+    spn_fj_task_init(&object[0], run_leaf);
+    if (taken(spn_fj_pool_submit(pool, &object[0]))) {
+        sim_thread(completes, NULL);
+        rc = spn_fj_task_get(&object[0], &result, SPN_FOREVER);
+        if (rc == SPN_OK && result == &data[1])
+            sim_assert(spn__load(&data[1], relaxed) == 9);
+        sim_join_all();
+    }
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__completed_while_it_is_taken_out__result_comes_with_it,
+              .faults = true)
+
 /* What is submitted while the pool is stopped ends: run, cancelled or refused. */
 static void stops(void *arg)
 {
@@ -691,3 +828,42 @@ SCENARIO(forkjoin__pending_children__completion_runs_once_after_all, "CC-14", "C
 }
 SCENARIO_OPTS(forkjoin__pending_children__completion_runs_once_after_all,
               .faults = true)
+
+static void counts_down(void *arg)
+{
+    spn__store(&data[1], 7, relaxed);
+    switch (*(unsigned *)arg) {
+    case 0:
+        spn_fj_completer_set_pending(&root, 0);
+        break;
+    case 1:
+        spn_fj_completer_add_pending(&root, -1);
+        break;
+    default:
+        sim_assert(spn_fj_completer_cas_pending(&root, 1, 0) == 1);
+        break;
+    }
+}
+
+/* A program that counts by itself: who sees the count, by looking or by changing it, sees
+ * what came before it. */
+SCENARIO(forkjoin__counted_by_hand__what_came_before_is_seen, "CC-1", "CC-2")
+{
+    static unsigned how;
+
+    spn__init(&data[1], 0);
+    spn_fj_completer_init(&root, NULL, NULL, 1);
+    how = sim_choose(3);
+    sim_thread(counts_down, &how);
+    if (sim_choose(2) == 0) {
+        while (spn_fj_completer_pending(&root) != 0)
+            spn__cpu_relax();
+    } else {
+        while (spn_fj_completer_cas_pending(&root, 0, 5) == 0)
+            spn__cpu_relax();
+    }
+    sim_assert(spn__load(&data[1], relaxed) == 7);
+    sim_join_all();
+}
+SCENARIO_OPTS(forkjoin__counted_by_hand__what_came_before_is_seen, .faults = true,
+              .schedules = 1000)
