@@ -57,6 +57,7 @@ struct spn__conn *spn__conn_create(struct spn__transport *transport,
     spn__init(&conn->data, data);
     spn__init(&conn->is_open, 0u);
     spn__init(&conn->pauses, 0);
+    spn__init(&conn->pause_calls, 0u);
     conn->fd = -1;
     spn__lock_init(&conn->lock);
     conn->phase = SPN__CONNECTING;
@@ -282,6 +283,8 @@ static bool is_reading(struct spn__conn *conn)
 static void offer(struct spn__conn *conn, const unsigned char *data, size_t size,
                   bool own)
 {
+    /* relaxed: see is_reading. */
+    const uint32_t before = spn__load(&conn->pause_calls, relaxed);
     struct spn__piece rest;
     int64_t used = 0;
 
@@ -301,8 +304,10 @@ static void offer(struct spn__conn *conn, const unsigned char *data, size_t size
         spn__bytes_take(&conn->in, (size_t)used);
     else if (rest.size != 0 && !spn__bytes_append(&conn->in, &rest, 1))
         spn__conn_close(conn, SPN_ENOMEM);
-    /* relaxed: see is_reading. */
-    conn->held = rest.size != 0 && spn__load(&conn->pauses, relaxed) != 0;
+    /* Somebody may have resumed already what was paused in the event: its attendance is
+     * on its way and must find this.  relaxed: as before. */
+    conn->held = rest.size != 0 && (spn__load(&conn->pauses, relaxed) != 0 ||
+                                    spn__load(&conn->pause_calls, relaxed) != before);
 }
 
 /* Where to read to. */
@@ -565,6 +570,7 @@ static void look_again(struct spn__conn *conn)
 /* relaxed, both: the loop learns of it through its inbox, under locks. */
 void spn__conn_pause(struct spn__conn *conn)
 {
+    spn__fetch_add(&conn->pause_calls, 1u, relaxed);
     if (spn__fetch_add(&conn->pauses, 1, relaxed) == 0)
         look_again(conn);
 }

@@ -118,6 +118,7 @@ struct spn__conn {
     SPN__ATOMIC(void *) data;
     SPN__ATOMIC(uint32_t) is_open;
     SPN__ATOMIC(int32_t) pauses;
+    SPN__ATOMIC(uint32_t) pause_calls;
     int fd; /* written by the loop while nobody writes, -1 before and after */
 
     struct spn__lock lock;

@@ -36,6 +36,7 @@ enum {
     MAX_PIECES =
         15, /* written without a copy; the kernel takes more, nobody sends more */
     WORKER_TURNS = 8, /* a worker writes for others so many times, then the loop does */
+    LOOP_TURNS = 32,  /* and the loop so many times, then others have their turn */
 };
 
 bool spn__conn_all_written_locked(const struct spn__conn *conn)
@@ -131,8 +132,8 @@ void spn__conn_drain(struct spn__conn *conn, bool on_loop)
         while (conn->front.size != 0) {
             struct iovec one = { spn__bytes_first(&conn->front), conn->front.size };
 
-            if (!on_loop && ++turns > WORKER_TURNS) {
-                let_go(conn, false, 0, false);
+            if (++turns > (on_loop ? LOOP_TURNS : WORKER_TURNS)) {
+                let_go(conn, false, 0, false); /* the loop comes back to it */
                 return;
             }
             n = put(conn, &one, 1);

@@ -43,6 +43,7 @@ struct bed {
     struct spn__listener *listener;
     int port;
     atomic_int lines;    /* accepted */
+    atomic_int taken;    /* of `line`; two loops may open at once */
     atomic_int unopened; /* `closed` of those that never opened */
     struct line line[LINES];
     /* What the server does; by default it takes all bytes and keeps the first. */
@@ -65,7 +66,7 @@ static inline int line_opened(void *context, struct spn__conn *conn)
     int rc = 0;
 
     if (line == NULL) { /* accepted */
-        const int n = atomic_load(&bed->lines);
+        const int n = atomic_fetch_add(&bed->taken, 1);
 
         REQUIRE(n < LINES);
         line = &bed->line[n];

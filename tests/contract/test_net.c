@@ -552,8 +552,8 @@ TEST(net__bytes_refused__closed_with_it, "NET-11")
 static int64_t one_and_pause(struct line *line, const unsigned char *data, size_t size)
 {
     (void)size;
-    line_keep(line, data, 1);
     spn__conn_pause(line->conn);
+    line_keep(line, data, 1); /* from here on the test may resume */
     return 1;
 }
 

@@ -50,7 +50,7 @@ struct spn__conn {
     void *context, *data;
     struct sim_net_script script;
     struct sim_net_way way; /* of what this end sends */
-    int refs, pauses, why, port;
+    int refs, pauses, pause_calls, why, port;
     enum phase phase;
     bool accepted, opened, eof, reset, shut, held, begun;
     struct spn__bytes out;  /* taken, not yet on its way */
@@ -335,6 +335,7 @@ static void close_it(struct spn__conn *conn)
 /* Offers what is in `in`, if it is enough. */
 static void offer(struct spn__conn *conn)
 {
+    const int before = conn->pause_calls;
     int64_t used = 0;
 
     conn->held = false;
@@ -349,7 +350,8 @@ static void offer(struct spn__conn *conn)
         begin_closing(conn, (int)used);
     } else {
         spn__bytes_take(&conn->in, (size_t)used);
-        conn->held = conn->in.size != 0 && conn->pauses != 0;
+        conn->held =
+            conn->in.size != 0 && (conn->pauses != 0 || conn->pause_calls != before);
     }
     spn__unlock(&net.lock);
 }
@@ -792,6 +794,7 @@ void spn__conn_pause(struct spn__conn *conn)
 {
     spn__lock(&net.lock);
     conn->pauses++;
+    conn->pause_calls++;
     spn__unlock(&net.lock);
 }
 
