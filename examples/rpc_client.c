@@ -28,9 +28,10 @@ static int square(void *arg, spn_request *request)
 }
 
 static const spn_method methods[] = { { "square", "I", square, NULL } };
-static const spn_service service = {
-    .size = sizeof service, .interface = "demo.Math", .methods = methods, .method_count = 1
-};
+static const spn_service service = { .size = sizeof service,
+                                     .interface = "demo.Math",
+                                     .methods = methods,
+                                     .method_count = 1 };
 
 /* ---- calls ---------------------------------------------------------------------- */
 
@@ -93,7 +94,7 @@ int main(int argc, char **argv)
     spn_server *server = NULL;
     spn_client *client;
     spn_harena *arena;
-    char url[100];
+    char url[100] = "";
     int ok;
 
     if (argc < 2) {
@@ -106,7 +107,8 @@ int main(int argc, char **argv)
         }
         snprintf(url, sizeof url, "dubbo://127.0.0.1:%d", spn_server_port(server));
     }
-    if (spn_client_create(&client, argc > 1 ? argv[1] : url, NULL, &problem) != SPN_OK) {
+    if (spn_client_create(&client, argc > 1 ? argv[1] : url, NULL, &problem) !=
+        SPN_OK) {
         fprintf(stderr, "%s\n", problem.text);
         return 1;
     }

@@ -75,6 +75,9 @@ struct spn__piece {
 #define SPN__SEND_MORE 1u
 /* Not counted against the bound: replies that tell of overload, heartbeats. */
 #define SPN__SEND_URGENT 2u
+/* From another thread: more will follow from other threads soon.  The loop writes it, with
+ * what has come by then, instead of the sender: fewer and larger writes. */
+#define SPN__SEND_SOON 4u
 
 /* Takes a message.  `position`, when not NULL, is where it ends in the outgoing
  * stream.  Returns 0, SPN_ECLOSED, SPN_EFULL (more than the bound is waiting to

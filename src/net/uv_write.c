@@ -15,6 +15,10 @@
  *   from where they are, without a copy; only what the socket did not take goes to
  *   front.  Then the connection is `blocked`: the loop polls the socket and goes on.
  *
+ *   Where many workers answer one connection, each would pay for a system call of a few
+ *   bytes: those who say so (SPN__SEND_SOON) leave their bytes to the loop, which is woken
+ *   once and writes what has gathered by then.
+ *
  *   On the loop, inside `bytes`, answers are gathered in the loop's own buffer and
  *   written once when the event returns: the loop claims `writing` with the first of
  *   them.  No connection keeps memory for that.
@@ -284,15 +288,15 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
                       size_t count, size_t total, unsigned flags, uint64_t *position)
 {
     struct iovec vector[MAX_PIECES];
-    bool direct, drain = false;
+    bool direct, drain = false, ask = false;
     size_t used = 0;
     int rc;
 
     spn__lock(&conn->lock);
     rc = refuse_locked(conn, total, flags);
-    direct = rc == SPN_OK && (flags & SPN__SEND_MORE) == 0 && count <= MAX_PIECES &&
-             conn->phase == SPN__OPEN && !conn->writing && !conn->blocked &&
-             conn->front.size + conn->back.size == 0;
+    direct = rc == SPN_OK && (flags & (SPN__SEND_MORE | SPN__SEND_SOON)) == 0 &&
+             count <= MAX_PIECES && conn->phase == SPN__OPEN && !conn->writing &&
+             !conn->blocked && conn->front.size + conn->back.size == 0;
     if (direct)
         conn->writing = true;
     else if (rc == SPN_OK && !spn__bytes_append(&conn->back, pieces, count))
@@ -300,9 +304,13 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
     if (rc == SPN_OK)
         advance_locked(conn, total, position);
     /* Also when refused: messages that were to be followed by this one must go. */
-    if (!direct && (flags & SPN__SEND_MORE) == 0)
+    if (rc == SPN_OK && (flags & (SPN__SEND_MORE | SPN__SEND_SOON)) == SPN__SEND_SOON)
+        ask = !conn->writing && spn__conn_list_locked(conn);
+    else if (!direct && (flags & SPN__SEND_MORE) == 0)
         drain = spn__conn_claim_locked(conn);
     spn__unlock(&conn->lock);
+    if (ask)
+        spn__loop_ask(conn->loop, conn);
     if (direct) {
         for (size_t i = 0; i < count; i++)
             vector[used++] =

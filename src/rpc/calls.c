@@ -94,11 +94,11 @@ static void grow(struct spn__call_shard *shard)
     const size_t size = (shard->mask + 1) * 2;
     struct spn__call **old = shard->buckets;
     const size_t old_size = shard->mask + 1;
-    struct spn__call **buckets = spn__alloc(size * sizeof *buckets);
+    struct spn__call **buckets = spn__alloc(size * sizeof(void *));
 
     if (buckets == NULL)
         return; /* longer chains, then */
-    memset(buckets, 0, size * sizeof *buckets);
+    memset(buckets, 0, size * sizeof(void *));
     shard->buckets = buckets;
     shard->mask = size - 1;
     for (size_t i = 0; i < old_size; i++) {

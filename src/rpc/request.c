@@ -163,8 +163,13 @@ static int send_reply(spn_request *request)
         return spn__channel_answer(channel, &request->message.frame,
                                    SPN__STATUS_SERIALIZATION, text, 0);
     }
-    rc = request->split > 0 ? send_split(request, bytes, size)
-                            : spn__channel_send(channel, bytes, size, 0);
+    rc = request->split > 0
+             ? send_split(request, bytes, size)
+             : spn__channel_send(channel, bytes, size,
+                                 /* Others will answer this client soon:
+                                                 * one write for all of them. */
+                                 spn__channel_in_flight(channel) > 1 ? SPN__SEND_SOON
+                                                                     : 0);
     if (rc != SPN_OK) {
         spn__count(counts, SPN__COUNT_DROPPED, 1);
         return rc;

@@ -609,7 +609,9 @@ static void send_many(int index, void *arg)
                                       (uint32_t)(i * 7 % 300) };
         const struct spn__piece pieces[] = { { &head, sizeof head },
                                              { body, head.size } };
-        const unsigned flags = i % 5 == 2 && i + 1 < messages ? SPN__SEND_MORE : 0;
+        const unsigned flags = i % 5 == 2 && i + 1 < messages ? SPN__SEND_MORE
+                               : i % 7 == 3                   ? SPN__SEND_SOON
+                                                              : 0;
         int rc;
 
         do {

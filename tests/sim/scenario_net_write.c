@@ -196,6 +196,13 @@ static void send_one_more(void *arg)
     sim_assert(send_text((const char *)arg + 2, 0) == SPN_OK);
 }
 
+/* Leaves its bytes to the loop. */
+static void send_soon(void *arg)
+{
+    sim_assert(send_text(arg, SPN__SEND_SOON) == SPN_OK);
+    sim_assert(send_text((const char *)arg + 2, SPN__SEND_SOON) == SPN_OK);
+}
+
 static void close_conn(void *arg)
 {
     bool ask;
@@ -260,6 +267,24 @@ SCENARIO(net_write__more_follows__nothing_stays_behind, "NET-14")
     end();
 }
 SCENARIO_OPTS(net_write__more_follows__nothing_stays_behind, .schedules = 600,
+              .models = SIM_SC | SIM_C11)
+
+/* One leaves the writing to the loop, the other writes itself: the loop is woken, and
+ * nothing waits for somebody who does not come. */
+SCENARIO(net_write__left_to_the_loop__nothing_stays_behind, "NET-14", "NET-18")
+{
+    int a, b;
+
+    begin();
+    a = sim_thread(send_soon, "A1A2");
+    b = sim_thread(send_two, "B1B2");
+    sim_join(a);
+    sim_join(b);
+    sim_settle();
+    check_sink(true);
+    end();
+}
+SCENARIO_OPTS(net_write__left_to_the_loop__nothing_stays_behind, .schedules = 1000,
               .models = SIM_SC | SIM_C11)
 
 /* Closing while others send: the descriptor is closed once, after the last write. */

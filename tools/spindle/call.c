@@ -83,7 +83,7 @@ static int run(int argc, char **argv)
     static struct wire_call call = { .version = "1.0.0",
                                      .group = "g1",
                                      .timeout_ms = 5000 };
-    struct wire_address address;
+    struct wire_address address = { .port = 0 };
     spn_harena *arena;
     bool one_way = false, words_only = false;
     int words = 0, status = EXIT_GOOD;

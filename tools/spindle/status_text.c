@@ -101,7 +101,7 @@ static void draw_pools(const struct drawing *d, const struct status *s)
                "          RUN    REFUSED");
     for (int i = 0; i < s->pool_count; i++) {
         const struct status_pool *p = &s->pools[i];
-        const bool endless = p->max > 1000000000;
+        const bool endless = p->max > 100000000;
         const int most = endless ? p->threads : p->max;
 
         fprintf(d->to, "%-32.32s %4" PRId32 " %7" PRId32 " ", p->name, p->active,

@@ -131,7 +131,7 @@ bool wire_method(const char *text, struct wire_call *call)
         return false;
     memcpy(call->interface, text, length);
     call->interface[length] = '\0';
-    strcpy(call->method, dot + 1);
+    memcpy(call->method, dot + 1, strlen(dot + 1) + 1);
     return true;
 }
 
@@ -382,7 +382,7 @@ bool wire_argument(spn_harena *arena, const char *text, struct wire_call *call,
         snprintf(why, capacity, "the types of the arguments are too long");
         return false;
     }
-    strcpy(call->parameters + used, r.type);
+    memcpy(call->parameters + used, r.type, strlen(r.type) + 1);
     call->arguments[call->argument_count++] = value;
     return true;
 }
