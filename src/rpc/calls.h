@@ -23,6 +23,7 @@ struct spn__call {
     SPN__ATOMIC(uint32_t) refs;   /* [refs] */
     struct spn__call *next;       /* in its bucket, or the list of those being ended */
     bool one_way;                 /* no reply is wanted: never in the table */
+    bool is_counted;              /* among the pending, until its future's hook ran */
     bool listed;                  /* in the table; guarded by its shard, as is: */
     struct spn__channel *channel; /* the one it was given to, held; NULL: none yet */
     spn_future *future;           /* a reference */

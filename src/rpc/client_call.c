@@ -18,7 +18,10 @@
  *   [closing] a call counts itself as pending and then looks at `closing`; close sets it
  *             and then looks at the count: seq_cst, so that one of them sees the other.
  *   [ended]   each end is a release of the count and close's look an acquire: what a call
- *             did with the client lies before the client's end.
+ *             did with the client lies before the client's end.  The future's hook counts
+ *             out, not the one who ended the call: it may run on a thread that close knows
+ *             nothing of, that of a holder who cancels, and must find the client there.
+ *             All others are threads that close ends, or hold the channel.
  */
 #include <stdio.h>
 #include <string.h>
@@ -57,12 +60,9 @@ static void conclude(struct spn__call *call, enum spn__call_end end)
 void spn__call_fail(struct spn__call *call, enum spn__call_end end, int code,
                     const char *message)
 {
-    struct spn_client *client = call->client;
-
     conclude(call, end);
     (void)spn_future_complete_error(call->future, code, message);
     spn__call_unref(call);
-    ended(client);
 }
 
 void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, int code,
@@ -74,13 +74,10 @@ void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, in
 
 void spn__call_reply(struct spn__call *call, spn_reply *reply)
 {
-    struct spn_client *client = call->client;
-
     conclude(call, SPN__END_REPLY);
     if (spn_future_complete(call->future, reply) != 1)
         spn_reply_destroy(reply); /* cancelled a moment ago */
     spn__call_unref(call);
-    ended(client);
 }
 
 void spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
@@ -131,14 +128,16 @@ static void on_done(spn_future *future, void *arg)
 {
     struct spn__call *call = arg;
     struct spn_client *client = call->client;
+    const bool is_counted = call->is_counted;
 
     (void)future;
     if (spn__table_remove(&client->table, call)) {
         conclude(call, SPN__END_CANCELLED);
         spn__call_unref(call); /* the table's */
-        ended(client);
     }
     spn__call_unref(call); /* the hook's */
+    if (is_counted)
+        ended(client);
 }
 
 static void drop_reply(void *value)
@@ -314,6 +313,7 @@ static int list(struct spn_client *client, struct spn__call *call)
         (void)spn_future_complete_error(call->future, SPN_ESHUTDOWN, NULL);
         return SPN_ESHUTDOWN;
     }
+    call->is_counted = true;
     (void)spn__fetch_add(&client->calls, 1, relaxed); /* only a number */
     spn__table_add(&client->table, call);
     spn__call_ref(call); /* the timeout's */
