@@ -22,6 +22,8 @@
 
 enum { PORT = 7, TIMEOUT_MS = 10 };
 
+#define ALL_IS_THERE "the last scenario is for failures"
+
 /* ---- the server ------------------------------------------------------------------------ */
 
 /* What it does with a request. */
@@ -75,13 +77,14 @@ static int opened(void *context, struct spn__conn *conn)
 
 static void take(struct spn__conn *conn, const struct spn__frame *frame)
 {
-    sim_assert(spn__frame_is_request(frame) && spn__frame_is_two_way(frame));
+    sim_assert(spn__frame_is_request(frame));
     server.requests++;
     if (conn == server.first)
         server.on_first++;
     if (server.plan == SAYS_READ_ONLY && server.requests == 1)
         say_read_only(conn);
-    if (server.plan != IS_SILENT && server.plan != CLOSES)
+    if (server.plan != IS_SILENT && server.plan != CLOSES &&
+        spn__frame_is_two_way(frame))
         answer(conn, frame->id);
     if (server.plan == ANSWERS_AND_CLOSES || server.plan == CLOSES)
         spn__conn_close(conn, SPN_ECLOSED);
@@ -113,21 +116,27 @@ static void closed(void *context, struct spn__conn *conn, int why)
 
 static const struct spn__conn_events events = { opened, bytes, NULL, closed };
 
-static void start_server(enum plan plan)
+static int start_server(enum plan plan)
 {
     const struct spn__listen_opts opts = { .port = PORT };
+    int rc;
 
     memset(&server, 0, sizeof server);
     server.plan = plan;
-    sim_assert(spn__transport_create(NULL, &server.transport) == SPN_OK);
-    sim_assert(spn__transport_listen(server.transport, &opts, &events, NULL,
-                                     &server.listener) == SPN_OK);
+    rc = spn__transport_create(NULL, &server.transport);
+    if (rc == SPN_OK)
+        rc = spn__transport_listen(server.transport, &opts, &events, NULL,
+                                   &server.listener);
+    return rc;
 }
 
 static void stop_server(void)
 {
+    if (server.transport == NULL)
+        return;
     sim_assert(spn__transport_stop(server.transport) == SPN_OK);
-    sim_assert(spn__listener_close(server.listener) == SPN_OK);
+    if (server.listener != NULL)
+        sim_assert(spn__listener_close(server.listener) == SPN_OK);
     sim_assert(spn__transport_destroy(server.transport) == SPN_OK);
 }
 
@@ -136,19 +145,23 @@ static void stop_server(void)
 static spn_client *client;
 static const spn_invocation hello = SPN_INVOCATION_INIT("a", "b");
 
-/* Nothing in it happens by itself: no heartbeats, no tries in the background. */
-static int make_client(void)
+#define URL "dubbo://sim:7?lazy=true&heartbeat=0&timeout=10&connect.timeout=5"
+
+static int make_client_of(const char *url)
 {
     (void)spn_log_set_level(SPN_LOG_OFF); /* a line per schedule */
-    return spn_client_create(&client,
-                             "dubbo://sim:7?lazy=true&dispatcher=direct&heartbeat=0&"
-                             "reconnect=false&timeout=10&connect.timeout=5",
-                             NULL, NULL);
+    return spn_client_create(&client, url, NULL, NULL);
+}
+
+/* Nothing in it happens by itself: no heartbeats, no tries in the background, no pool. */
+static int make_client(void)
+{
+    return make_client_of(URL "&dispatcher=direct&reconnect=false");
 }
 
 static void start(enum plan plan)
 {
-    start_server(plan);
+    sim_assert(start_server(plan) == SPN_OK);
     sim_assert(make_client() == SPN_OK);
 }
 
@@ -222,7 +235,7 @@ SCENARIO(client__reply_races_timeout__one_ends_it, "CLI-5", "CLI-6", "CLI-16")
     stop_server();
 }
 SCENARIO_OPTS(client__reply_races_timeout__one_ends_it, .schedules = 150,
-              .models = SIM_SC | SIM_C11, .early = 128)
+              .models = SIM_SC | SIM_C11, .early = 128, .no_faults = ALL_IS_THERE)
 
 static void break_network(void *arg)
 {
@@ -254,7 +267,7 @@ SCENARIO(client__reply_races_loss__one_ends_it, "CLI-8", "CLI-16")
     stop_server();
 }
 SCENARIO_OPTS(client__reply_races_loss__one_ends_it, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = 512)
+              .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
 
 static void cancel(void *future)
 {
@@ -279,7 +292,7 @@ SCENARIO(client__reply_races_cancel__one_ends_it, "CLI-7", "CLI-16")
     stop_server();
 }
 SCENARIO_OPTS(client__reply_races_cancel__one_ends_it, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = 512)
+              .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
 
 /* Cancelling against close and destroy, with a call that waits for a connection: the thread
  * that cancels has nothing to do with the client, and may be late. */
@@ -300,7 +313,7 @@ SCENARIO(client__cancel_races_destroy__client_outlives_it, "CLI-7", "CLI-14")
     spn_future_unref(future);
 }
 SCENARIO_OPTS(client__cancel_races_destroy__client_outlives_it, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = 512)
+              .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
 
 /* ---- threads that wait --------------------------------------------------------------------- */
 
@@ -333,7 +346,7 @@ SCENARIO(client__wait_races_reply_and_timeout__one_ends_it, "CLI-1", "CLI-5", "C
     stop_server();
 }
 SCENARIO_OPTS(client__wait_races_reply_and_timeout__one_ends_it, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = 128)
+              .models = SIM_SC | SIM_C11, .early = 128, .no_faults = ALL_IS_THERE)
 
 /* A thread that waits for nothing: the timer ends it, in time, and not its own patience,
  * which is longer. */
@@ -348,7 +361,7 @@ SCENARIO(client__wait_for_nothing__ends_in_time, "CLI-5")
     stop_server();
 }
 SCENARIO_OPTS(client__wait_for_nothing__ends_in_time, .schedules = 200,
-              .models = SIM_SC | SIM_C11, .early = SIM_NEVER)
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 /* A thread that waits, while the connection breaks or the server closes it. */
 SCENARIO(client__wait_races_loss__ends_at_once, "CLI-8")
@@ -368,7 +381,7 @@ SCENARIO(client__wait_races_loss__ends_at_once, "CLI-8")
     stop_server();
 }
 SCENARIO_OPTS(client__wait_races_loss__ends_at_once, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = SIM_NEVER)
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 /* A thread that waits, or only begins to, while the client is closed without patience: the
  * call is cut off, and close does not wait for its timeout. */
@@ -390,7 +403,7 @@ SCENARIO(client__wait_races_close__ends, "CLI-14")
     stop_server();
 }
 SCENARIO_OPTS(client__wait_races_close__ends, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = SIM_NEVER)
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 /* ---- close ------------------------------------------------------------------------------- */
 
@@ -422,7 +435,7 @@ SCENARIO(client__closed_with_calls_in_flight__each_ends_once, "CLI-14", "CLI-16"
     stop_server();
 }
 SCENARIO_OPTS(client__closed_with_calls_in_flight__each_ends_once, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = 512)
+              .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
@@ -454,7 +467,7 @@ SCENARIO(client__connect_fails__waiting_calls_end, "CLI-9", "CLI-16")
     end_client(2);
 }
 SCENARIO_OPTS(client__connect_fails__waiting_calls_end, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = 512)
+              .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
 
 /* Closing while a connection is being made, with a call that waits for it. */
 SCENARIO(client__close_races_connect__call_ends, "CLI-14", "CLI-16")
@@ -473,7 +486,7 @@ SCENARIO(client__close_races_connect__call_ends, "CLI-14", "CLI-16")
     stop_server();
 }
 SCENARIO_OPTS(client__close_races_connect__call_ends, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = 512)
+              .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
 
 static void submit_answered(void *arg)
 {
@@ -502,4 +515,76 @@ SCENARIO(client__read_only_races_call__all_answered, "CLI-12")
     sim_assert(server.on_first == 1 || server.on_first == 2);
 }
 SCENARIO_OPTS(client__read_only_races_call__all_answered, .schedules = 300,
-              .models = SIM_SC | SIM_C11, .early = SIM_NEVER)
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* ---- pools ------------------------------------------------------------------------------- */
+
+/* Replies and the end of connections go through the pool, while the network breaks and the
+ * client is closed. */
+SCENARIO(client__pool_races_loss_and_close__each_ends_once, "CLI-1", "CLI-8", "CLI-14")
+{
+    spn_future *futures[2];
+    int rc;
+
+    sim_assert(start_server(ANSWERS) == SPN_OK);
+    sim_assert(make_client_of(URL "&dispatcher=all&reconnect=false&connections=2") ==
+               SPN_OK);
+    sim_thread(break_network, NULL);
+    for (int i = 0; i < 2; i++)
+        futures[i] = submit();
+    rc = spn_client_close(client, 0);
+    sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
+    for (int i = 0; i < 2; i++) {
+        sim_assert(spn_future_is_done(futures[i]) == 1);
+        rc = outcome(futures[i]);
+        sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_ESHUTDOWN ||
+                   rc == SPN_ECLOSED || rc == SPN_EUNREACHABLE);
+    }
+    sim_join_all();
+    end_client(2);
+    stop_server();
+}
+SCENARIO_OPTS(client__pool_races_loss_and_close__each_ends_once, .schedules = 300,
+              .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
+
+/* A lost connection is made anew by the timer and the pool, while the client is closed. */
+SCENARIO(client__reconnect_races_close__nothing_left, "CLI-10", "CLI-14")
+{
+    int rc;
+
+    sim_assert(start_server(CLOSES) == SPN_OK);
+    sim_assert(make_client_of(URL "&dispatcher=direct") == SPN_OK);
+    rc = outcome(submit());
+    sim_assert(rc == SPN_ECLOSED || rc == SPN_ETIMEDOUT || rc == SPN_EUNREACHABLE);
+    if (sim_choose(2) == 0)
+        sim_sleep(SPN_MS(99)); /* a try is due in a moment */
+    end_client(1);
+    stop_server();
+}
+SCENARIO_OPTS(client__reconnect_races_close__nothing_left, .schedules = 300,
+              .models = SIM_SC | SIM_C11, .early = 32, .no_faults = ALL_IS_THERE)
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+/* Every allocation and every thread in turn cannot be had: calls fail, are lost or are
+ * answered, and what there is of the client can be closed and freed without memory. */
+SCENARIO(client__nothing_to_be_had__nothing_left, "CLI-14", "CLI-16")
+{
+    spn_future *future;
+
+    if (start_server(ANSWERS) == SPN_OK) {
+        const int rc = make_client();
+
+        sim_assert(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EAGAIN);
+        if (rc == SPN_OK) {
+            call(NULL);
+            if (spn_client_submit(client, &hello, &future) == SPN_OK)
+                (void)outcome(future);
+            (void)!spn_client_send(client, &hello);
+            end_client(stats().calls);
+        }
+    }
+    stop_server();
+}
+SCENARIO_OPTS(client__nothing_to_be_had__nothing_left, .schedules = 50,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .faults = true)
