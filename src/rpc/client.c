@@ -187,7 +187,8 @@ static void unopened(struct spn__endpoint *endpoint, struct spn__conn *conn, int
                                       offsetof(struct spn_client, endpoint));
 
     (void)conn;
-    spn__links_failed(client, why != SPN_OK ? why : SPN_EUNREACHABLE);
+    /* Ended or reset before it stood: to a caller that is a server out of reach. */
+    spn__links_failed(client, why != SPN_OK && why != SPN_EIO ? why : SPN_EUNREACHABLE);
 }
 
 /* ---- making one ------------------------------------------------------------------------- */
