@@ -220,8 +220,15 @@ struct piece {
     bool last;
 };
 
-static int read_piece(spn_hreader *r, const unsigned char *at, int kind,
-                      struct piece *piece)
+__attribute__((cold)) static bool no_piece(spn_hreader *r, int kind)
+{
+    (void)spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+    return false;
+}
+
+/* false: there is none, and r->status says why. */
+static bool read_piece(spn_hreader *r, const unsigned char *at, int kind,
+                       struct piece *piece)
 {
     const bool text = kind == SPN_HSTRING;
     const unsigned direct = text ? C_STRING_DIRECT : C_BINARY_DIRECT;
@@ -233,29 +240,32 @@ static int read_piece(spn_hreader *r, const unsigned char *at, int kind,
     unsigned code;
 
     if (rest == 0)
-        return spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+        return no_piece(r, kind);
     code = *at;
     if (code >= direct && code < direct_end) {
         *piece = (struct piece){ at + 1, code - direct, true };
     } else if (code >= brief && code < brief + 4) {
         if (rest < 2)
-            return spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+            return no_piece(r, kind);
         *piece = (struct piece){ at + 2, (code - brief) << 8 | at[1], true };
     } else if (code == chunk || code == whole) {
         if (rest < 3)
-            return spn__hread_fail_short(r, r->at, spn_hkind_name((spn_hkind)kind));
+            return no_piece(r, kind);
         *piece = (struct piece){ at + 3, big16(at + 1), code == whole };
     } else {
-        return spn__hread_fail(r, SPN_EINVAL, at, "0x%02x does not go on with a %s",
-                               code, spn_hkind_name((spn_hkind)kind));
+        (void)spn__hread_fail(r, SPN_EINVAL, at, "0x%02x does not go on with a %s",
+                              code, spn_hkind_name((spn_hkind)kind));
+        return false;
     }
     /* A unit is at least one byte. */
-    if (piece->size > (size_t)(r->end - piece->at))
-        return spn__hread_fail(r, SPN_EEMPTY, r->at,
-                               "a %s of %zu, but only %zu bytes are left",
-                               spn_hkind_name((spn_hkind)kind), piece->size,
-                               (size_t)(r->end - piece->at));
-    return SPN_OK;
+    if (piece->size > (size_t)(r->end - piece->at)) {
+        (void)spn__hread_fail(r, SPN_EEMPTY, r->at,
+                              "a %s of %zu, but only %zu bytes are left",
+                              spn_hkind_name((spn_hkind)kind), piece->size,
+                              (size_t)(r->end - piece->at));
+        return false;
+    }
+    return true;
 }
 
 /* Walks over the units of a piece; gives its bytes. */
@@ -303,9 +313,8 @@ static int read_pieces(spn_hreader *r, int kind, spn_hspan *span)
     int rc;
 
     do {
-        rc = read_piece(r, at, kind, &piece);
-        if (rc != SPN_OK)
-            return rc;
+        if (!read_piece(r, at, kind, &piece))
+            return r->status;
         bytes = piece.size;
         if (kind == SPN_HSTRING) {
             rc = scan_piece(r, &text, &piece, &bytes);
@@ -324,7 +333,8 @@ static int read_pieces(spn_hreader *r, int kind, spn_hspan *span)
     for (at = r->at;; at = piece.at + bytes) {
         struct spn__text again = { 0 };
 
-        (void)read_piece(r, at, kind, &piece);
+        if (!read_piece(r, at, kind, &piece))
+            return r->status; /* never: it was read above */
         bytes = piece.size;
         if (kind == SPN_HSTRING) {
             (void)scan_piece(r, &again, &piece, &bytes);
@@ -353,9 +363,8 @@ int spn__hread_span(spn_hreader *r, int kind, bool in_place, spn_hspan *span)
         r->at = (const unsigned char *)span->data + span->length;
         return SPN_OK;
     }
-    rc = read_piece(r, r->at, kind, &piece);
-    if (rc != SPN_OK)
-        return rc;
+    if (!read_piece(r, r->at, kind, &piece))
+        return r->status;
     if (!piece.last)
         return read_pieces(r, kind, span);
     bytes = piece.size;

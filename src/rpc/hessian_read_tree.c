@@ -112,7 +112,7 @@ static int read_type(spn_hreader *r, const char **type)
 {
     const unsigned char *const at = r->at;
     const char **table;
-    size_t index;
+    size_t index = 0;
     int rc;
 
     if (spn__hread_left(r) > 0 && spn__hread_kind(*at) != SPN_HSTRING) {
@@ -149,8 +149,8 @@ static int read_class(spn_hreader *r)
     const unsigned char *const at = r->at++;
     struct spn__hclass *of;
     const void **table;
-    size_t count;
-    const char *name;
+    const char *name = NULL;
+    size_t count = 0;
     int rc;
 
     if (r->class_count == r->max_classes)
@@ -278,7 +278,7 @@ static spn_hvalue *open_object(spn_hreader *r, unsigned code, uint32_t *wanted)
 static spn_hvalue *refer(spn_hreader *r)
 {
     const unsigned char *const at = r->at++;
-    size_t index;
+    size_t index = 0;
 
     if (read_length(r, "a reference", &index) != SPN_OK)
         return NULL;

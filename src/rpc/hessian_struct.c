@@ -25,8 +25,10 @@ struct filling {
 static int check_table(const spn_hstruct *type, spn_problem *problem)
 {
     if (type == NULL || type->field_count > FIELDS_MAX ||
-        (type->fields == NULL && type->field_count > 0))
-        return spn__refuse(problem, SPN_EINVAL, 0, "a struct without a table");
+        (type->fields == NULL && type->field_count > 0)) {
+        (void)spn__refuse(problem, SPN_EINVAL, 0, "a struct without a table");
+        return SPN_EINVAL;
+    }
     for (size_t i = 0; i < type->field_count; i++) {
         const spn_hfield *field = &type->fields[i];
 
@@ -51,7 +53,8 @@ static int fail_memory(const struct filling *f)
 static int struct_of(struct filling *f, const spn_hvalue *value,
                      const spn_hstruct *type, void *here, void **made)
 {
-    const struct spn__hid *id = spn__hids_find(&f->made, value, type);
+    const struct spn__hid *id =
+        f->made.count > 0 ? spn__hids_find(&f->made, value, type) : NULL;
     int rc;
 
     if (id != NULL) {
@@ -165,7 +168,7 @@ static int fill_field(struct filling *f, const spn_hvalue *value,
     case SPN_HFIELD_BINARY:
         return fill_span(value, field->type == SPN_HFIELD_STRING, at);
     case SPN_HFIELD_VALUE:
-        memcpy(at, &value, sizeof value);
+        memcpy(at, &value, sizeof(const spn_hvalue *));
         return SPN_OK;
     case SPN_HFIELD_STRUCT:
         return fill_struct(f, value, field, at);

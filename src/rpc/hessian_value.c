@@ -91,14 +91,23 @@ spn_hvalue *spn__hvalue_integer(spn_harena *arena, spn_hkind kind, int64_t numbe
     return value;
 }
 
+static uint64_t bits_of(double number)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
 spn_hvalue *spn__hvalue_real(spn_harena *arena, double number)
 {
+    const uint64_t bits = bits_of(number);
     spn_hvalue *value;
 
     /* By its bits: -0.0 is another number than the constant. */
-    if (memcmp(&number, &zero_value.is.real, sizeof number) == 0)
+    if (bits == bits_of(zero_value.is.real))
         return constant(&zero_value);
-    if (memcmp(&number, &one_value.is.real, sizeof number) == 0)
+    if (bits == bits_of(one_value.is.real))
         return constant(&one_value);
     value = spn__hvalue_make(arena, SPN_HDOUBLE);
     if (value != NULL)
@@ -482,7 +491,7 @@ bool spn__hvalue_reserve(spn_hvalue *value, size_t slots)
         return false;
     }
     larger = spn__harena_grow(parts->arena, value->is.items, spn__slots(value), wanted,
-                              sizeof *larger);
+                              sizeof(spn_hvalue *));
     if (larger == NULL)
         return false;
     value->is.items = larger;

@@ -42,8 +42,8 @@ enum { LEFT, KIND };
 static uint32_t *open_at(spn_hwriter *w, uint32_t index)
 {
     if (index < OPEN_INSIDE)
-        return &w->open[index * 2];
-    return &((struct spn__htables *)w->tables)->open[(index - OPEN_INSIDE) * 2];
+        return &w->open[(size_t)index * 2];
+    return &((struct spn__htables *)w->tables)->open[(size_t)(index - OPEN_INSIDE) * 2];
 }
 
 int spn__hwriter_count(spn_hwriter *w)

@@ -121,29 +121,6 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
 
 /* ---- the reply's way out ------------------------------------------------------------ */
 
-/* In small pieces, for the sake of clients that must put them together again. */
-static int send_split(spn_request *request, const unsigned char *bytes, size_t size)
-{
-    struct spn__piece *pieces;
-    const size_t count = (size + request->split - 1) / request->split;
-    spn_harena *arena = spn_request_arena(request);
-    int rc;
-
-    pieces = arena != NULL ? spn_harena_alloc(arena, count * sizeof *pieces) : NULL;
-    if (pieces == NULL)
-        return SPN_ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        const size_t at = i * request->split;
-
-        pieces[i].data = bytes + at;
-        pieces[i].size = size - at < request->split ? size - at : request->split;
-    }
-    rc = spn__conn_send(request->message.channel->conn, pieces, count, 0, NULL);
-    if (rc == SPN_OK)
-        spn__count(counts_of(request), SPN__COUNT_BYTES_OUT, size);
-    return rc;
-}
-
 static int send_reply(spn_request *request)
 {
     struct spn__channel *channel = request->message.channel;
@@ -163,13 +140,11 @@ static int send_reply(spn_request *request)
         return spn__channel_answer(channel, &request->message.frame,
                                    SPN__STATUS_SERIALIZATION, text, 0);
     }
-    rc = request->split > 0
-             ? send_split(request, bytes, size)
-             : spn__channel_send(channel, bytes, size,
-                                 /* Others will answer this client soon:
-                                                 * one write for all of them. */
-                                 spn__channel_in_flight(channel) > 1 ? SPN__SEND_SOON
-                                                                     : 0);
+    if (request->split > 0)
+        spn__conn_set_grain(channel->conn, request->split);
+    /* Others will answer this client soon: one write for all of them. */
+    rc = spn__channel_send(channel, bytes, size,
+                           spn__channel_in_flight(channel) > 1 ? SPN__SEND_SOON : 0);
     if (rc != SPN_OK) {
         spn__count(counts, SPN__COUNT_DROPPED, 1);
         return rc;
@@ -438,18 +413,21 @@ size_t spn_request_count(const spn_request *request)
     return request != NULL ? request->argument_count : 0;
 }
 
-static int find(spn_request *request, size_t index, const void *out,
-                struct spn__argument **argument)
+/* NULL: there is none, or nowhere to put it, and *rc says which. */
+static struct spn__argument *find(spn_request *request, size_t index, const void *out,
+                                  int *rc)
 {
-    *argument = NULL;
+    *rc = SPN_EINVAL;
     if (request == NULL || out == NULL)
-        return SPN_EINVAL;
-    if (index >= request->argument_count)
-        return spn__request_fail(request, SPN_EEMPTY,
-                                 "there is no argument %llu, but %u in all",
-                                 (unsigned long long)index, request->argument_count);
-    *argument = &request->arguments[index];
-    return SPN_OK;
+        return NULL;
+    if (index >= request->argument_count) {
+        *rc = spn__request_fail(request, SPN_EEMPTY,
+                                "there is no argument %llu, but %u in all",
+                                (unsigned long long)index, request->argument_count);
+        return NULL;
+    }
+    *rc = SPN_OK;
+    return &request->arguments[index];
 }
 
 static int wrong(spn_request *request, size_t index, int rc, const char *wanted)
@@ -467,10 +445,10 @@ static int wrong(spn_request *request, size_t index, int rc, const char *wanted)
 
 int spn_request_value(spn_request *request, size_t index, const spn_hvalue **value)
 {
-    struct spn__argument *argument;
-    const int rc = find(request, index, value, &argument);
+    int rc;
+    struct spn__argument *argument = find(request, index, value, &rc);
 
-    if (rc != SPN_OK)
+    if (argument == NULL)
         return rc;
     *value = spn__argument_value(request, argument);
     return *value != NULL ? SPN_OK : SPN_ENOMEM;
@@ -478,10 +456,10 @@ int spn_request_value(spn_request *request, size_t index, const spn_hvalue **val
 
 int spn_request_bool(spn_request *request, size_t index, int *flag)
 {
-    struct spn__argument *argument;
-    int rc = find(request, index, flag, &argument);
+    int rc;
+    struct spn__argument *argument = find(request, index, flag, &rc);
 
-    if (rc != SPN_OK)
+    if (argument == NULL)
         return rc;
     if (argument->value != NULL)
         rc = spn_hvalue_as_bool(argument->value, flag);
@@ -504,11 +482,11 @@ static int as_long(struct spn__argument *argument, int64_t *number)
 
 int spn_request_int(spn_request *request, size_t index, int32_t *number)
 {
-    struct spn__argument *argument;
     int64_t value;
-    int rc = find(request, index, number, &argument);
+    int rc;
+    struct spn__argument *argument = find(request, index, number, &rc);
 
-    if (rc != SPN_OK)
+    if (argument == NULL)
         return rc;
     rc = as_long(argument, &value);
     if (rc == SPN_OK && (value < INT32_MIN || value > INT32_MAX))
@@ -521,10 +499,10 @@ int spn_request_int(spn_request *request, size_t index, int32_t *number)
 
 int spn_request_long(spn_request *request, size_t index, int64_t *number)
 {
-    struct spn__argument *argument;
-    int rc = find(request, index, number, &argument);
+    int rc;
+    struct spn__argument *argument = find(request, index, number, &rc);
 
-    if (rc != SPN_OK)
+    if (argument == NULL)
         return rc;
     rc = as_long(argument, number);
     return rc == SPN_OK ? rc : wrong(request, index, rc, "long");
@@ -532,10 +510,10 @@ int spn_request_long(spn_request *request, size_t index, int64_t *number)
 
 int spn_request_double(spn_request *request, size_t index, double *number)
 {
-    struct spn__argument *argument;
-    int rc = find(request, index, number, &argument);
+    int rc;
+    struct spn__argument *argument = find(request, index, number, &rc);
 
-    if (rc != SPN_OK)
+    if (argument == NULL)
         return rc;
     if (argument->value != NULL)
         rc = spn_hvalue_as_double(argument->value, number);
@@ -548,10 +526,10 @@ int spn_request_double(spn_request *request, size_t index, double *number)
 
 int spn_request_string(spn_request *request, size_t index, spn_hspan *text)
 {
-    struct spn__argument *argument;
-    int rc = find(request, index, text, &argument);
+    int rc;
+    struct spn__argument *argument = find(request, index, text, &rc);
 
-    if (rc != SPN_OK)
+    if (argument == NULL)
         return rc;
     if (argument->value != NULL)
         rc = spn_hvalue_as_string(argument->value, text);
@@ -566,7 +544,7 @@ int spn_request_string(spn_request *request, size_t index, spn_hspan *text)
 
 int spn_request_text(spn_request *request, size_t index, const char **text)
 {
-    spn_hspan span;
+    spn_hspan span = { NULL, 0 };
     int rc;
 
     if (text == NULL)
@@ -585,13 +563,15 @@ int spn_request_text(spn_request *request, size_t index, const char **text)
 int spn_request_struct(spn_request *request, size_t index, const spn_hstruct *type,
                        void *to)
 {
-    struct spn__argument *argument;
     spn_problem problem = SPN_PROBLEM_INIT;
     spn_hvalue *value;
-    int rc = find(request, index, to, &argument);
+    int rc;
+    struct spn__argument *argument = find(request, index, to, &rc);
 
-    if (rc != SPN_OK || type == NULL)
-        return rc != SPN_OK ? rc : SPN_EINVAL;
+    if (argument == NULL)
+        return rc;
+    if (type == NULL)
+        return SPN_EINVAL;
     value = spn__argument_value(request, argument);
     if (value == NULL)
         return SPN_ENOMEM;

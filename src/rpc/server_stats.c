@@ -5,6 +5,7 @@
  * Counts are kept by the thread that counts (counts.h) and added up when somebody asks; what
  * is in flight is asked of the channels.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
@@ -168,8 +169,7 @@ static int64_t read_now(void *thing, int which)
 
 int spn_server_add_metrics(spn_server *server, spn_metrics *metrics)
 {
-    char name[64] = "spindle_rpc_";
-    const size_t at = strlen(name);
+    char name[64];
     int rc;
 
     if (server == NULL || metrics == NULL)
@@ -178,7 +178,7 @@ int spn_server_add_metrics(spn_server *server, spn_metrics *metrics)
                                 "From the arrival of a request to its reply; sampled.",
                                 server->latency);
     for (size_t i = 0; i < sizeof readings / sizeof *readings && rc == SPN_OK; i++) {
-        strcpy(name + at, readings[i].name); /* all of them fit */
+        (void)snprintf(name, sizeof name, "spindle_rpc_%s", readings[i].name);
         rc = spn__metrics_add_reading(metrics, name, readings[i].help,
                                       readings[i].which >= SPN__COUNTS, read_now,
                                       server, readings[i].which);
