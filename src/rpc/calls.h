@@ -21,9 +21,9 @@ struct spn__call {
     int64_t id;
     struct spn_client *client;
     SPN__ATOMIC(uint32_t) refs;   /* [refs] */
+    SPN__ATOMIC(uint32_t) parts;  /* who will yet use the client [parts] */
     struct spn__call *next;       /* in its bucket, or the list of those being ended */
     bool one_way;                 /* no reply is wanted: never in the table */
-    bool is_counted;              /* among the pending, until its future's hook ran */
     bool listed;                  /* in the table; guarded by its shard, as is: */
     struct spn__channel *channel; /* the one it was given to, held; NULL: none yet */
     spn_future *future;           /* a reference */

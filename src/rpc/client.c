@@ -332,6 +332,7 @@ static void init(spn_client *client, const spn_client_opts *opts)
     spn__init(&client->next_link, 0);
     spn__init(&client->closing, 0);
     spn__init(&client->pending, 0);
+    client->ending.ops = NULL;
     spn__init(&client->calls, 0);
     spn__init(&client->one_way, 0);
     spn__init(&client->late, 0);
@@ -389,6 +390,8 @@ static int connect_first(spn_client *client, spn_problem *problem)
                        spn_status_text(rc));
 }
 
+static int close_client(spn_client *client, int64_t timeout_ns);
+
 int spn__client_create_on(spn_client **out, const char *url,
                           const spn_client_opts *given,
                           struct spn__transport *transport, spn_problem *problem)
@@ -418,7 +421,8 @@ int spn__client_create_on(spn_client **out, const char *url,
     if (!spn_url_get_bool(client->url, "lazy", 0))
         rc = connect_first(client, problem);
     if (rc != SPN_OK) {
-        if (spn_client_close(client, SPN_SEC(1)) == SPN_OK)
+        /* Also inside of a pool that is the program's, which goes on. */
+        if (close_client(client, SPN_FOREVER) == SPN_OK)
             (void)spn_client_destroy(client);
         return rc;
     }
@@ -507,19 +511,14 @@ static int stop_threads(spn_client *client, int64_t deadline_ns)
     return rc;
 }
 
-int spn_client_close(spn_client *client, int64_t timeout_ns)
+static int close_client(spn_client *client, int64_t timeout_ns)
 {
-    int64_t deadline_ns;
+    const int64_t deadline_ns = spn__deadline(spn__now(), timeout_ns);
     bool all_ended;
     int rc;
 
-    if (client == NULL)
-        return SPN_EINVAL;
-    if (spn_executor_is_inside(client->dispatch.executor) == 1)
-        return SPN_EDEADLK;
     if (client->closed)
         return SPN_OK;
-    deadline_ns = spn__deadline(spn__now(), timeout_ns);
     spn__store(&client->closing, 1, seq_cst); /* [closing] before the look */
     all_ended = await_calls(client, deadline_ns) || cut_off(client) == 0;
     rc = stop_threads(client, deadline_ns);
@@ -527,6 +526,16 @@ int spn_client_close(spn_client *client, int64_t timeout_ns)
         return rc;
     client->closed = true;
     return all_ended ? SPN_OK : SPN_ETIMEDOUT;
+}
+
+int spn_client_close(spn_client *client, int64_t timeout_ns)
+{
+    if (client == NULL)
+        return SPN_EINVAL;
+    if (spn_executor_is_inside(client->dispatch.executor) == 1 ||
+        spn_executor_is_inside(&client->ending) == 1)
+        return SPN_EDEADLK;
+    return close_client(client, timeout_ns);
 }
 
 int spn_client_destroy(spn_client *client)
