@@ -21,6 +21,7 @@ struct spn__call {
     int64_t id;
     struct spn_client *client;
     SPN__ATOMIC(uint32_t) refs;   /* [refs] */
+    SPN__ATOMIC(uint32_t) parts;  /* who will yet use the client [parts] */
     struct spn__call *next;       /* in its bucket, or the list of those being ended */
     bool one_way;                 /* no reply is wanted: never in the table */
     bool listed;                  /* in the table; guarded by its shard, as is: */

@@ -57,8 +57,8 @@ static void pin_disconnected(struct spn__handler *handler, struct spn__channel *
     struct spn_client *client = client_of(channel);
 
     spn__links_closed(client, channel);
-    spn__calls_fail(client, channel, SPN__END_LOST, SPN_ECLOSED,
-                    "the connection to the server was lost");
+    (void)spn__calls_fail(client, channel, SPN__END_LOST, SPN_ECLOSED,
+                          "the connection to the server was lost");
     spn__handler_disconnected(handler->inner, channel, why);
 }
 
@@ -187,7 +187,8 @@ static void unopened(struct spn__endpoint *endpoint, struct spn__conn *conn, int
                                       offsetof(struct spn_client, endpoint));
 
     (void)conn;
-    spn__links_failed(client, why != SPN_OK ? why : SPN_EUNREACHABLE);
+    /* Ended or reset before it stood: to a caller that is a server out of reach. */
+    spn__links_failed(client, why != SPN_OK && why != SPN_EIO ? why : SPN_EUNREACHABLE);
 }
 
 /* ---- making one ------------------------------------------------------------------------- */
@@ -331,6 +332,7 @@ static void init(spn_client *client, const spn_client_opts *opts)
     spn__init(&client->next_link, 0);
     spn__init(&client->closing, 0);
     spn__init(&client->pending, 0);
+    client->ending.ops = NULL;
     spn__init(&client->calls, 0);
     spn__init(&client->one_way, 0);
     spn__init(&client->late, 0);
@@ -388,6 +390,8 @@ static int connect_first(spn_client *client, spn_problem *problem)
                        spn_status_text(rc));
 }
 
+static int close_client(spn_client *client, int64_t timeout_ns);
+
 int spn__client_create_on(spn_client **out, const char *url,
                           const spn_client_opts *given,
                           struct spn__transport *transport, spn_problem *problem)
@@ -417,7 +421,8 @@ int spn__client_create_on(spn_client **out, const char *url,
     if (!spn_url_get_bool(client->url, "lazy", 0))
         rc = connect_first(client, problem);
     if (rc != SPN_OK) {
-        if (spn_client_close(client, SPN_SEC(1)) == SPN_OK)
+        /* Also inside of a pool that is the program's, which goes on. */
+        if (close_client(client, SPN_FOREVER) == SPN_OK)
             (void)spn_client_destroy(client);
         return rc;
     }
@@ -460,6 +465,20 @@ static bool await_calls(spn_client *client, int64_t deadline_ns)
     return true;
 }
 
+/* Ends the calls that are left, and waits for those whose end is under way; how many it
+ * ended.  It looks more than once: a call that was counted in before [closing] may be
+ * listed only now, and its timeout is not waited for. */
+static size_t cut_off(spn_client *client)
+{
+    size_t count = 0;
+
+    do
+        count += spn__calls_fail(client, NULL, SPN__END_CANCELLED, SPN_ESHUTDOWN,
+                                 "the client was closed");
+    while (!await_calls(client, spn__deadline(spn__now(), SPN_MS(1))));
+    return count;
+}
+
 static void end_channel(void *ctx, struct spn__channel *channel)
 {
     (void)ctx;
@@ -492,31 +511,31 @@ static int stop_threads(spn_client *client, int64_t deadline_ns)
     return rc;
 }
 
-int spn_client_close(spn_client *client, int64_t timeout_ns)
+static int close_client(spn_client *client, int64_t timeout_ns)
 {
-    int64_t deadline_ns;
+    const int64_t deadline_ns = spn__deadline(spn__now(), timeout_ns);
     bool all_ended;
     int rc;
 
-    if (client == NULL)
-        return SPN_EINVAL;
-    if (spn_executor_is_inside(client->dispatch.executor) == 1)
-        return SPN_EDEADLK;
     if (client->closed)
         return SPN_OK;
-    deadline_ns = spn__deadline(spn__now(), timeout_ns);
     spn__store(&client->closing, 1, seq_cst); /* [closing] before the look */
-    all_ended = await_calls(client, deadline_ns);
-    if (!all_ended) {
-        spn__calls_fail(client, NULL, SPN__END_CANCELLED, SPN_ESHUTDOWN,
-                        "the client was closed");
-        (void)await_calls(client, SPN_FOREVER); /* those whose end is under way */
-    }
+    all_ended = await_calls(client, deadline_ns) || cut_off(client) == 0;
     rc = stop_threads(client, deadline_ns);
     if (rc != SPN_OK)
         return rc;
     client->closed = true;
     return all_ended ? SPN_OK : SPN_ETIMEDOUT;
+}
+
+int spn_client_close(spn_client *client, int64_t timeout_ns)
+{
+    if (client == NULL)
+        return SPN_EINVAL;
+    if (spn_executor_is_inside(client->dispatch.executor) == 1 ||
+        spn_executor_is_inside(&client->ending) == 1)
+        return SPN_EDEADLK;
+    return close_client(client, timeout_ns);
 }
 
 int spn_client_destroy(spn_client *client)

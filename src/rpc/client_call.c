@@ -19,6 +19,10 @@
  *             and then looks at the count: seq_cst, so that one of them sees the other.
  *   [ended]   each end is a release of the count and close's look an acquire: what a call
  *             did with the client lies before the client's end.
+ *   [parts]   who cancels a future comes to its hook later than others see that it is done,
+ *             and looks at the client there: by then a reply may have ended the call.  So
+ *             the one that ends a call and its hook each have a part of it, and who gives
+ *             the last one up counts the call out: acq_rel, for [ended] of both.
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +37,9 @@ enum { FRAME_ON_STACK = 1024, MESSAGE_BYTES = SPN_FUTURE_MESSAGE_MAX };
 
 /* How long a thread waits beyond its timeout, for a timer that is behind. */
 #define GRACE SPN_SEC(1)
+
+/* Beyond that nobody waits, and sums with it still fit. */
+#define LONGEST (INT64_MAX / 4)
 
 #define DUBBO_VERSION "2.0.2"
 
@@ -54,15 +61,41 @@ static void conclude(struct spn__call *call, enum spn__call_end end)
     (void)spn__fetch_add(&client->ends[end], 1, relaxed); /* only a number */
 }
 
+/* Gives parts of a call up, and references; counts it out if they are the last. */
+static void part(struct spn__call *call, uint32_t parts)
+{
+    struct spn_client *client = call->client;
+    const bool last =
+        spn__fetch_sub(&call->parts, parts, acq_rel) == parts; /* [parts] */
+
+    for (uint32_t i = 0; i < parts; i++)
+        spn__call_unref(call);
+    if (last)
+        ended(client);
+}
+
+/* Completes the future, with a reply or else a failure; false: it was done already.  A
+ * stage that is run by this and calls close is told so. */
+static bool complete(struct spn__call *call, spn_reply *reply, int code,
+                     const char *message)
+{
+    spn_executor_frame frame;
+    const bool entered = spn_executor_enter(&call->client->ending, &frame) == SPN_OK;
+    const int rc = reply != NULL
+                       ? spn_future_complete(call->future, reply)
+                       : spn_future_complete_error(call->future, code, message);
+
+    if (entered)
+        (void)spn_executor_leave(&frame);
+    return rc == 1;
+}
+
 void spn__call_fail(struct spn__call *call, enum spn__call_end end, int code,
                     const char *message)
 {
-    struct spn_client *client = call->client;
-
     conclude(call, end);
-    (void)spn_future_complete_error(call->future, code, message);
-    spn__call_unref(call);
-    ended(client);
+    (void)complete(call, NULL, code, message);
+    part(call, 1);
 }
 
 void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, int code,
@@ -74,19 +107,17 @@ void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, in
 
 void spn__call_reply(struct spn__call *call, spn_reply *reply)
 {
-    struct spn_client *client = call->client;
-
     conclude(call, SPN__END_REPLY);
-    if (spn_future_complete(call->future, reply) != 1)
+    if (!complete(call, reply, SPN_OK, NULL))
         spn_reply_destroy(reply); /* cancelled a moment ago */
-    spn__call_unref(call);
-    ended(client);
+    part(call, 1);
 }
 
-void spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
-                     enum spn__call_end end, int code, const char *message)
+size_t spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
+                       enum spn__call_end end, int code, const char *message)
 {
     struct spn__call *call = spn__table_remove_all(&client->table, channel);
+    size_t count = 0;
 
     while (call != NULL) {
         struct spn__call *next = call->next;
@@ -94,7 +125,9 @@ void spn__calls_fail(struct spn_client *client, const struct spn__channel *chann
         call->next = NULL;
         spn__call_fail(call, end, code, message);
         call = next;
+        count++;
     }
+    return count;
 }
 
 static int on_timeout(spn_timeout *timeout)
@@ -130,15 +163,14 @@ void spn__call_forget(spn_timeout *timeout)
 static void on_done(spn_future *future, void *arg)
 {
     struct spn__call *call = arg;
-    struct spn_client *client = call->client;
 
     (void)future;
-    if (spn__table_remove(&client->table, call)) {
+    if (spn__table_remove(&call->client->table, call)) {
         conclude(call, SPN__END_CANCELLED);
-        spn__call_unref(call); /* the table's */
-        ended(client);
+        part(call, 2); /* the table's and the hook's */
+    } else {
+        part(call, 1);
     }
-    spn__call_unref(call); /* the hook's */
 }
 
 static void drop_reply(void *value)
@@ -270,6 +302,7 @@ static int make(struct spn_client *client, int64_t id, enum kind kind,
     call->started_ns = spn__now();
     call->timeout_ns = timeout_ns;
     spn__init(&call->refs, 1);
+    spn__init(&call->parts, 0); /* not counted in */
     spn__init(&call->position, 0);
     opts.drop_value = drop_reply;
     opts.done = on_done;
@@ -315,10 +348,13 @@ static int list(struct spn_client *client, struct spn__call *call)
         return SPN_ESHUTDOWN;
     }
     (void)spn__fetch_add(&client->calls, 1, relaxed); /* only a number */
+    spn__store(&call->parts, 2, relaxed); /* [parts] nobody knows of it yet */
     spn__table_add(&client->table, call);
     spn__call_ref(call); /* the timeout's */
     rc =
         spn_timer_schedule(client->timer, &call->timeout, on_timeout, call->timeout_ns);
+    if (rc == SPN_ESTATE)
+        rc = SPN_ESHUTDOWN; /* close has ended the call, and stopped the timer */
     if (rc != SPN_OK) {
         spn__call_unref(call);
         spn__call_fail_if_listed(call, SPN__END_CANCELLED, rc,
@@ -351,6 +387,8 @@ static int begin(struct spn_client *client, const spn_invocation *given, enum ki
     link =
         spn__fetch_add(&client->next_link, 1, relaxed) % (uint32_t)client->link_count;
     timeout_ns = what->timeout_ns > 0 ? what->timeout_ns : client->timeout_ns;
+    if (timeout_ns > LONGEST)
+        timeout_ns = LONGEST;
     limits.limit_bytes = (size_t)client->endpoint.payload + SPN__FRAME_BYTES;
     rc = spn_hwriter_init(&writer, room, sizeof room, &limits);
     if (rc == SPN_OK)

@@ -26,6 +26,7 @@ struct spn__link {
     enum spn__link_state state;
     struct spn__channel *channel; /* while UP, held */
     struct spn__list waiting;     /* calls, by their `link`, while CONNECTING */
+    size_t waiting_bytes;         /* of their frames */
     int64_t backoff_ns;           /* until the next try in the background */
     bool again_busy;              /* `again` or its task is under way */
     spn_timeout again;
@@ -62,6 +63,7 @@ struct spn_client {
     SPN__ATOMIC(uint32_t) next_link;
     SPN__ATOMIC(uint32_t) closing; /* 1: no new calls [closing] */
     SPN__ATOMIC(int64_t) pending;  /* calls without an end [closing] [ended] */
+    spn_executor ending;           /* runs nothing: marks threads that end a call */
     bool closed;                   /* close has come to its end */
     SPN__ATOMIC(uint64_t) calls, ends[SPN__ENDS], one_way, late, failures;
     struct spn__call_table table;
@@ -100,9 +102,9 @@ void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, in
                               const char *message);
 /* The timer is stopped: what it still had of a call. */
 void spn__call_forget(spn_timeout *timeout);
-/* All calls of a channel, or with NULL all there are. */
-void spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
-                     enum spn__call_end end, int code, const char *message);
+/* All calls of a channel, or with NULL all there are; how many these were. */
+size_t spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
+                       enum spn__call_end end, int code, const char *message);
 
 /* ---- client_reply.c ---- */
 /* A response on its way: a message, its call, what was decoded. */

@@ -121,6 +121,7 @@ static void failed(struct spn__link *link, int why)
     spn__list_init(&waiting);
     link->state = SPN__LINK_DOWN;
     spn__list_splice(&waiting, &link->waiting);
+    link->waiting_bytes = 0;
     schedule_again(link);
     settle(&waiting, NULL, why);
 }
@@ -218,6 +219,7 @@ void spn__links_opened(struct spn_client *client, struct spn__channel *channel)
         link->channel = channel;
         link->backoff_ns = BACKOFF_FIRST;
         spn__list_splice(&waiting, &link->waiting);
+        link->waiting_bytes = 0;
         spn__unlock(&link->lock);
         settle(&waiting, channel, SPN_OK);
         (void)spn_future_complete(client->first, NULL);
@@ -263,6 +265,16 @@ void spn__links_failed(struct spn_client *client, int why)
 
 /* ---- for calls ---------------------------------------------------------------------------- */
 
+/* Whether too much waits for a connection already: the bound and its exception are those
+ * of the transport.  The lock is held. */
+static bool is_full(const struct spn__link *link, size_t size)
+{
+    const size_t most = link->client->endpoint.max_unwritten;
+
+    return link->waiting_bytes != 0 &&
+           (link->waiting_bytes > most || size > most - link->waiting_bytes);
+}
+
 int spn__link_send(struct spn__link *link, struct spn__call *call,
                    const unsigned char *frame, size_t size)
 {
@@ -283,6 +295,11 @@ int spn__link_send(struct spn__link *link, struct spn__call *call,
             spn__channel_drop(channel);
             return rc;
         }
+        if (is_full(link, size)) {
+            spn__unlock(&link->lock);
+            spn__free(copy);
+            return SPN_EFULL;
+        }
         if (copy != NULL) {
             is_down = link->state == SPN__LINK_DOWN;
             link->state = SPN__LINK_CONNECTING;
@@ -290,6 +307,7 @@ int spn__link_send(struct spn__link *link, struct spn__call *call,
             call->frame_size = size;
             spn__call_ref(call);
             spn__list_push_back(&link->waiting, &call->link);
+            link->waiting_bytes += size;
             spn__unlock(&link->lock);
             if (is_down)
                 try_now(link);

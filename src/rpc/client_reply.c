@@ -35,6 +35,8 @@ static int read_result(spn_reply *reply, spn_hreader *reader)
 
     if (rc != SPN_OK)
         return rc;
+    if (flag < 0 || flag >= 2 * FLAG_ATTACHMENTS)
+        return SPN_EINVAL;
     switch (flag % FLAG_ATTACHMENTS) {
     case FLAG_EXCEPTION:
         rc = spn_hreader_any(reader, &reply->exception);
@@ -45,15 +47,11 @@ static int read_result(spn_reply *reply, spn_hreader *reader)
     case FLAG_VALUE:
         rc = spn_hreader_any(reader, &reply->value);
         break;
-    case FLAG_NULL:
+    default: /* FLAG_NULL */
         reply->value = spn_harena_null(reply->arena);
         rc = reply->value != NULL ? SPN_OK : SPN_ENOMEM;
         break;
-    default: /* below 0 */
-        return SPN_EINVAL;
     }
-    if (flag >= 2 * FLAG_ATTACHMENTS)
-        return SPN_EINVAL;
     if (rc == SPN_OK && flag >= FLAG_ATTACHMENTS)
         rc = spn_hreader_any(reader, &reply->attachments);
     return rc;

@@ -3,12 +3,14 @@
  * Calls from the other side: what each ends with, exactly once, whatever the server, the
  * network and the caller do meanwhile.
  */
+#include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <spindle/client.h>
 
+#include "future/core.h"
 #include "rpc_serving.h"
 
 /* ---- a client and its words ---------------------------------------------------------- */
@@ -286,6 +288,23 @@ TEST(client__no_reply__timeout_says_it_was_sent, "CLI-5")
     serving_end(&s);
 }
 
+/* No limit is one, too. */
+TEST(client__endless_timeout__waits_for_the_reply, "CLI-1")
+{
+    struct serving s;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_reply *reply;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    client = client_of(s.port, "");
+    what.timeout_ns = SPN_FOREVER;
+    CHECK_OK(spn_client_call(client, &what, &reply, NULL));
+    spn_reply_destroy(reply);
+    client_end(client);
+    serving_end(&s);
+}
+
 TEST(client__server_that_never_reads__timeout_says_it_was_not_sent, "CLI-5")
 {
     enum { LARGE = 4 * 1024 * 1024 };
@@ -381,6 +400,65 @@ TEST(client__cancel__gives_the_reply_up, "CLI-7")
     fake_close(&f);
 }
 
+/* What is told of a future before its own hook is. */
+struct early {
+    struct spn__edge edge;
+    spn_latch *told, *go_on;
+    spn_future *future;
+};
+
+static void tell_early(struct spn__edge *edge, struct spn_future *source,
+                       struct spn__work *work)
+{
+    struct early *e = edge->owner;
+
+    (void)source;
+    (void)work;
+    (void)spn_latch_count_down(e->told);
+    CHECK_OK(spn_latch_await(e->go_on, T_LONG_NS));
+}
+
+static void *cancel_early(void *arg)
+{
+    struct early *e = arg;
+
+    CHECK_EQ(spn_future_cancel(e->future, 0), 1);
+    return NULL;
+}
+
+/* The reply comes while a thread cancels: until that is through with the client, the call
+ * is pending and close waits. */
+TEST(client__reply_while_it_is_cancelled__client_stays_until_both_are_through, "CLI-7")
+{
+    struct fake f;
+    struct early e = { .edge = { .fire = tell_early } };
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    pthread_t thread;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    REQUIRE_OK(spn_latch_create(&e.told, 1));
+    REQUIRE_OK(spn_latch_create(&e.go_on, 1));
+    REQUIRE_OK(spn_client_submit(client, &what, &e.future));
+    e.edge.owner = &e;
+    REQUIRE(spn__edge_add(&e.edge, e.future));
+    REQUIRE(pthread_create(&thread, NULL, cancel_early, &e) == 0);
+    CHECK_OK(spn_latch_await(e.told, T_LONG_NS));
+    fake_reply(&f, fake_take(&f), 20, "\x92", 1);
+    fake_reply(&f, 1, 20, "\x92", 1); /* nobody's: behind the other */
+    T_AWAIT(client_stats(client).replies == 1 && client_stats(client).late == 1);
+    CHECK_EQ(client_stats(client).pending, 1);
+    (void)spn_latch_count_down(e.go_on);
+    client_end(client);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    spn_future_unref(e.future);
+    CHECK_OK(spn_latch_destroy(e.told));
+    CHECK_OK(spn_latch_destroy(e.go_on));
+    fake_close(&f);
+}
+
 struct caller {
     spn_client *client;
     spn_thread *thread;
@@ -409,6 +487,7 @@ TEST(client__interrupt__ends_the_call_that_waits, "CLI-7")
     (void)fake_take(&f); /* it waits, or is about to */
     CHECK_OK(spn_thread_interrupt(c.thread));
     CHECK_OK(spn_thread_join(c.thread, T_LONG_NS, NULL));
+    spn_thread_unref(c.thread);
     CHECK_STATUS(c.rc, SPN_EINTR);
     client_end(c.client);
     fake_close(&f);
@@ -512,6 +591,63 @@ TEST(client__reconnect__in_the_background, "CLI-10")
     fake_close(&f);
 }
 
+/* A listener whose queue is full, and nobody accepts: a try neither succeeds nor fails.
+ * Its queue is filled by connections, the last of which hang, too. */
+enum { IN_QUEUE = 3 };
+
+static void fake_fill(struct fake *f, int *fds)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+
+    REQUIRE(listen(f->listener, 0) == 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons((uint16_t)f->port);
+    for (int i = 0; i < IN_QUEUE; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        REQUIRE(fds[i] >= 0);
+        (void)!connect(fds[i], (struct sockaddr *)&address, sizeof address);
+    }
+}
+
+/* What waits for a connection has the bound that what waits in one has. */
+TEST(client__too_much_waits_for_a_connection__refused, "CLI-4")
+{
+    enum { LARGE = 60000, BOUND = 200000 };
+    struct fake f;
+    spn_client_opts opts = SPN_CLIENT_OPTS_INIT;
+    spn_invocation what = of("sayHello");
+    spn_harena *arena = arena_of();
+    spn_client *client;
+    spn_hvalue *name;
+    char url[100], *text = malloc(LARGE + 1);
+    int fds[IN_QUEUE], sent = 0, rc;
+
+    REQUIRE(text != NULL);
+    memset(text, 'x', LARGE);
+    text[LARGE] = '\0';
+    name = spn_harena_text(arena, text);
+    REQUIRE(name != NULL);
+    fake_open(&f);
+    fake_fill(&f, fds);
+    opts.max_unwritten = BOUND;
+    snprintf(url, sizeof url, "dubbo://127.0.0.1:%d?lazy=true&connect.timeout=600000",
+             f.port);
+    REQUIRE_OK(spn_client_create(&client, url, &opts, NULL));
+    what.parameters = "Ljava/lang/String;";
+    what.arguments = &name;
+    what.argument_count = 1;
+    while ((rc = spn_client_send(client, &what)) == SPN_OK && sent <= BOUND / LARGE)
+        sent++;
+    CHECK_STATUS(rc, SPN_EFULL);
+    CHECK_EQ(sent, BOUND / LARGE);
+    client_end(client);
+    for (int i = 0; i < IN_QUEUE; i++)
+        close(fds[i]);
+    fake_close(&f);
+    spn_harena_destroy(arena);
+    free(text);
+}
+
 TEST(client__several_connections__used_by_turns, "CLI-11")
 {
     struct serving s;
@@ -581,6 +717,7 @@ TEST(client__reply_that_makes_no_sense__ends_its_call_and_no_other, "CLI-13")
         { 20, "", 0 },         /* nothing                        */
         { 20, "\x96", 1 },     /* no such flag                   */
         { 20, "\x8f", 1 },     /* below all                      */
+        { 20, "\x8dN", 2 },    /* the same, by a multiple of 3   */
         { 20, "\x91", 1 },     /* a value, and none there        */
         { 20, "\x91\x40", 2 }, /* no Hessian                     */
         { 20, "\x94\1a", 3 },  /* attachments, and none there    */
@@ -668,6 +805,122 @@ TEST(client__close__waits_for_calls_and_then_ends_them, "CLI-14")
     check_sums(client);
     CHECK_OK(spn_client_destroy(client));
     spn_future_unref(future);
+    fake_close(&f);
+}
+
+struct closing {
+    spn_client *client;
+    atomic_int rc; /* 1: not yet */
+};
+
+static int close_inside(void *arg, const spn_outcome *outcome)
+{
+    struct closing *c = arg;
+
+    (void)outcome;
+    atomic_store(&c->rc, spn_client_close(c->client, 0));
+    return 0;
+}
+
+/* Whichever thread ends the call: of the timer, of the connection, of close itself. */
+TEST(client__close_in_a_stage__refused_on_every_thread, "CLI-14")
+{
+    struct fake f;
+    spn_invocation what = of("nothing");
+    struct closing c;
+
+    fake_open(&f);
+    c.client = client_of(f.port, "heartbeat=0&reconnect=false");
+    fake_accept(&f);
+    for (int i = 0; i < 3; i++) {
+        spn_future *future, *stage;
+
+        atomic_store(&c.rc, 1);
+        what.timeout_ns = i == 0 ? T_SHORT_NS : T_LONG_NS;
+        REQUIRE_OK(spn_client_submit(c.client, &what, &future));
+        REQUIRE_OK(spn_future_when_complete(future, close_inside, &c, &stage));
+        if (i == 1) {
+            close(f.fd);
+            f.fd = -1;
+        } else if (i == 2) {
+            CHECK_STATUS(spn_client_close(c.client, 0), SPN_ETIMEDOUT);
+        }
+        T_AWAIT(atomic_load(&c.rc) != 1);
+        CHECK_STATUS(atomic_load(&c.rc), SPN_EDEADLK);
+        spn_future_unref(stage);
+        spn_future_unref(future);
+    }
+    client_end(c.client);
+    fake_close(&f);
+}
+
+static int threads_now(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int count = 0;
+
+    REQUIRE(dir != NULL);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+struct creating {
+    spn_client_opts opts;
+    char url[100];
+    int before, after;
+    atomic_int rc; /* 1: not yet */
+};
+
+static int create_inside(void *arg, const spn_outcome *outcome)
+{
+    struct creating *c = arg;
+    spn_client *client;
+    int rc;
+
+    (void)outcome;
+    c->before = threads_now();
+    rc = spn_client_create(&client, c->url, &c->opts, NULL);
+    c->after = threads_now();
+    atomic_store(&c->rc, rc);
+    return 0;
+}
+
+/* On a thread of the pool that the client would have used, too. */
+TEST(client__create_fails_in_a_shared_pool__nothing_is_left, "CLI-9")
+{
+    struct fake f;
+    struct creating c = { .opts = SPN_CLIENT_OPTS_INIT };
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_repository *repository;
+    spn_future *future, *stage;
+    void *value;
+
+    REQUIRE_OK(spn_repository_create(&repository, NULL));
+    c.opts.repository = repository;
+    atomic_store(&c.rc, 1);
+    fake_open(&f);
+    snprintf(c.url, sizeof c.url, "dubbo://127.0.0.1:%d?heartbeat=0", f.port);
+    REQUIRE_OK(spn_client_create(&client, c.url, &c.opts, NULL));
+    fake_accept(&f);
+    close(f.listener); /* the next one finds nobody */
+    f.listener = -1;
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    REQUIRE_OK(spn_future_when_complete(future, create_inside, &c, &stage));
+    fake_reply(&f, fake_take(&f), 20, "\x92", 1);
+    CHECK_OK(spn_future_get(stage, &value, T_LONG_NS));
+    spn_reply_destroy(value);
+    CHECK_STATUS(atomic_load(&c.rc), SPN_EUNREACHABLE);
+    CHECK_EQ(c.after, c.before);
+    spn_future_unref(stage);
+    spn_future_unref(future);
+    CHECK_OK(spn_client_close(client, T_LONG_NS));
+    T_AWAIT(spn_client_destroy(client) ==
+            SPN_OK); /* its task in the pool may end later */
+    CHECK_OK(spn_repository_destroy_all(repository, T_LONG_NS));
+    CHECK_OK(spn_repository_destroy(repository));
     fake_close(&f);
 }
 
