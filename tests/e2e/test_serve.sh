@@ -178,6 +178,24 @@ assert 0 < d["latency_us"]["p50"] <= d["latency_us"]["p99"] <= d["latency_us"]["
 run 1 "$spindle" load --requests=10 --seconds=10 "$address" $demo.busy
 says 'with status 100'
 
+# A server that reads nothing and answers nevertheless: no buffer overflows.
+python3 -c '
+import socket, struct, sys
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen(1)
+print(s.getsockname()[1], flush=True)
+peer = s.accept()[0]
+try:
+    while True:
+        peer.sendall((b"\xda\xbb\x02\x14" + struct.pack(">qi", 0, 1) + b"\x92") * 500)
+except OSError:
+    pass' >"$out/port" &
+until [ -s "$out/port" ]; do sleep 0.02; done
+run 1 "$spindle" load --connections=1 --seconds=20 --quiet "127.0.0.1:$(cat "$out/port")" \
+    $demo.echo "$(head -c 100000 /dev/zero | tr '\0' x)"
+complains 'answers what was never sent'
+
 # ---- what the page says --------------------------------------------------------------
 json 'd["state"] == "running" and d["requests"]["received"] > 2500'
 json 'd["requests"]["in_flight"] == 0 and d["connections"]["open"] == 0'
