@@ -255,7 +255,8 @@ json 'any(p["max"] == 5 for p in d["pools"])'
 stop 0
 
 # ---- a pool without room: refused at once, and the page goes on -----------------------------
-start "dubbo://127.0.0.1:0?threads=1&queues=0&dump.directory=$out"
+# Connections come on the I/O thread: with dispatcher=all their event may have the only thread.
+start "dubbo://127.0.0.1:0?dispatcher=message&threads=1&queues=0&dump.directory=$out"
 "$spindle" call --timeout=20000 "$address" $demo.sleep 60000 >/dev/null 2>&1 &
 slow=$!
 json 'd["requests"]["in_flight"] == 1'
@@ -275,6 +276,18 @@ exec 3<&-
 run 0 "$spindle" serve --status-port=0 --seconds=0 'dubbo://127.0.0.1:0?threads=2'
 says '^serving dubbo://127.0.0.1:'
 complains 'every request was answered'
+
+# ---- other addresses of the loopback ----------------------------------------------------------
+start --status-host=127.0.0.2 'dubbo://127.0.0.1:0?threads=2'
+run 0 http GET /healthz
+says '^200$'
+run 0 http GET / 'Host: 127.0.0.3'
+says '^403$'
+stop 0
+if [ -n "$(cat /proc/net/if_inet6 2>/dev/null)" ]; then
+    run 0 "$spindle" serve --status-port=0 --seconds=0 'dubbo://[::1]:0?threads=2'
+    says '^serving dubbo://\[::1\]:'
+fi
 
 # ---- services of a plug-in --------------------------------------------------------------------
 if [ -n "$plugin" ]; then
