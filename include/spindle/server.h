@@ -106,8 +106,9 @@ SPN_API int spn_server_destroy(spn_server *server);
 /*
  * export:    has the methods of a service called.  The service stays the caller's and must
  *            not change until it is unexported.
- * unexport:  requests that come from now on find it no more; those whose method runs go on,
- *            and are waited for.  Not from one of its methods (SPN_EDEADLK).
+ * unexport:  requests that come from now on find it no more; those whose method runs, or
+ *            that were deferred, go on, and are waited for.  Must not be called by one of
+ *            its methods, nor by who is to finish such a request: it would wait for itself.
  *
  * Returns  SPN_OK; SPN_EINVAL: a NULL, no name, parameters that are none, a method twice;
  *          SPN_EBUSY: its interface, version and group are exported; SPN_EEMPTY: unexport
@@ -212,7 +213,8 @@ SPN_API int spn_server_each_channel(spn_server *server, spn_channel_fn fn, void 
 /* Told of a service: how often its methods were called.  */
 typedef void (*spn_service_fn)(void *ctx, const spn_service *service, uint64_t calls);
 /* Calls fn for each exported service, with no lock held; a service that is unexported
- * meanwhile stays until fn has returned.  SPN_OK; SPN_EINVAL.  Since 0.1 */
+ * meanwhile stays until fn has returned, so fn must not unexport the one it is told of.
+ * SPN_OK; SPN_EINVAL.  Since 0.1 */
 SPN_API int spn_server_each_service(spn_server *server, spn_service_fn fn, void *ctx);
 
 /*

@@ -162,8 +162,8 @@ SPN_API int spn_request_attach(spn_request *request, const char *key,
  * finish:  sends the reply of a deferred request, as if its method returned `status` now,
  *          and gives the request up.  Exactly once.
  * drop:    the method, or finish, will send no reply at all.  Counted.
- * split:   a test of clients: the reply is handed over in pieces of so many bytes; how many
- *          packets become of them is the system's.  0: in one.
+ * split:   a test of clients: from this reply on the connection is written in pieces of at
+ *          most so many bytes, each by a call of its own.  0: no change.
  *
  * Returns  defer, drop, split: SPN_OK; SPN_EINVAL (NULL); defer: SPN_ESTATE: it is deferred.
  *          finish: SPN_OK: the reply is on its way, or nobody wants one; SPN_ECLOSED: the

@@ -89,6 +89,10 @@ uint64_t spn__conn_written(const struct spn__conn *conn);
 /* How many bytes wait to be written. */
 size_t spn__conn_unwritten(const struct spn__conn *conn);
 
+/* For tests of peers: from now on no write is larger than so many bytes, and the loop goes
+ * on with the rest; 0: any size. */
+void spn__conn_set_grain(struct spn__conn *conn, size_t bytes);
+
 /* Inside `bytes`: do not offer again before so many bytes are there in all. */
 void spn__conn_want(struct spn__conn *conn, size_t bytes);
 /* Stops and resumes reading: back-pressure.  Counted, so that two may ask. */

@@ -65,6 +65,7 @@ struct spn__conn *spn__conn_create(struct spn__transport *transport,
     spn__init(&conn->written, (uint64_t)0);
     spn__init(&conn->last_read_ns, spn__now());
     spn__init(&conn->last_write_ns, spn__load(&conn->last_read_ns, relaxed));
+    spn__init(&conn->grain, 0);
     spn__fetch_add(&transport->conns, (int64_t)1, relaxed); /* see destroy */
     return conn;
 }

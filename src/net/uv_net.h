@@ -133,6 +133,7 @@ struct spn__conn {
     SPN__ATOMIC(uint64_t) written;  /* changed by the writer */
     SPN__ATOMIC(int64_t) last_read_ns;
     SPN__ATOMIC(int64_t) last_write_ns;
+    SPN__ATOMIC(size_t) grain; /* bytes of a write at most; 0: any number */
 
     struct spn__conn *next_asked; /* the inbox's */
     struct spn__net_job begin;    /* its first job */

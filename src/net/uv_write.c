@@ -64,8 +64,17 @@ bool spn__conn_claim_locked(struct spn__conn *conn)
 static int64_t put(struct spn__conn *conn, struct iovec *vector, size_t count)
 {
     struct msghdr message = { .msg_iov = vector, .msg_iovlen = count };
+    const size_t grain = spn__load(&conn->grain, relaxed); /* a setting */
+    struct iovec little;
     ssize_t n;
 
+    if (grain != 0) {
+        little = vector[0];
+        if (little.iov_len > grain)
+            little.iov_len = grain;
+        message.msg_iov = &little;
+        message.msg_iovlen = 1;
+    }
     do
         n = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
@@ -364,6 +373,11 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
     if (spn__loop_is_mine(conn->loop))
         return send_here(conn, pieces, count, total, flags, position);
     return send_apart(conn, pieces, count, total, flags, position);
+}
+
+void spn__conn_set_grain(struct spn__conn *conn, size_t bytes)
+{
+    spn__store(&conn->grain, bytes, relaxed); /* a setting, for writes to come */
 }
 
 uint64_t spn__conn_written(const struct spn__conn *conn)

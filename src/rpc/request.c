@@ -121,29 +121,6 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
 
 /* ---- the reply's way out ------------------------------------------------------------ */
 
-/* In small pieces, for the sake of clients that must put them together again. */
-static int send_split(spn_request *request, const unsigned char *bytes, size_t size)
-{
-    struct spn__piece *pieces;
-    const size_t count = (size + request->split - 1) / request->split;
-    spn_harena *arena = spn_request_arena(request);
-    int rc;
-
-    pieces = arena != NULL ? spn_harena_alloc(arena, count * sizeof *pieces) : NULL;
-    if (pieces == NULL)
-        return SPN_ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        const size_t at = i * request->split;
-
-        pieces[i].data = bytes + at;
-        pieces[i].size = size - at < request->split ? size - at : request->split;
-    }
-    rc = spn__conn_send(request->message.channel->conn, pieces, count, 0, NULL);
-    if (rc == SPN_OK)
-        spn__count(counts_of(request), SPN__COUNT_BYTES_OUT, size);
-    return rc;
-}
-
 static int send_reply(spn_request *request)
 {
     struct spn__channel *channel = request->message.channel;
@@ -163,13 +140,11 @@ static int send_reply(spn_request *request)
         return spn__channel_answer(channel, &request->message.frame,
                                    SPN__STATUS_SERIALIZATION, text, 0);
     }
-    rc = request->split > 0
-             ? send_split(request, bytes, size)
-             : spn__channel_send(channel, bytes, size,
-                                 /* Others will answer this client soon:
-                                                 * one write for all of them. */
-                                 spn__channel_in_flight(channel) > 1 ? SPN__SEND_SOON
-                                                                     : 0);
+    if (request->split > 0)
+        spn__conn_set_grain(channel->conn, request->split);
+    /* Others will answer this client soon: one write for all of them. */
+    rc = spn__channel_send(channel, bytes, size,
+                           spn__channel_in_flight(channel) > 1 ? SPN__SEND_SOON : 0);
     if (rc != SPN_OK) {
         spn__count(counts, SPN__COUNT_DROPPED, 1);
         return rc;

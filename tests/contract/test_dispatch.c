@@ -126,7 +126,7 @@ enum { DISPATCHERS = sizeof table / sizeof *table };
 /* ---- the table ----------------------------------------------------------------------------- */
 
 /* Every event of every dispatcher, with a pool that has room. */
-TEST(dispatch__every_event__on_its_thread, "DSP-1", "DSP-11")
+TEST(dispatch__every_event__on_its_thread, "DSP-1", "DSP-11", "X-19", "X-20")
 {
     for (int i = 0; i < DISPATCHERS; i++) {
         spn_server_stats stats;
@@ -295,7 +295,7 @@ static int fill(struct serving *s, int fd)
 
 /* With every thread of the pool stuck: refusals are told at once, heartbeats answered, one-way
  * requests counted; one reply for each request. */
-TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8")
+TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8", "X-20")
 {
     static const char *const names[] = { "message", "execution", "connection" };
 

@@ -214,6 +214,38 @@ TEST(server__unexport__waits_for_methods_that_run, "EXC-6")
     serving_end(&s);
 }
 
+/* A method that has returned is waited for too while its request is open. */
+TEST(server__unexport__waits_for_deferred_requests, "EXC-6")
+{
+    const struct asked asked = { .id = 5, .method = "later" };
+    spn_request *request;
+    struct unexporting u;
+    struct serving s;
+    struct told told;
+    pthread_t thread;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &asked);
+    T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+    u.s = &s;
+    atomic_init(&u.done, 0);
+    REQUIRE(pthread_create(&thread, NULL, unexport, &u) == 0);
+    do
+        CHECK(peer_ask(fd, &ask_hello, &told));
+    while (told.status == 20);
+    CHECK_EQ(told.status, 70);
+    CHECK_EQ(atomic_load(&u.done), 0);
+    CHECK_OK(spn_request_finish(request, SPN_OK));
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 5);
+    CHECK_EQ(told.status, 20);
+    close(fd);
+    serving_end(&s);
+}
+
 /* Many services: the table grows, and all are found. */
 TEST(server__hundred_services__each_found, "EXC-1", "EXC-6")
 {
