@@ -197,7 +197,7 @@ static void write_attachments(spn_hwriter *w, const spn_invocation *what,
     char timeout[24];
 
     snprintf(timeout, sizeof timeout, "%lld",
-             (long long)((timeout_ns + SPN_MS(1) - 1) / SPN_MS(1)));
+             (long long)(timeout_ns / SPN_MS(1) + (timeout_ns % SPN_MS(1) != 0)));
     (void)spn_hwriter_begin_map(w, NULL);
     write_pair(w, "path", what->interface);
     write_pair(w, "interface", what->interface);
@@ -420,13 +420,20 @@ static int begin(struct spn_client *client, const spn_invocation *given, enum ki
 
 /* ---- the public half ------------------------------------------------------------------------ */
 
+/* How long a thread waits: its timeout, and what a timer may be behind; never for ever. */
+static int64_t patience(const struct spn__call *call)
+{
+    return call->timeout_ns < INT64_MAX - GRACE - 1 ? call->timeout_ns + GRACE
+                                                    : INT64_MAX - 1;
+}
+
 /* The outcome of a call whose wait is over. */
 static int outcome(struct spn__call *call, spn_reply **out, spn_problem *problem)
 {
     char text[MESSAGE_BYTES];
     void *value;
     int code;
-    int rc = spn_future_get(call->future, &value, call->timeout_ns + GRACE);
+    int rc = spn_future_get(call->future, &value, patience(call));
 
     if (rc == SPN_OK) {
         *out = value;
@@ -457,7 +464,7 @@ int spn_client_call(spn_client *client, const spn_invocation *invocation,
     rc = begin(client, invocation, WAITS, &call);
     if (rc != SPN_OK)
         return spn__refuse(problem, rc, 0, "%s", spn_status_text(rc));
-    rc = spn_threadless_wait_and_drain(call->threadless, call->timeout_ns + GRACE);
+    rc = spn_threadless_wait_and_drain(call->threadless, patience(call));
     if (rc == SPN_EINTR || rc == SPN_ENOMEM) {
         (void)spn_future_cancel(call->future, 0);
         (void)spn__refuse(problem, rc, 0, "%s", spn_status_text(rc));

@@ -212,6 +212,10 @@ static void fail_on_direct(void *arg)
 /* A failure on the direct executor has nowhere to go but the log. */
 TEST(direct__task_fails__is_logged)
 {
+#ifdef SPN_AUDIT
+    t_skip("the audit has logged by now, and the hook is set before that or never");
+    return;
+#endif
     CHECK_CHILD(fail_on_direct, NULL);
 }
 

@@ -215,6 +215,10 @@ static int next(void *arg, void *value, void **result)
  * for no memory once it has been done. */
 TEST(blocks__futures_come_and_go__no_allocation)
 {
+#ifdef SPN_AUDIT
+    t_skip("the audit notes each future in memory of its own");
+    return;
+#endif
     long allocs = 0;
 
     use_cache();
@@ -270,6 +274,10 @@ static int work(void *arg)
 /* The same with a worker, on whose thread the last reference often goes. */
 TEST(blocks__submit_get_unref__no_allocation)
 {
+#ifdef SPN_AUDIT
+    t_skip("the audit notes each future in memory of its own");
+    return;
+#endif
     static const spn_executor_ops ops = { .size = sizeof ops,
                                           .execute = worker_execute };
     spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;

@@ -47,8 +47,8 @@ static int call_server(const struct wire_address *address, const struct wire_cal
     char url[400];
     int rc, status;
 
-    snprintf(url, sizeof(url), "dubbo://%s%s%s:%d?threads=1&heartbeat=0", v6 ? "[" : "",
-             address->host, v6 ? "]" : "", address->port);
+    snprintf(url, sizeof(url), "dubbo://%s%s%s:%d?dispatcher=direct&heartbeat=0",
+             v6 ? "[" : "", address->host, v6 ? "]" : "", address->port);
     rc = spn_client_create(&client, url, NULL, &problem);
     if (rc != SPN_OK) {
         fprintf(stderr, "spindle call: %s\n",
