@@ -35,8 +35,6 @@
 
 #if SPN__TSAN
 
-_Atomic(uint32_t) spn__fence_word;
-
 bool spn__fence_is_asymmetric(void)
 {
     return false;

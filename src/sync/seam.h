@@ -137,8 +137,9 @@ struct spn__os_thread_attr {
 
 #if SPN__TSAN
 /* A read-modify-write of one shared word orders what a fence would order, and
- * ThreadSanitizer understands it. */
-extern _Atomic(uint32_t) spn__fence_word;
+ * ThreadSanitizer understands it.  Weak: each library has one word for its own fences,
+ * whose partners are all inside of it. */
+__attribute__((weak)) _Atomic(uint32_t) spn__fence_word;
 #define spn__fence(mo) \
     ((void)atomic_fetch_add_explicit(&spn__fence_word, 0u, memory_order_##mo))
 #define spn__fence_light() spn__fence(seq_cst)

@@ -178,6 +178,24 @@ assert 0 < d["latency_us"]["p50"] <= d["latency_us"]["p99"] <= d["latency_us"]["
 run 1 "$spindle" load --requests=10 --seconds=10 "$address" $demo.busy
 says 'with status 100'
 
+# A server that reads nothing and answers nevertheless: no buffer overflows.
+python3 -c '
+import socket, struct, sys
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen(1)
+print(s.getsockname()[1], flush=True)
+peer = s.accept()[0]
+try:
+    while True:
+        peer.sendall((b"\xda\xbb\x02\x14" + struct.pack(">qi", 0, 1) + b"\x92") * 500)
+except OSError:
+    pass' >"$out/port" &
+until [ -s "$out/port" ]; do sleep 0.02; done
+run 1 "$spindle" load --connections=1 --seconds=20 --quiet "127.0.0.1:$(cat "$out/port")" \
+    $demo.echo "$(head -c 100000 /dev/zero | tr '\0' x)"
+complains 'answers what was never sent'
+
 # ---- what the page says --------------------------------------------------------------
 json 'd["state"] == "running" and d["requests"]["received"] > 2500'
 json 'd["requests"]["in_flight"] == 0 and d["connections"]["open"] == 0'
@@ -237,7 +255,8 @@ json 'any(p["max"] == 5 for p in d["pools"])'
 stop 0
 
 # ---- a pool without room: refused at once, and the page goes on -----------------------------
-start "dubbo://127.0.0.1:0?threads=1&queues=0&dump.directory=$out"
+# Connections come on the I/O thread: with dispatcher=all their event may have the only thread.
+start "dubbo://127.0.0.1:0?dispatcher=message&threads=1&queues=0&dump.directory=$out"
 "$spindle" call --timeout=20000 "$address" $demo.sleep 60000 >/dev/null 2>&1 &
 slow=$!
 json 'd["requests"]["in_flight"] == 1'
@@ -257,6 +276,18 @@ exec 3<&-
 run 0 "$spindle" serve --status-port=0 --seconds=0 'dubbo://127.0.0.1:0?threads=2'
 says '^serving dubbo://127.0.0.1:'
 complains 'every request was answered'
+
+# ---- other addresses of the loopback ----------------------------------------------------------
+start --status-host=127.0.0.2 'dubbo://127.0.0.1:0?threads=2'
+run 0 http GET /healthz
+says '^200$'
+run 0 http GET / 'Host: 127.0.0.3'
+says '^403$'
+stop 0
+if [ -n "$(cat /proc/net/if_inet6 2>/dev/null)" ]; then
+    run 0 "$spindle" serve --status-port=0 --seconds=0 'dubbo://[::1]:0?threads=2'
+    says '^serving dubbo://\[::1\]:'
+fi
 
 # ---- services of a plug-in --------------------------------------------------------------------
 if [ -n "$plugin" ]; then

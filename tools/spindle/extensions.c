@@ -30,7 +30,7 @@ static void print_kind(void *ctx, const spn_extension_kind *kind)
 static int run(int argc, char **argv)
 {
     spn_extensions *extensions;
-    spn_problem problem;
+    spn_problem problem = SPN_PROBLEM_INIT;
     int status = EXIT_GOOD;
 
     if (spn_extensions_create(&extensions, NULL) != SPN_OK) {

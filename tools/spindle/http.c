@@ -42,6 +42,7 @@ struct http_server {
     struct MHD_Daemon *daemon;
     struct http_source source;
     bool loopback;
+    char host[64];        /* the address it listens on */
     struct status status; /* too large for a stack; only the one thread uses it */
 };
 
@@ -210,11 +211,11 @@ static enum MHD_Result change_pools(struct http_server *server,
     return say(connection, MHD_HTTP_OK, "done\n");
 }
 
-/* Whether a Host header names this machine's loopback: a name of somebody else's that
- * resolves to it does not. */
-static bool is_own_name(const char *host)
+/* Whether a Host header names this machine's loopback, or the address of it that we listen
+ * on: a name of somebody else's that resolves to it does not. */
+static bool is_own_name(const char *host, const char *own)
 {
-    static const char *const names[] = { "127.0.0.1", "localhost", "[::1]" };
+    const char *const names[] = { "127.0.0.1", "localhost", "[::1]", own };
 
     for (size_t i = 0; host != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
         const size_t length = strlen(names[i]);
@@ -249,7 +250,8 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     }
     if (server->loopback &&
         !is_own_name(MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-                                                 MHD_HTTP_HEADER_HOST)))
+                                                 MHD_HTTP_HEADER_HOST),
+                     server->host))
         return say(connection, MHD_HTTP_FORBIDDEN,
                    "Ask for it as 127.0.0.1 or localhost.\n");
     if (strcmp(path, "/admin/pools") == 0)
@@ -289,6 +291,8 @@ struct http_server *http_start(const char *host, int port,
         return NULL;
     }
     server->source = *source;
+    snprintf(server->host, sizeof(server->host), "%s%s%s", is_v6 ? "[" : "", host,
+             is_v6 ? "]" : "");
     server->loopback = is_v6 ? IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr)
                              : (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
     errno = 0;

@@ -128,11 +128,18 @@ static void flush(struct load *l, struct connection *c)
         want_write(l, c, false);
 }
 
-/* Puts one more request into the buffer, which has room for all that can be under way. */
+/* Puts one more request into the buffer, which has room for all that can be under way:
+ * there is none left only if some were answered before they were sent. */
 static void ask(struct load *l, struct connection *c, int64_t due_ns)
 {
-    const int32_t slot = c->free[--c->free_count];
+    int32_t slot;
 
+    if (c->out_size - c->out_at + l->frame_size > c->out_capacity) {
+        fprintf(stderr, "spindle load: the server answers what was never sent\n");
+        lose(l, c);
+        return;
+    }
+    slot = c->free[--c->free_count];
     if (c->out_size + l->frame_size > c->out_capacity) {
         memmove(c->out, c->out + c->out_at, c->out_size - c->out_at);
         c->out_size -= c->out_at;

@@ -291,7 +291,7 @@ static void introduce(const struct serving *serving, const struct wishes *w,
     const char *host =
         url != NULL && spn_url_host(url) != NULL ? spn_url_host(url) : "";
     const int port = spn_server_port(serving->server);
-    const bool v6 = strchr(host, ':') != NULL;
+    const bool v6 = strchr(host, ':') != NULL && host[0] != '[';
     char address[300];
 
     snprintf(address, sizeof(address), "%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "",
