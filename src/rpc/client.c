@@ -60,8 +60,8 @@ static void pin_disconnected(struct spn__handler *handler, struct spn__channel *
     struct spn_client *client = client_of(channel);
 
     spn__links_closed(client, channel);
-    spn__calls_fail(client, channel, SPN__END_LOST, SPN_ECLOSED,
-                    "the connection to the server was lost");
+    (void)spn__calls_fail(client, channel, SPN__END_LOST, SPN_ECLOSED,
+                          "the connection to the server was lost");
     spn__handler_disconnected(handler->inner, channel, why);
 }
 
@@ -190,7 +190,8 @@ static void unopened(struct spn__endpoint *endpoint, struct spn__conn *conn, int
                                       offsetof(struct spn_client, endpoint));
 
     (void)conn;
-    spn__links_failed(client, why != SPN_OK ? why : SPN_EUNREACHABLE);
+    /* Ended or reset before it stood: to a caller that is a server out of reach. */
+    spn__links_failed(client, why != SPN_OK && why != SPN_EIO ? why : SPN_EUNREACHABLE);
 }
 
 /* ---- making one ------------------------------------------------------------------------- */
@@ -468,6 +469,20 @@ static bool await_calls(spn_client *client, int64_t deadline_ns)
     return true;
 }
 
+/* Ends the calls that are left, and waits for those whose end is under way; how many it
+ * ended.  It looks more than once: a call that was counted in before [closing] may be
+ * listed only now, and its timeout is not waited for. */
+static size_t cut_off(spn_client *client)
+{
+    size_t count = 0;
+
+    do
+        count += spn__calls_fail(client, NULL, SPN__END_CANCELLED, SPN_ESHUTDOWN,
+                                 "the client was closed");
+    while (!await_calls(client, spn__deadline(spn__now(), SPN_MS(1))));
+    return count;
+}
+
 static void end_channel(void *ctx, struct spn__channel *channel)
 {
     (void)ctx;
@@ -509,14 +524,7 @@ static int close_client(spn_client *client, int64_t timeout_ns)
     if (client->closed)
         return SPN_OK;
     spn__store(&client->closing, 1, seq_cst); /* [closing] before the look */
-    all_ended = await_calls(client, deadline_ns);
-    if (!all_ended)
-        /* Again and again: one that was counted in before may be listed only now.  Those
-         * whose end is under way are waited for. */
-        do
-            spn__calls_fail(client, NULL, SPN__END_CANCELLED, SPN_ESHUTDOWN,
-                            "the client was closed");
-        while (!await_calls(client, spn__now() + SPN_MS(1)));
+    all_ended = await_calls(client, deadline_ns) || cut_off(client) == 0;
     rc = stop_threads(client, deadline_ns);
     if (rc != SPN_OK)
         return rc;

@@ -113,10 +113,11 @@ void spn__call_reply(struct spn__call *call, spn_reply *reply)
     part(call, 1);
 }
 
-void spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
-                     enum spn__call_end end, int code, const char *message)
+size_t spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
+                       enum spn__call_end end, int code, const char *message)
 {
     struct spn__call *call = spn__table_remove_all(&client->table, channel);
+    size_t count = 0;
 
     while (call != NULL) {
         struct spn__call *next = call->next;
@@ -124,7 +125,9 @@ void spn__calls_fail(struct spn_client *client, const struct spn__channel *chann
         call->next = NULL;
         spn__call_fail(call, end, code, message);
         call = next;
+        count++;
     }
+    return count;
 }
 
 static int on_timeout(spn_timeout *timeout)
@@ -350,6 +353,8 @@ static int list(struct spn_client *client, struct spn__call *call)
     spn__call_ref(call); /* the timeout's */
     rc =
         spn_timer_schedule(client->timer, &call->timeout, on_timeout, call->timeout_ns);
+    if (rc == SPN_ESTATE)
+        rc = SPN_ESHUTDOWN; /* close has ended the call, and stopped the timer */
     if (rc != SPN_OK) {
         spn__call_unref(call);
         spn__call_fail_if_listed(call, SPN__END_CANCELLED, rc,

@@ -103,9 +103,9 @@ void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, in
                               const char *message);
 /* The timer is stopped: what it still had of a call. */
 void spn__call_forget(spn_timeout *timeout);
-/* All calls of a channel, or with NULL all there are. */
-void spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
-                     enum spn__call_end end, int code, const char *message);
+/* All calls of a channel, or with NULL all there are; how many these were. */
+size_t spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,
+                       enum spn__call_end end, int code, const char *message);
 
 /* ---- client_reply.c ---- */
 /* A response on its way: a message, its call, what was decoded. */
