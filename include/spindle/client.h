@@ -85,7 +85,8 @@ typedef struct spn_client_opts {
  *          check is not false; SPN_EEMPTY: no such dispatcher or thread pool; SPN_ENOMEM;
  *          SPN_EAGAIN (no thread).
  *          close: SPN_OK; SPN_ETIMEDOUT: calls were cut off, or something still runs: call
- *          again before destroy; SPN_EDEADLK; SPN_EINVAL (NULL).
+ *          again before destroy; SPN_EBUSY: another thread closes it; SPN_EDEADLK;
+ *          SPN_EINVAL (NULL).
  *          destroy: SPN_OK; SPN_EBUSY and changes nothing before close, or while a reply
  *          is on its way.
  * Since    0.1

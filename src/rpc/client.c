@@ -16,7 +16,10 @@
  *   SPN_ESHUTDOWN; then the connections with their loops, then the timer, then what the
  *   dispatcher and the pools still have.  [closing] see client_call.c.
  *
- * LOCKS      none of its own.  close is for one thread at a time, and says so.
+ *   [closer]  of all threads in close one goes on, acquire; what it did is released to the
+ *             next.
+ *
+ * LOCKS      none of its own.
  */
 #include <string.h>
 
@@ -331,6 +334,7 @@ static void init(spn_client *client, const spn_client_opts *opts)
     spn__init(&client->next_id, (int64_t)(spn__random() >> 1));
     spn__init(&client->next_link, 0);
     spn__init(&client->closing, 0);
+    spn__init(&client->closer, 0);
     spn__init(&client->pending, 0);
     client->ending.ops = NULL;
     spn__init(&client->calls, 0);
@@ -530,12 +534,18 @@ static int close_client(spn_client *client, int64_t timeout_ns)
 
 int spn_client_close(spn_client *client, int64_t timeout_ns)
 {
+    int rc;
+
     if (client == NULL)
         return SPN_EINVAL;
     if (spn_executor_is_inside(client->dispatch.executor) == 1 ||
         spn_executor_is_inside(&client->ending) == 1)
         return SPN_EDEADLK;
-    return close_client(client, timeout_ns);
+    if (spn__exchange(&client->closer, 1, acquire) != 0) /* [closer] */
+        return SPN_EBUSY;
+    rc = close_client(client, timeout_ns);
+    spn__store(&client->closer, 0, release); /* [closer] */
+    return rc;
 }
 
 int spn_client_destroy(spn_client *client)

@@ -64,7 +64,8 @@ struct spn_client {
     SPN__ATOMIC(uint32_t) closing; /* 1: no new calls [closing] */
     SPN__ATOMIC(int64_t) pending;  /* calls without an end [closing] [ended] */
     spn_executor ending;           /* runs nothing: marks threads that end a call */
-    bool closed;                   /* close has come to its end */
+    SPN__ATOMIC(uint32_t) closer;  /* 1: a thread is in close [closer] */
+    bool closed;                   /* close has come to its end; the closer's */
     SPN__ATOMIC(uint64_t) calls, ends[SPN__ENDS], one_way, late, failures;
     struct spn__call_table table;
     int link_count;

@@ -854,6 +854,44 @@ TEST(client__close_in_a_stage__refused_on_every_thread, "CLI-14")
     fake_close(&f);
 }
 
+static void *close_in_time(void *arg)
+{
+    struct closing *c = arg;
+
+    atomic_store(&c->rc, spn_client_close(c->client, T_LONG_NS));
+    return NULL;
+}
+
+/* One thread closes; another one is told so, and changes nothing. */
+TEST(client__close_by_two_threads__the_second_is_refused, "CLI-14")
+{
+    struct fake f;
+    spn_invocation what = of("nothing");
+    struct closing c = { .rc = 1 };
+    spn_future *future, *refused = NULL;
+    pthread_t thread;
+    uint64_t id;
+
+    fake_open(&f);
+    c.client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    REQUIRE_OK(spn_client_submit(c.client, &what, &future));
+    id = fake_take(&f);
+    REQUIRE(pthread_create(&thread, NULL, close_in_time, &c) == 0);
+    do { /* until it has begun: each is a call that it waits for, too */
+        spn_future_cancel(refused, 0);
+        spn_future_unref(refused);
+    } while (spn_client_submit(c.client, &what, &refused) != SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_client_close(c.client, 0), SPN_EBUSY);
+    CHECK_EQ(spn_future_is_done(future), 0);
+    fake_reply(&f, id, 20, "\x92", 1);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK_OK(atomic_load(&c.rc));
+    client_end(c.client);
+    spn_future_unref(future);
+    fake_close(&f);
+}
+
 static int threads_now(void)
 {
     DIR *dir = opendir("/proc/self/task");
