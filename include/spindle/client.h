@@ -47,8 +47,10 @@ extern "C" {
  * Threads     every call but destroy is safe from any thread: one client is enough for
  *             all of a program.
  * A call that waits lends its thread: the reply is decoded there, and no pool is used.
- * A call that does not wait has a future; what is attached to it runs where the dispatcher
- *             says, or where it was attached with an executor of its own.
+ * A call that does not wait has a future.  A stage that was attached without an executor
+ *             runs on the thread that ends the call, and must not block there: where the
+ *             dispatcher says for a reply, the timer's for a timeout, the I/O thread for a
+ *             lost connection.
  * Every call ends exactly once: with a reply, in time or not at all; when its
  *             connection is lost, all its calls end at once with SPN_ECLOSED.  Nothing is
  *             sent twice: whether to try again only its caller can know.
