@@ -34,7 +34,7 @@ for dispatcher in all direct message execution connection; do
     rm -f "$work/says"
     mkfifo "$work/says"
     "$spindle" serve --status-port=0 \
-        "dubbo://127.0.0.1:0?dispatcher=$dispatcher&threadpool=fixed&threads=200" \
+        "dubbo://127.0.0.1:0?dispatcher=$dispatcher&threadpool=fixed&threads=20&queues=1000" \
         >"$work/says" 2>"$work/server.log" &
     server=$!
     exec 3<"$work/says"
