@@ -189,7 +189,8 @@ static int script(const char *query)
 
     if (server == NULL)
         return 0;
-    snprintf(url, sizeof url, "dubbo://127.0.0.1:%d?timeout=%d&reconnect=false",
+    snprintf(url, sizeof url,
+             "dubbo://127.0.0.1:%d?dump.enable=false&timeout=%d&reconnect=false",
              spn_server_port(server), TIMEOUT_MS);
     rc = spn_client_create(&client, url, NULL, NULL);
     CHECK(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EAGAIN || rc == SPN_ECLOSED);
