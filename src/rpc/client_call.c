@@ -194,10 +194,12 @@ static void write_attachments(spn_hwriter *w, const spn_invocation *what,
                               int64_t timeout_ns)
 {
     const size_t count = spn_hvalue_count(what->attachments);
+    /* Rounded up: the server is not to give up first. */
+    const int64_t timeout_ms =
+        timeout_ns / SPN_MS(1) + (timeout_ns % SPN_MS(1) != 0 ? 1 : 0);
     char timeout[24];
 
-    snprintf(timeout, sizeof timeout, "%lld",
-             (long long)(timeout_ns / SPN_MS(1) + (timeout_ns % SPN_MS(1) != 0)));
+    snprintf(timeout, sizeof timeout, "%lld", (long long)timeout_ms);
     (void)spn_hwriter_begin_map(w, NULL);
     write_pair(w, "path", what->interface);
     write_pair(w, "interface", what->interface);
