@@ -352,7 +352,7 @@ static void peer_ended(struct spn__conn *conn)
     spn__conn_end(conn);
 }
 
-/* false: for now there is no more. */
+/* false: nothing more has come yet. */
 static bool read_once(struct spn__conn *conn)
 {
     const bool own = conn->in.size != 0;
