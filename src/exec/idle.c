@@ -41,9 +41,12 @@
  *   [wake]   The worker lists itself and makes a heavy fence, then looks for work and
  *            at the epoch.  Whoever changes those makes a light fence (or a heavy one)
  *            afterwards and then looks at idle_count.  One of the two sees the other.
+ *            Where a push holds a lock both fences are full ones: behind the release of
+ *            a lock they cost little or nothing, and going to sleep needs no system call
+ *            but the one that sleeps.
  *   [search] The submitter that found somebody idle makes a full fence after its push
- *            and looks at `searching`; a searcher lowers that and makes a full fence (a
- *            heavy one where it goes to sleep) before it looks for work for the last
+ *            and looks at `searching`; a searcher lowers that and makes a full fence
+ *            (where it goes to sleep that of [wake]) before it looks for work for the last
  *            time.  So the searcher that a submitter relied on sees its task.
  *
  *   [epoch]  Its release comes after the change of a knob; a worker reads it, with
@@ -101,6 +104,12 @@ static void unlead(struct spn_pool *pool, const struct spn__worker *w)
     /* relaxed, both: the lock is held for writing. */
     if (spn__load(&pool->leader, relaxed) == w)
         spn__store(&pool->leader, NULL, relaxed);
+}
+
+/* [wake] Whether a push ends with the release of a lock, whatever is pushed. */
+static bool push_locks(const struct spn_pool *pool)
+{
+    return pool->kind == SPN__WORK_FIFO || pool->kind == SPN__WORK_PRIORITY;
 }
 
 /* Wakes one that will search: the leader, if it is to look again, or the first. */
@@ -163,7 +172,10 @@ void spn__idle_notify_first(struct spn_pool *pool)
 
 void spn__idle_notify(struct spn_pool *pool)
 {
-    spn__fence_light(); /* [wake] after the push */
+    if (push_locks(pool))
+        spn__fence_after_rmw(); /* [wake] after the push */
+    else
+        spn__fence_light(); /* [wake] the same */
     /* relaxed: ordered by the fence. */
     if (spn__load(&pool->idle_count, relaxed) == 0)
         return;
@@ -319,7 +331,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         w->outrun = pool->helping;
         return;
     }
-    stop_searching(w); /* [search] the heavy fence below */
+    stop_searching(w); /* [search] the fence below */
     spn__lock(&pool->idle_lock);
     w->chosen_to_search = false;
     spn__list_push_front(&pool->idle, &w->idle_link);
@@ -329,7 +341,10 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     }
     count_idle(pool, 1);
     spn__unlock(&pool->idle_lock);
-    spn__fence_heavy(); /* [wake] [search] */
+    if (push_locks(pool))
+        spn__fence_after_rmw(); /* [wake] [search] */
+    else
+        spn__fence_heavy(); /* [wake] [search] */
     if (pool->kind == SPN__WORK_STEAL)
         pool->work.stealing->listed(pool->work.stealing, w);
     if (changed(w, epoch) && withdraw(w)) {
