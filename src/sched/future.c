@@ -29,8 +29,6 @@
  *          TIED pairs with that, too: with it comes which executor has the future.
  *   [cut]  The release of LOOSE pairs with the acquire in left: the canceller is no
  *          longer in the queue or the pool.
- *   [left] The release of LOOSE in left pairs with the acquire of a canceller who comes
- *          too late: the task is no longer in the counts that it reads next.
  */
 #include "sched/scheduled.h"
 
@@ -93,9 +91,8 @@ void spn__scheduled_left(spn_task *task, bool away)
 
     f->away = away;
     /* [cut] acquire, both: a canceller may have been there.
-     * mutant: orders plain memory, the end of the pool; ThreadSanitizer sees it
-     * [left] release: one comes too late. */
-    while (!spn__cas(&f->tie, &found, LOOSE, acq_rel, acquire)) {
+     * mutant: orders plain memory, the end of the pool; ThreadSanitizer sees it */
+    while (!spn__cas(&f->tie, &found, LOOSE, acquire, acquire)) {
         if (found == LOOSE)
             return;
         (void)spn__futex_wait(&f->tie, CUTTING, SPN_FOREVER);
@@ -111,13 +108,12 @@ static void finished(struct spn__task_future *t)
     uint32_t found = TIED;
     bool removes;
 
-    /* [tie] [left] Mostly the one who completes it runs it, and a look is cheaper.
+    /* [tie] Mostly the one who completes it runs it, and a look is cheaper.
      * mutant: half of a pair; the exchange of the state is the other half */
     if (spn__load(&f->tie, seq_cst) != TIED)
         return;
-    /* [tie] acquire: which executor.  mutant: a plain field; ThreadSanitizer sees it
-     * [left] acquire, also when it fails.  mutant: the look above has seen it, as a rule */
-    if (!spn__cas(&f->tie, &found, CUTTING, acquire, acquire))
+    /* [tie] acquire: which executor.  mutant: a plain field; ThreadSanitizer sees it */
+    if (!spn__cas(&f->tie, &found, CUTTING, acquire, relaxed))
         return;
     s = f->scheduled; /* it is in the queue, or whoever takes it out will wait */
     /* relaxed: a knob. */
