@@ -50,7 +50,9 @@ extern "C" {
  * A call that does not wait has a future.  A stage that was attached without an executor
  *             runs on the thread that ends the call, and must not block there: where the
  *             dispatcher says for a reply, the timer's for a timeout, the I/O thread for a
- *             lost connection.
+ *             lost connection.  A reply that the pool has no room for is handled by the
+ *             executor its repository shares, and where that refuses too by the I/O
+ *             thread: none is lost.
  * Every call ends exactly once: with a reply, in time or not at all; when its
  *             connection is lost, all its calls end at once with SPN_ECLOSED.  Nothing is
  *             sent twice: whether to try again only its caller can know.
@@ -85,7 +87,8 @@ typedef struct spn_client_opts {
  * Returns  create: SPN_OK; SPN_EINVAL, SPN_ERANGE: a value is wrong, *problem (may be NULL)
  *          says of which key; SPN_EUNREACHABLE, SPN_ETIMEDOUT: there is no connection, and
  *          check is not false; SPN_EEMPTY: no such dispatcher or thread pool; SPN_ENOMEM;
- *          SPN_EAGAIN (no thread).
+ *          SPN_EAGAIN (no thread, no descriptor, no port of our own); SPN_EINTR: while it
+ *          waited for the connection, and there is no client.
  *          close: SPN_OK; SPN_ETIMEDOUT: calls were cut off, or something still runs: call
  *          again before destroy; SPN_EBUSY: another thread closes it; SPN_EDEADLK;
  *          SPN_EINVAL (NULL).
@@ -137,7 +140,8 @@ typedef struct spn_invocation {
  *          (it has no room), SPN_ETIMEDOUT (it gave up).  SPN_ETIMEDOUT: no reply in time,
  *          and *problem (may be NULL) says whether the request was ever sent;
  *          SPN_ECLOSED: the connection was lost; SPN_EUNREACHABLE: there is none and
- *          none could be made; SPN_EFULL: too much waits to be sent; SPN_ESHUTDOWN: after
+ *          none could be made, SPN_EAGAIN: for want of a descriptor or a port of our own;
+ *          SPN_EFULL: too much waits to be sent; SPN_ESHUTDOWN: after
  *          close; SPN_EPROTO: the reply makes no sense; SPN_EINTR; SPN_ERANGE: larger than
  *          the payload allows; SPN_EINVAL: a NULL, no name, other arguments than
  *          parameters, not UTF-8; SPN_ENOMEM.

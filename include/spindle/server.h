@@ -8,6 +8,7 @@
 #include <spindle/problem.h>
 #include <spindle/repository.h>
 #include <spindle/service.h>
+#include <spindle/timer.h>
 #include <spindle/url.h>
 
 #ifdef __cplusplus
@@ -93,7 +94,8 @@ typedef struct spn_server_opts {
  *
  * Returns  create: SPN_OK; SPN_EINVAL, SPN_ERANGE: a value is wrong, *problem (may be NULL)
  *          says of which key; SPN_EEMPTY: there is no such dispatcher or thread pool, and
- *          *problem lists those there are; SPN_ENOMEM; SPN_EAGAIN (no thread).
+ *          *problem lists those there are; SPN_ENOMEM; SPN_EAGAIN (no thread); what an
+ *          extension of the program's said when it was made.
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs or a request
  *          is not finished.
  * Since    0.1
@@ -107,12 +109,14 @@ SPN_API int spn_server_destroy(spn_server *server);
  * export:    has the methods of a service called.  The service stays the caller's and must
  *            not change until it is unexported.
  * unexport:  requests that come from now on find it no more; those whose method runs, or
- *            that were deferred, go on, and are waited for.  Must not be called by one of
- *            its methods, nor by who is to finish such a request: it would wait for itself.
+ *            that were deferred, go on, and are waited for.  One of its own methods is
+ *            refused, since it would wait for itself; who is to finish a deferred request
+ *            of it cannot be told from others, and must not call it.
  *
  * Returns  SPN_OK; SPN_EINVAL: a NULL, no name, parameters that are none, a method twice;
  *          SPN_EBUSY: its interface, version and group are exported; SPN_EEMPTY: unexport
- *          found none; SPN_ENOMEM.
+ *          found none; SPN_EDEADLK: unexport from one of its methods, which changes
+ *          nothing; SPN_ENOMEM.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -127,9 +131,10 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
  *         flight are waited for, up to timeout_ns in all; then connections are closed, and
  *         a pool of its own is ended, what still runs there interrupted.  Blocks.
  *
- * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EBUSY: the address is in
- *          use; SPN_EPERM; SPN_EINVAL: no such address; SPN_EAGAIN; SPN_ENOMEM; *problem
- *          (may be NULL) says what and where.
+ * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EADDRINUSE: somebody has
+ *          the address, or this machine does not; SPN_EPERM; SPN_EINVAL: no such address;
+ *          SPN_EAGAIN (no thread, no descriptor); SPN_EIO; SPN_ENOMEM; *problem (may be
+ *          NULL) says what and where.
  *          stop: SPN_OK; SPN_ETIMEDOUT: something had to be cut off, and methods may still
  *          run: call again before destroy; SPN_EBUSY: another thread starts or stops it;
  *          SPN_EDEADLK: from a method of it, or an I/O thread; SPN_EINVAL (NULL).
@@ -153,9 +158,11 @@ int spn_server_stop(spn_server *server, int64_t timeout_ns);
 SPN_API int spn_server_reset(spn_server *server, const char *url, spn_problem *problem);
 SPN_API spn_url *spn_server_url(spn_server *server);
 
-/* Its pool, and the repository it is in, borrowed; NULL for NULL.  Since 0.1 */
+/* Its pool, the repository that is in, and the timer that looks after silent connections,
+ * borrowed; NULL for NULL.  Since 0.1 */
 SPN_API spn_pool *spn_server_pool(spn_server *server);
 SPN_API spn_repository *spn_server_repository(spn_server *server);
+SPN_API spn_timer *spn_server_timer(spn_server *server);
 
 /* ---- what goes on ------------------------------------------------------------ */
 

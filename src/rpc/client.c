@@ -132,7 +132,9 @@ static void take_response(struct spn_client *client, struct spn__response *respo
         response->reply = NULL; /* the caller's now */
         return;
     }
-    spn__count(&client->endpoint.counts, SPN__COUNT_BAD_BODIES, 1);
+    /* One in a foreign serialization was counted as a frame already. */
+    if (spn__frame_serialization(&response->message.frame) == SPN__HESSIAN2)
+        spn__count(&client->endpoint.counts, SPN__COUNT_BAD_BODIES, 1);
     spn__call_fail(call, SPN__END_REPLY, response->failure,
                    response->failure == SPN_ENOMEM ? "no memory for the reply"
                                                    : "the reply makes no sense");
@@ -190,8 +192,7 @@ static void unopened(struct spn__endpoint *endpoint, struct spn__conn *conn, int
                                       offsetof(struct spn_client, endpoint));
 
     (void)conn;
-    /* Ended or reset before it stood: to a caller that is a server out of reach. */
-    spn__links_failed(client, why != SPN_OK && why != SPN_EIO ? why : SPN_EUNREACHABLE);
+    spn__links_failed(client, spn__connect_status(why));
 }
 
 /* ---- making one ------------------------------------------------------------------------- */

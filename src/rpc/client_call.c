@@ -422,11 +422,15 @@ static int begin(struct spn_client *client, const spn_invocation *given, enum ki
 
 /* ---- the public half ------------------------------------------------------------------------ */
 
-/* How long a thread waits: its timeout, and what a timer may be behind; never for ever. */
+/* How long a thread still waits: until its timeout is over, and what a timer may be
+ * behind; never for ever, and never twice. */
 static int64_t patience(const struct spn__call *call)
 {
-    return call->timeout_ns < INT64_MAX - GRACE - 1 ? call->timeout_ns + GRACE
-                                                    : INT64_MAX - 1;
+    const int64_t end_ns =
+        spn__time_add(spn__time_add(call->started_ns, call->timeout_ns), GRACE);
+    const int64_t left = end_ns - spn__now();
+
+    return left > 0 ? left : 0;
 }
 
 /* The outcome of a call whose wait is over. */

@@ -88,6 +88,8 @@ void spn__link_connect(struct spn__link *link);
 void spn__links_opened(struct spn_client *client, struct spn__channel *channel);
 void spn__links_closed(struct spn_client *client, struct spn__channel *channel);
 void spn__links_failed(struct spn_client *client, int why);
+/* What a caller is told of an attempt to connect that ended with `why`. */
+int spn__connect_status(int why);
 /* The timer is stopped: what it still had of a link.  False: it is no link's. */
 bool spn__links_forget(struct spn_client *client, spn_timeout *timeout);
 /* Whether a try of a link is under way. */

@@ -91,6 +91,22 @@ static void settle(struct spn__list *waiting, struct spn__channel *channel, int 
 
 /* ---- trying --------------------------------------------------------------------------- */
 
+int spn__connect_status(int why)
+{
+    switch (why) {
+    case SPN_ETIMEDOUT:
+    case SPN_ENOMEM:
+    case SPN_EAGAIN: /* no descriptor */
+    case SPN_ESHUTDOWN:
+    case SPN_ECLOSED: /* by close */
+        return why;
+    case SPN_EADDRINUSE: /* no port of our own is left */
+        return SPN_EAGAIN;
+    default: /* ended or reset before it stood, or forbidden: out of reach */
+        return SPN_EUNREACHABLE;
+    }
+}
+
 static int on_again(spn_timeout *timeout);
 
 /* Sees to it that there is a try in the background; the lock is held, and let go of. */

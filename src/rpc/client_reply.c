@@ -5,6 +5,10 @@
  *
  * A reply is one arena, and lives in it.  A response that cannot be decoded ends its call
  * with SPN_EPROTO: the connection goes on, since the frame around it was whole.
+ *
+ * WHEN NO THREAD TAKES IT, neither of the pool nor of the shared executor, it is handled
+ * by the one that brought it, the I/O thread as a rule: a reply that has come is never
+ * lost for want of a thread, and who overloads his pool is slowed down by it.
  */
 #include <string.h>
 
@@ -121,12 +125,12 @@ static void release(struct spn__message *message)
 /* No thread could be had to decode it: the call ends here and now. */
 static void refused(struct spn__message *message, int why)
 {
-    struct spn__response *response = (struct spn__response *)message;
+    struct spn__channel *channel = message->channel;
 
-    if (response->call != NULL)
-        spn__call_fail_if_listed(response->call, SPN__END_LOST, why,
-                                 "the client's pool refused the reply");
-    release(message);
+    (void)why;                  /* the pool's own count has it */
+    spn__channel_hold(channel); /* the message ends in there */
+    (void)spn__handler_received(message->handler, channel, message);
+    spn__channel_drop(channel);
 }
 
 struct spn__message *spn__response_create(struct spn__channel *channel,

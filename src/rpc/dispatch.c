@@ -11,6 +11,8 @@
  *   When the pool refuses a message, the message answers for itself, here and now: on the
  *   I/O thread, whatever the pool's threads do.  A pool that was shut down is another
  *   matter: what it would have done is done by the executor that the repository shares.
+ *   A response is done there too when the pool has no room: nobody can be told to come
+ *   again, and its caller has paid for it.
  *
  *   Failures inside of a task are logged and go nowhere else: there is nobody to catch them
  *   there.
@@ -126,20 +128,28 @@ static void count(struct spn__dispatch *d, spn_channel_event event, int place)
                SPN__COUNT_DISPATCHED + (int)event * (int)SPN_PLACES + place, 1);
 }
 
-/* The pool's part, with the shared executor behind it. */
-static int execute_in_pool(struct spn__dispatch *d, spn_task *task)
+/* What the pool did not take, for a reason that is returned if this does not either. */
+static int execute_shared(struct spn__dispatch *d, spn_task *task, int why)
 {
     spn_executor *shared;
-    int rc = spn_executor_execute(d->executor, task);
+    int rc;
 
-    if (rc == SPN_OK || spn_executor_is_shutdown(d->executor) != 1)
-        return rc;
     if (spn_repository_shared(d->repository, &shared) != SPN_OK)
-        return rc; /* all is being ended */
+        return why; /* all is being ended */
     rc = spn_executor_execute(shared, task);
     if (rc == SPN_OK)
         spn__count(&d->endpoint->counts, SPN__COUNT_SHARED, 1);
     return rc;
+}
+
+/* The pool's part, with the shared executor behind it. */
+static int execute_in_pool(struct spn__dispatch *d, spn_task *task)
+{
+    const int rc = spn_executor_execute(d->executor, task);
+
+    if (rc == SPN_OK || spn_executor_is_shutdown(d->executor) != 1)
+        return rc;
+    return execute_shared(d, task, rc);
 }
 
 static int execute_in_order(struct spn__dispatch *d, spn_task *task)
@@ -271,6 +281,8 @@ static int received(struct spn__handler *handler, struct spn__channel *channel,
              : execute(d, event, place, &message->task);
     if (rc != SPN_OK && waiting != NULL)
         rc = execute_in_pool(d, &message->task); /* that one has left */
+    if (rc != SPN_OK && event == SPN_CHANNEL_RESPONSE)
+        rc = execute_shared(d, &message->task, rc);
     if (rc != SPN_OK)
         message->refused(message, rc);
     return SPN_OK;

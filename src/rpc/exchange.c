@@ -79,6 +79,19 @@ static int echo(void *arg, spn_request *request)
 
 static const spn_method echo_method = { "$echo", NULL, echo, NULL };
 
+/* The thread is marked meanwhile: see spn__services_unexport. */
+static int run_method(spn_request *request)
+{
+    const spn_method *method = request->called;
+    const bool entered =
+        spn_executor_enter(&request->exported->inside, &request->inside) == SPN_OK;
+    const int status = method->fn(method->arg, request);
+
+    if (entered)
+        (void)spn_executor_leave(&request->inside);
+    return status;
+}
+
 static void serve(spn_request *request)
 {
     const spn_service *service;
@@ -110,7 +123,7 @@ static void serve(spn_request *request)
         return;
     }
     request->is_running = 1;
-    spn__request_returned(request, request->called->fn(request->called->arg, request));
+    spn__request_returned(request, run_method(request));
 }
 
 /* ---- the handler ------------------------------------------------------------------------ */

@@ -65,9 +65,11 @@ struct spn_request {
     size_t split;
     struct spn__exported *exported; /* a call of it was begun; NULL: not yet */
     const spn_method *called;
-    spn_harena *arena;    /* made when it is needed */
-    spn_problem *problem; /* in the arena; NULL: none */
-    spn_hvalue *attached; /* to the reply; NULL: nothing */
+    spn_executor_frame inside; /* of the method's thread while it runs; here, since a
+                                  method that ends its thread leaves no stack behind */
+    spn_harena *arena;         /* made when it is needed */
+    spn_problem *problem;      /* in the arena; NULL: none */
+    spn_hvalue *attached;      /* to the reply; NULL: nothing */
     spn_hwriter writer;
     struct spn__argument inline_arguments[SPN__ARGUMENTS_INLINE];
     unsigned char room[SPN__FRAME_BYTES + SPN__REPLY_INLINE];

@@ -605,6 +605,11 @@ spn_pool *spn_server_pool(spn_server *server)
     return server != NULL ? server->dispatch.pool : NULL;
 }
 
+spn_timer *spn_server_timer(spn_server *server)
+{
+    return server != NULL ? server->timer : NULL;
+}
+
 spn_repository *spn_server_repository(spn_server *server)
 {
     return server != NULL ? server->repository : NULL;

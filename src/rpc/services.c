@@ -418,17 +418,20 @@ int spn__services_unexport(struct spn__services *services, const spn_service *se
     const spn_hspan version = plain_version(span_of(service->version));
     const spn_hspan group = span_of(service->group);
     int64_t pause = SPN_US(50);
+    int rc = SPN_OK;
 
     spn__lock(&services->lock);
     table = spn__load(&services->table, relaxed); /* written under the lock */
     entry = find(table, hash_key(group, interface, version), group, interface, version);
-    if (entry != NULL && spn__load(&entry->service, relaxed) == service) /* as above */
-        spn__store(&entry->service, NULL, seq_cst);                      /* [export] */
+    if (entry == NULL || spn__load(&entry->service, relaxed) != service) /* as above */
+        rc = SPN_EEMPTY;
+    else if (spn_executor_is_inside(&entry->inside) == 1)
+        rc = SPN_EDEADLK; /* it would wait for the method that calls */
     else
-        entry = NULL;
+        spn__store(&entry->service, NULL, seq_cst); /* [export] */
     spn__unlock(&services->lock);
-    if (entry == NULL)
-        return SPN_EEMPTY;
+    if (rc != SPN_OK)
+        return rc;
     /* A look now and then: a call that told us when it ends would pay for it each time,
      * and this hardly ever happens. */
     while (!is_quiet(entry)) {

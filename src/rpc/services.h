@@ -3,6 +3,7 @@
 #ifndef SPN__SERVICES_H
 #define SPN__SERVICES_H
 
+#include <spindle/executor.h>
 #include <spindle/server.h>
 #include <spindle/service.h>
 
@@ -23,6 +24,7 @@ struct spn__exported {
     SPN__ATOMIC(const spn_service *) service; /* NULL: not now [export] */
     uint64_t hash;                            /* fixed, as the key */
     spn_hspan group, interface, version;      /* empty: none */
+    spn_executor inside; /* runs nothing: marks its methods' threads */
     struct spn__call_counts
         calls[SPN__SERVICE_SHARDS + 1]; /* the last: who only looks */
 };

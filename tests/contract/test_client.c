@@ -6,12 +6,16 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <spindle/client.h>
 
 #include "future/core.h"
 #include "rpc_serving.h"
+
+int spn__connect_status(int why); /* of rpc/client_core.h, whose calls are others than
+                                     those of futures */
 
 /* ---- a client and its words ---------------------------------------------------------- */
 
@@ -244,6 +248,83 @@ TEST(client__submit__future_has_the_reply, "CLI-3")
     spn_future_unref(future);
     client_end(client);
     serving_end(&s);
+}
+
+struct hanging {
+    spn_latch *gate;
+    atomic_int began;
+};
+
+static int hang_here(void *arg, const spn_outcome *outcome)
+{
+    struct hanging *h = arg;
+
+    (void)outcome;
+    atomic_store(&h->began, 1);
+    CHECK_OK(spn_latch_await(h->gate, T_LONG_NS));
+    return 0;
+}
+
+static int note_name(void *arg, const spn_outcome *outcome)
+{
+    (void)outcome;
+    return pthread_getname_np(pthread_self(), arg, 16);
+}
+
+/* The pool's only thread hangs: the next reply is there all the same, by the thread that
+ * each policy leaves for it. */
+TEST(client__pool_refuses_the_reply__call_has_it, "CLI-3", "CLI-16")
+{
+    static const struct {
+        const char *policy, *thread;
+    } cases[] = {
+        { "abort", "Dubbo-framewo" }, /* refused: the shared executor has it */
+        { "discard", "spn-client" },  /* taken and dropped: nobody else is left */
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fake f;
+        struct hanging h = { .began = 0 };
+        spn_invocation what = of("nothing");
+        spn_future *futures[2], *stages[2];
+        char query[160], thread[16] = "";
+        spn_client *client;
+        void *value;
+
+        fake_open(&f);
+        snprintf(query, sizeof query,
+                 "heartbeat=0&dispatcher=message&threadpool=fixed&threads=1&queues=0&"
+                 "dump.enable=false&reject=%s",
+                 cases[i].policy);
+        client = client_of(f.port, query);
+        fake_accept(&f);
+        REQUIRE_OK(spn_latch_create(&h.gate, 1));
+        REQUIRE_OK(spn_client_submit(client, &what, &futures[0]));
+        REQUIRE_OK(spn_future_when_complete(futures[0], hang_here, &h, &stages[0]));
+        fake_reply(&f, fake_take(&f), 20, "\x92", 1);
+        T_AWAIT(atomic_load(&h.began));
+        REQUIRE_OK(spn_client_submit(client, &what, &futures[1]));
+        REQUIRE_OK(spn_future_when_complete(futures[1], note_name, thread, &stages[1]));
+        fake_reply(&f, fake_take(&f), 20, "\x91\2ok", 4);
+        CHECK_OK(spn_future_get(futures[1], &value, T_LONG_NS));
+        CHECK_STR(spn_hvalue_text(spn_reply_value(value)), "ok");
+        CHECK_OK(spn_future_get(stages[1], NULL, T_LONG_NS));
+        if (strncmp(thread, cases[i].thread, strlen(cases[i].thread)) != 0) {
+            printf("  %s: by %s\n", cases[i].policy, thread);
+            CHECK(false);
+        }
+        (void)spn_latch_count_down(h.gate);
+        CHECK_OK(spn_future_get(stages[0], NULL, T_LONG_NS));
+        spn_reply_destroy(value);
+        for (int k = 0; k < 2; k++) {
+            spn_future_unref(stages[k]);
+            spn_future_unref(futures[k]);
+        }
+        CHECK_EQ(client_stats(client).replies, 2);
+        client_end(client);
+        CHECK_OK(spn_latch_destroy(h.gate));
+        fake_close(&f);
+    }
 }
 
 TEST(client__send__runs_and_brings_no_reply, "CLI-4")
@@ -551,6 +632,46 @@ TEST(client__nobody_listens__create_says_so_unless_told_not_to, "CLI-9")
     fake_close(&f);
 }
 
+/* Whatever a connection ends with before it stands, its caller is told a status that the
+ * header has. */
+TEST(client__connection_cannot_be_made__each_reason_has_its_status, "CLI-9")
+{
+    static const struct {
+        int why, told;
+    } cases[] = {
+        { SPN_OK, SPN_EUNREACHABLE },     { SPN_EIO, SPN_EUNREACHABLE },
+        { SPN_EPERM, SPN_EUNREACHABLE },  { SPN_EUNREACHABLE, SPN_EUNREACHABLE },
+        { SPN_EADDRINUSE, SPN_EAGAIN },   { SPN_EAGAIN, SPN_EAGAIN },
+        { SPN_ETIMEDOUT, SPN_ETIMEDOUT }, { SPN_ENOMEM, SPN_ENOMEM },
+        { SPN_ESHUTDOWN, SPN_ESHUTDOWN },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_STATUS(spn__connect_status(cases[i].why), cases[i].told);
+}
+
+TEST(client__no_descriptor__call_says_so, "CLI-9")
+{
+    struct fake f;
+    struct rlimit before, none;
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_reply *reply;
+    int rc;
+
+    fake_open(&f);
+    client = client_of(f.port, "lazy=true&reconnect=false&heartbeat=0");
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 3;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    rc = spn_client_call(client, &what, &reply, NULL);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK_STATUS(rc, SPN_EAGAIN);
+    client_end(client);
+    fake_close(&f);
+}
+
 TEST(client__server_comes_back__next_call_connects, "CLI-10")
 {
     struct serving s;
@@ -607,6 +728,43 @@ static void fake_fill(struct fake *f, int *fds)
         REQUIRE(fds[i] >= 0);
         (void)!connect(fds[i], (struct sockaddr *)&address, sizeof address);
     }
+}
+
+struct waiter {
+    char url[100];
+    spn_client *client;
+    int rc;
+};
+
+static int create_here(void *arg)
+{
+    struct waiter *w = arg;
+
+    w->rc = spn_client_create(&w->client, w->url, NULL, NULL);
+    return 0;
+}
+
+TEST(client__interrupt__ends_create_that_waits, "CLI-9")
+{
+    struct waiter w = { .rc = 1 };
+    struct fake f;
+    spn_thread *thread;
+    int fds[IN_QUEUE];
+
+    fake_open(&f);
+    fake_fill(&f, fds);
+    w.client = (spn_client *)&f;
+    snprintf(w.url, sizeof w.url, "dubbo://127.0.0.1:%d?connect.timeout=600000",
+             f.port);
+    REQUIRE_OK(spn_thread_create(&thread, NULL, create_here, &w));
+    CHECK_OK(spn_thread_interrupt(thread)); /* before it waits, or while it does */
+    CHECK_OK(spn_thread_join(thread, T_LONG_NS, NULL));
+    spn_thread_unref(thread);
+    CHECK_STATUS(w.rc, SPN_EINTR);
+    CHECK(w.client == NULL);
+    for (int i = 0; i < IN_QUEUE; i++)
+        close(fds[i]);
+    fake_close(&f);
 }
 
 /* What waits for a connection has the bound that what waits in one has. */
@@ -751,6 +909,32 @@ TEST(client__reply_that_makes_no_sense__ends_its_call_and_no_other, "CLI-13")
     CHECK_STR(spn_hvalue_text(spn_reply_value(value)), "ok");
     spn_reply_destroy(value);
     spn_future_unref(future);
+    client_end(client);
+    fake_close(&f);
+}
+
+/* A reply that was written by other rules than Hessian's: counted once. */
+TEST(client__foreign_serialization__counted_once, "CLI-13")
+{
+    struct fake f;
+    struct bytes b = { .size = 0 };
+    spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_future *future;
+    int code;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    REQUIRE_OK(spn_client_submit(client, &what, &future));
+    put_header(&b, 0x03, 20, fake_take(&f), 1);
+    put(&b, "\x92", 1);
+    peer_write(f.fd, b.data, b.size);
+    CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
+    CHECK_OK(spn_future_error(future, &code, NULL, 0));
+    CHECK_STATUS(code, SPN_EPROTO);
+    spn_future_unref(future);
+    CHECK_EQ(client_stats(client).bad, 1);
     client_end(client);
     fake_close(&f);
 }

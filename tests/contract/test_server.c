@@ -214,6 +214,71 @@ TEST(server__unexport__waits_for_methods_that_run, "EXC-6")
     serving_end(&s);
 }
 
+/* A method that unexports a service; its reply is the status. */
+struct undoing {
+    spn_server *server;
+    const spn_service *service;
+};
+
+static int undo(void *arg, spn_request *request)
+{
+    struct undoing *u = arg;
+
+    return spn_request_return_int(request, spn_server_unexport(u->server, u->service));
+}
+
+/* Its own service it cannot wait for, and is told so; another one it can. */
+TEST(server__unexport__refused_in_its_own_method, "EXC-6")
+{
+    static const char *const queries[] = { "dispatcher=direct", "threads=2&queues=10" };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct undoing own, other;
+        spn_method methods[] = { { "own", "", undo, &own },
+                                 { "other", "", undo, &other } };
+        spn_service service = { .size = sizeof(spn_service),
+                                .interface = "demo.Undo",
+                                .methods = methods,
+                                .method_count = 2 };
+        const struct asked asks[] = {
+            { .method = "own",
+              .path = "demo.Undo",
+              .version = "-",
+              .group = "-",
+              .dubbo = "2.0.0" },
+            { .method = "other",
+              .path = "demo.Undo",
+              .version = "-",
+              .group = "-",
+              .dubbo = "2.0.0" },
+        };
+        struct serving s;
+        struct told told;
+        char body[2] = { (char)0x91, (char)(0x90 + SPN_EDEADLK) };
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        own = (struct undoing){ s.server, &service };
+        other = (struct undoing){ s.server, &s.service };
+        REQUIRE_OK(spn_server_export(s.server, &service, NULL));
+        fd = peer_open(s.port);
+        for (int times = 0; times < 2; times++) { /* nothing has changed */
+            CHECK(peer_ask(fd, &asks[0], &told));
+            CHECK_EQ(told.status, 20);
+            REQUIRE(told.length >= 2);
+            CHECK(memcmp(told.body, body, 2) == 0);
+        }
+        CHECK(peer_ask(fd, &asks[1], &told));
+        CHECK_EQ(told.status, 20);
+        CHECK_BODY(&told, "\x91\x90"); /* SPN_OK */
+        CHECK(peer_ask(fd, &ask_hello, &told));
+        CHECK_EQ(told.status, 70);
+        CHECK_OK(spn_server_unexport(s.server, &service)); /* from anywhere else */
+        close(fd);
+        serving_end(&s);
+    }
+}
+
 /* A method that has returned is waited for too while its request is open. */
 TEST(server__unexport__waits_for_deferred_requests, "EXC-6")
 {
@@ -512,6 +577,28 @@ TEST(server__silence__closed_by_the_timer, "EXC-16")
 }
 
 /* Times that make no sense are refused. */
+/* The timer that looks after silent connections can be looked at. */
+TEST(server__timer__has_one_timeout_for_each_connection, "EXC-16", "EXC-22")
+{
+    spn_timer_stats timer = SPN_TIMER_STATS_INIT;
+    struct serving s;
+    int fds[3];
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    for (int i = 0; i < 3; i++) {
+        fds[i] = peer_open(s.port);
+        CHECK(peer_beat(fds[i], 1));
+    }
+    CHECK_OK(spn_timer_get_stats(spn_server_timer(s.server), &timer));
+    CHECK_EQ(timer.pending, 3);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    T_AWAIT(stats_of(s.server).connections == 0);
+    CHECK_OK(spn_timer_get_stats(spn_server_timer(s.server), &timer));
+    CHECK_EQ(timer.pending, 0);
+    serving_end(&s);
+}
+
 TEST(server__times_of_silence__checked, "EXC-16")
 {
     static const char *const wrong[] = {

@@ -127,6 +127,7 @@ complains '127.0.0.1 port 1'
 run 2 "$spindle" load
 run 1 "$spindle" load 127.0.0.1:1
 run 1 "$spindle" top --once 127.0.0.1:1
+complains '127.0.0.1 port 1'
 for command in serve call load top; do
     run 0 "$spindle" $command --help
     says "Usage: spindle $command"
@@ -203,15 +204,24 @@ json 'any(p["max"] == 4 and p["completed"] > 2500 for p in d["pools"])'
 json 'any(e["event"] == "request" and e["pool"] > 2500 for e in d["dispatch"])'
 json 'd["services"][0]["interface"] == "org.apache.dubbo.demo.DemoService"'
 json 'd["latency_us"]["count"] > 0 and d["latency_us"]["p50"] > 0'
+json 'any(t["name"] == "idle" and t["pending"] == 0 and t["cancelled"] > 5 for t in d["timers"])'
 run 0 "$spindle" top --once "$page"
 says 'provider/'
 says '^request '
+says '^idle '
+# A reader that has seen enough: told in words, and no signal.  The second round comes after
+# the first was read and the pipe closed.
+what="top | head -1"
+{ "$spindle" top "$page" 2>"$out/stderr"; echo $? >"$out/status"; } | head -1 >"$out/stdout"
+check "exit status 1" grep -qx 1 "$out/status"
+complains 'cannot write to standard output'
 run 0 http GET /
 says '^200$'
 says '<title>spindle</title>'
 run 0 http GET /metrics
 says '^spindle_rpc_requests_total [0-9]'
 says '^spindle_pool_'
+says '^spindle_timer_pending{[^}]*idle'
 run 0 http GET /healthz
 says '^running$'
 run 0 http GET /report
@@ -271,6 +281,11 @@ kill -TERM "$server" # the method is interrupted when its connection is gone, or
 wait "$server"
 server=
 exec 3<&-
+
+# ---- a name that is no text: the page is UTF-8 all the same -----------------------------------
+start 'dubbo://127.0.0.1:0?threads=2&threadname=<'$'\xff\xc0\xaf\xed\xa0\x80\xc3\xa9\xf0\x9f\x8c\x8d\xe2\x82''>'
+json '"<" + "\ufffd" * 6 + "\u00e9\U0001f30d" + "\ufffd" * 2 + ">" in d["url"]'
+stop 0
 
 # ---- by itself after its time ---------------------------------------------------------------
 run 0 "$spindle" serve --status-port=0 --seconds=0 'dubbo://127.0.0.1:0?threads=2'

@@ -367,6 +367,36 @@ SCENARIO(client__wait_for_nothing__ends_in_time, "CLI-5")
 SCENARIO_OPTS(client__wait_for_nothing__ends_in_time, .schedules = 200,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
+static int hold_timer(void *arg, const spn_outcome *told)
+{
+    (void)arg;
+    (void)told;
+    sim_sleep(SPN_SEC(10));
+    return 0;
+}
+
+/* The timer's thread hangs in somebody's stage: a thread that waits is done a second after
+ * its time was up, once, and not once for each of the two things it waits for. */
+SCENARIO(client__timer_hangs__wait_ends_by_itself, "CLI-5")
+{
+    spn_future *first, *stage;
+
+    start(IS_SILENT);
+    first = submit();
+    sim_assert(spn_future_when_complete(first, hold_timer, NULL, &stage) == SPN_OK);
+    sim_assert(outcome(first) == SPN_ETIMEDOUT); /* and the stage begins */
+    call(NULL);
+    sim_assert(waited.rc == SPN_ETIMEDOUT);
+    sim_assert(waited.took_ns >= SPN_MS(TIMEOUT_MS) + SPN_SEC(1));
+    sim_assert(waited.took_ns <= SPN_MS(TIMEOUT_MS) + SPN_SEC(1) + SPN_MS(1));
+    sim_assert(spn_future_get(stage, NULL, SPN_FOREVER) == SPN_EFAILED);
+    spn_future_unref(stage);
+    end_client(2);
+    stop_server();
+}
+SCENARIO_OPTS(client__timer_hangs__wait_ends_by_itself, .schedules = 50,
+              .models = SIM_SC, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
 /* A thread that waits, while the connection breaks or the server closes it. */
 SCENARIO(client__wait_races_loss__ends_at_once, "CLI-8")
 {

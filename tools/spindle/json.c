@@ -4,16 +4,42 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* The bytes of the UTF-8 character at text; 0: it is none. */
+static int utf8_length(const unsigned char *text)
+{
+    const unsigned char c = text[0];
+    const int length = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+
+    if (length <= 1)
+        return length;
+    if (c > 0xf4 || (c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) ||
+        (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f))
+        return 0; /* longer than it need be, half of a pair, or beyond the last one */
+    for (int i = 1; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80) /* ends at the NUL too */
+            return 0;
+    return length;
+}
+
+/* Names come from URLs, from plug-ins and cut off: what is no UTF-8 in them becomes the
+ * character that stands for such bytes. */
 static void write_quoted(FILE *to, const char *text)
 {
+    const unsigned char *c = (const unsigned char *)text;
+
     putc('"', to);
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
+    while (*c != '\0') {
+        const int length = utf8_length(c);
+
+        if (length == 0)
+            fputs("\xef\xbf\xbd", to);
+        else if (*c == '"' || *c == '\\')
             fprintf(to, "\\%c", *c);
         else if (*c < 0x20)
             fprintf(to, "\\u%04x", *c);
         else
-            putc(*c, to);
+            fwrite(c, 1, (size_t)length, to);
+        c += length == 0 ? 1 : length;
     }
     putc('"', to);
 }

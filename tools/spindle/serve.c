@@ -203,7 +203,9 @@ static int begin(struct serving *serving, const struct wishes *w)
         return EXIT_BAD;
     if ((rc = spn_server_add_metrics(serving->server, serving->metrics)) != SPN_OK ||
         (rc = spn_metrics_add_pool(serving->metrics, spn_server_pool(serving->server),
-                                   NULL)) != SPN_OK)
+                                   NULL)) != SPN_OK ||
+        (rc = spn_metrics_add_timer(serving->metrics, "idle",
+                                    spn_server_timer(serving->server))) != SPN_OK)
         return complain("metrics", &problem, rc);
     serving->started_ns = spn_now();
     if ((rc = spn_server_start(serving->server, &problem)) != SPN_OK)
@@ -218,6 +220,8 @@ static int end(struct serving *serving, int64_t drain_ns)
 
     if (serving->server != NULL) {
         if (serving->metrics != NULL) {
+            (void)spn_metrics_remove(serving->metrics,
+                                     spn_server_timer(serving->server));
             (void)spn_metrics_remove(serving->metrics,
                                      spn_server_pool(serving->server));
             (void)spn_server_remove_metrics(serving->server, serving->metrics);

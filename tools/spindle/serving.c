@@ -208,6 +208,7 @@ void serving_take(void *context, struct status *s)
     s->uptime_s = (double)(spn_now() - serving->started_ns) / 1e9;
     take_traffic(serving, s);
     (void)spn_repository_each(serving->repository, take_pool, s);
+    take_timer(s, "idle", spn_server_timer(serving->server));
     if (spn_repository_shared_timer(serving->repository, &timer) == SPN_OK)
         take_timer(s, "shared", timer);
     (void)spn_server_each_service(serving->server, take_service, s);

@@ -3,6 +3,8 @@
  * top.c - `spindle top`: the status page in a terminal, and the admin command.
  *
  * The server draws the text (/status.txt); here it is fetched and shown, once a second.
+ * SIGPIPE is ignored: a server that goes away while it is asked, and a reader that has
+ * seen enough, are told in words.
  */
 #include "command.h"
 
@@ -148,7 +150,7 @@ static int show(const struct wire_address *address, bool once)
                text != NULL ? text : why, text != NULL ? "" : "\n");
         free(text);
         if (fflush(stdout) != 0)
-            return EXIT_BAD;
+            return EXIT_BAD; /* main says so */
         if (!once && !interrupted)
             (void)nanosleep(&second, NULL);
     } while (!once && !interrupted);
@@ -192,6 +194,7 @@ static int run(int argc, char **argv)
         else
             has_address = true;
     }
+    (void)signal(SIGPIPE, SIG_IGN);
     if (wishes != NULL && strpbrk(wishes, " \r\n#?") != NULL)
         return misused("top", "--set wants key=value&key=value.");
     return wishes != NULL ? change(&address, wishes) : show(&address, once);
