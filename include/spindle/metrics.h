@@ -3,6 +3,7 @@
 #define SPN_METRICS_H
 
 #include <spindle/forkjoin.h>
+#include <spindle/limiter.h>
 #include <spindle/object_pool.h>
 #include <spindle/pool.h>
 #include <spindle/status.h>
@@ -13,7 +14,7 @@ extern "C" {
 #endif
 
 /*
- * What goes on in pools and timers, as numbers: counters and histograms for a program's
+ * What goes on in pools, timers and limiters, as numbers: counters and histograms for a program's
  * own use, times of tasks, and a registry that writes all of it as Prometheus text or as
  * JSON lines.
  *
@@ -210,6 +211,9 @@ SPN_API SPN_NODISCARD
 int spn_metrics_add_timer(spn_metrics *metrics, const char *name, spn_timer *timer);
 SPN_API SPN_NODISCARD
 int spn_metrics_add_object_pool(spn_metrics *metrics, spn_object_pool *pool);
+SPN_API SPN_NODISCARD
+int spn_metrics_add_limiter(spn_metrics *metrics, const char *name,
+                            spn_limiter *limiter);
 SPN_API SPN_NODISCARD
 int spn_metrics_add_counter(spn_metrics *metrics, const char *name, const char *help,
                             spn_counter *counter);

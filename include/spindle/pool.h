@@ -141,12 +141,13 @@ typedef struct spn_pool_stats {
     int64_t rejected_no_thread;
     int32_t parked; /* threads asleep until there is work                        */
     uint32_t reserved;
+    int64_t rejected_no_memory; /* of rejected: SPN_ENOMEM, without asking the policy */
 } spn_pool_stats;
 
 #define SPN_POOL_STATS_INIT                                                           \
     {                                                                                 \
         sizeof(spn_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                               \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                            \
     }
 
 /* ---- refusing ------------------------------------------------------------------- */

@@ -177,6 +177,7 @@ static void init_state(struct spn_pool *pool)
     spn__init(&pool->helpers, 0);
     for (int i = 0; i <= SPN_REFUSED_NO_THREAD; i++)
         spn__init(&pool->rejected[i], 0);
+    spn__init(&pool->no_memory, 0);
     spn__init(&pool->caller_ran, 0);
 }
 
@@ -550,7 +551,9 @@ static void fill_rejected(struct spn_pool *pool, spn_pool_stats *s)
     s->rejected_full = spn__load(&pool->rejected[SPN_REFUSED_FULL], relaxed);
     s->rejected_shutdown = spn__load(&pool->rejected[SPN_REFUSED_SHUTDOWN], relaxed);
     s->rejected_no_thread = spn__load(&pool->rejected[SPN_REFUSED_NO_THREAD], relaxed);
-    s->rejected = s->rejected_full + s->rejected_shutdown + s->rejected_no_thread;
+    s->rejected_no_memory = spn__load(&pool->no_memory, relaxed);
+    s->rejected = s->rejected_full + s->rejected_shutdown + s->rejected_no_thread +
+                  s->rejected_no_memory;
 }
 
 static void fill(struct spn_pool *pool, spn_pool_stats *s)

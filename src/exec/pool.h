@@ -169,6 +169,7 @@ struct spn_pool {
 
     /* By spn_refusal_reason; relaxed, as the next: only counts. */
     SPN__ATOMIC(int64_t) rejected[SPN_REFUSED_NO_THREAD + 1];
+    SPN__ATOMIC(int64_t) no_memory; /* refused with SPN_ENOMEM */
     SPN__ATOMIC(int64_t) caller_ran;
     SPN__AUDIT_FIELD
 };

@@ -282,6 +282,16 @@ int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
 
 static int refuse(struct spn_pool *pool, spn_task *task, int rc);
 
+/* What found no memory is refused without asking the policy, which might need some.
+ * task: NULL if there is none. */
+static int no_memory(struct spn_pool *pool, const spn_task *task)
+{
+    if (task != NULL)
+        spn__pool_left(pool, task);
+    (void)spn__fetch_add(&pool->no_memory, 1, relaxed); /* only counts */
+    return SPN_ENOMEM;
+}
+
 int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
 {
     int rc = spn_task_claim(task);
@@ -294,7 +304,7 @@ int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
         return SPN_OK;
     spn__job_forget(task);
     spn_task_release(task);
-    return rc == SPN_ENOMEM ? rc : refuse(pool, task, rc);
+    return rc == SPN_ENOMEM ? no_memory(pool, task) : refuse(pool, task, rc);
 }
 
 int spn__pool_call_at(struct spn_pool *pool, spn_run_fn fn, void *arg, int64_t due_ns)
@@ -302,11 +312,13 @@ int spn__pool_call_at(struct spn_pool *pool, spn_run_fn fn, void *arg, int64_t d
     int rc = admit_at(pool, (struct spn__entry){ fn, arg }, due_ns);
     spn_task *task;
 
-    if (rc == SPN_OK || rc == SPN_ENOMEM)
+    if (rc == SPN_OK)
         return rc;
+    if (rc == SPN_ENOMEM)
+        return no_memory(pool, NULL);
     task = spn__call_task_create(fn, arg); /* for the policy */
     if (task == NULL)
-        return SPN_ENOMEM;
+        return no_memory(pool, NULL);
     rc = refuse(pool, task, rc);
     if (rc != SPN_OK)
         (void)spn_task_drop(task, rc);
@@ -351,9 +363,9 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task)
     if (__builtin_expect(pool->hooks.submitting != NULL, 0))
         pool->hooks.submitting(pool, task, pool->hooks.ctx);
     rc = spn__pool_try_execute(pool, task);
-    if (rc == SPN_OK || rc == SPN_EBUSY || rc == SPN_EINVAL || rc == SPN_ENOMEM)
+    if (rc == SPN_OK || rc == SPN_EBUSY || rc == SPN_EINVAL)
         return rc;
-    return refuse(pool, task, rc);
+    return rc == SPN_ENOMEM ? no_memory(pool, task) : refuse(pool, task, rc);
 }
 
 /* After a push into a lane, which makes the fence: somebody is there, nobody sleeps,
@@ -390,11 +402,13 @@ static __attribute__((noinline)) int call_with_node(struct spn_pool *pool,
 {
     spn_task *task;
 
-    if (rc == SPN_OK || rc == SPN_ENOMEM)
+    if (rc == SPN_OK)
         return rc;
+    if (rc == SPN_ENOMEM)
+        return no_memory(pool, NULL);
     task = spn__call_task_create(call.fn, call.arg);
     if (task == NULL)
-        return SPN_ENOMEM;
+        return no_memory(pool, NULL);
     rc = spn__pool_execute(pool, task);
     if (rc != SPN_OK)
         (void)spn_task_drop(task, rc);

@@ -328,7 +328,7 @@ int64_t spn__work_pushed(struct spn_pool *pool)
     case SPN__WORK_TIMED:
         return pushed + spn__load(&work->source->pushed, relaxed);
     case SPN__WORK_STEAL:
-        pushed += spn__load(&work->fifo.pushed, acquire); /* [size] */
+        pushed += spn__load(&work->fifo.pushed, relaxed);
         return pushed + work->stealing->pushed(work->stealing);
     default:
         return pushed + spn__load(&work->fifo.pushed, relaxed);

@@ -21,8 +21,9 @@
  * ORDERING
  *   [outcome] Its release comes after result and error; who reads it, with acquire, sees
  *             them and all that was done before.
- *   [defer]   acquire-release, both: error and result come with DEFERRED, and who comes
- *             second is after all that the other did with the task.
+ *   [defer]   error and result come with DEFERRED, whose release heads what follows in
+ *             this word, the outcome too: the worker that sets it reads none of them.  The
+ *             one that ends the task acquires what the worker did with it, and released.
  *   [claim]   relaxed: it decides only who writes.
  *   [start]   acquire-release: who runs it sees what was done before it was handed over
  *             (the queues order that as well).
@@ -91,7 +92,8 @@ uint32_t spn__fj_outcome_of(spn_fj_task *t)
 
 bool spn__fj_task_done(spn_fj_task *t)
 {
-    return (spn__load(spn__fj_state_of(t), acquire) & OUTCOME) != 0; /* [outcome] */
+    /* relaxed: only whether; who looks reads nothing of it afterwards. */
+    return (spn__load(spn__fj_state_of(t), relaxed) & OUTCOME) != 0;
 }
 
 /* True for the one that is to end the task. */
@@ -164,7 +166,7 @@ static void end(spn_fj_task *t, uint32_t outcome)
 bool spn__fj_put_down(spn_fj_task *t)
 {
     const uint32_t state =
-        spn__fetch_and(spn__fj_state_of(t), ~(uint32_t)HANDED, acq_rel); /* [defer] */
+        spn__fetch_and(spn__fj_state_of(t), ~(uint32_t)HANDED, release); /* [defer] */
 
     if ((state & DEFERRED) != 0)
         publish(t, state >> OUTCOME_SHIFT & OUTCOME);

@@ -32,8 +32,8 @@ static int sleep_for(spn_fj_task *t, int64_t deadline_ns, bool interruptible)
     if (self == NULL && interruptible)
         return SPN_ENOMEM;
     if (self == NULL) { /* whoever joins must not come back early: it looks */
-        while ((spn__load(spn__fj_state_of(t), acquire) & OUTCOME) ==
-               0) { /* [outcome] */
+        /* relaxed: [outcome] is read again by await. */
+        while ((spn__load(spn__fj_state_of(t), relaxed) & OUTCOME) == 0) {
             if (deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns)
                 return SPN_ETIMEDOUT;
             spn__os_yield();
@@ -44,7 +44,7 @@ static int sleep_for(spn_fj_task *t, int64_t deadline_ns, bool interruptible)
         struct spn__waiter w;
 
         spn__lock(spn__fj_lock_of(t));
-        /* relaxed: with the lock held; [outcome] is read again below. */
+        /* relaxed: with the lock held; [outcome] is read again by await. */
         if ((spn__fetch_or(spn__fj_state_of(t), WAITERS, relaxed) & OUTCOME) != 0) {
             spn__unlock(spn__fj_lock_of(t));
             rc = SPN_OK;
@@ -75,8 +75,10 @@ static bool was_forked_since(spn_task *task, void *ctx)
     const struct descent *d = ctx;
     spn_fj_task *t = spn__fj_task_of(task);
 
+    /* Both under the lock, which the runner had to push t: if the root had ended there
+     * by then, that is seen.  relaxed: as is the number. */
     return t != NULL && !spn__fj_task_done(d->root) &&
-           spn__load(spn__fj_sequence_of(t), relaxed) >= d->from; /* under the lock */
+           spn__load(spn__fj_sequence_of(t), relaxed) >= d->from;
 }
 
 static bool has_above(spn_task *task, void *ctx)

@@ -62,6 +62,10 @@ struct family {
     ROW(ITEM_POOL, COUNT, NOTHING, now.pool.rejected_##where, \
         "pool_tasks_rejected_total", "reason=\"" name "\"",   \
         "tasks_rejected_" name "_total", "Tasks refused, by reason.")
+#define REFUSED(where)                                                                \
+    ROW(ITEM_LIMITER, COUNT, NOTHING, now.limiter.refused_##where,                    \
+        "limiter_refused_total", "reason=\"" #where "\"", "refused_" #where "_total", \
+        "Tasks the limiter did not let through, by reason.")
 
 static const struct family families[] = {
     STATE(SPN__STATE_IDLE, "idle"),
@@ -93,6 +97,7 @@ static const struct family families[] = {
     REJECTED(full, "full"),
     REJECTED(shutdown, "shutdown"),
     REJECTED(no_thread, "no_thread"),
+    REJECTED(no_memory, "no_memory"),
     AT(ITEM_POOL, COUNT, now.pool.expired, "pool_tasks_expired_total",
        "Tasks whose deadline passed before they started."),
     AT(ITEM_POOL, COUNT, now.pool.cancelled, "pool_tasks_cancelled_total",
@@ -154,13 +159,41 @@ static const struct family families[] = {
        "Objects destroyed."),
     AT(ITEM_OBJECT_POOL, COUNT, now.objects.leaks, "objects_leaks_total",
        "Objects reported as leaked."),
+    AT(ITEM_LIMITER, GAUGE, now.limiter.max_in_flight, "limiter_in_flight_max",
+       "Tasks with the executor behind, at most."),
+    AT(ITEM_LIMITER, GAUGE, now.limiter.max_waiting, "limiter_waiting_max",
+       "Tasks that wait for their turn, at most."),
+    AT(ITEM_LIMITER, GAUGE, now.limiter.in_flight, "limiter_in_flight",
+       "Tasks with the executor behind."),
+    AT(ITEM_LIMITER, GAUGE, now.limiter.waiting, "limiter_waiting",
+       "Tasks that wait for their turn."),
+    AT(ITEM_LIMITER, GAUGE, now.limiter.overloaded, "limiter_overloaded",
+       "1 while tasks are refused because of the time they would wait."),
+    AT(ITEM_LIMITER, SECONDS, now.limiter.delay_ns, "limiter_delay_seconds",
+       "The least time a task that started in the last interval had waited."),
+    AT(ITEM_LIMITER, COUNT, now.limiter.accepted, "limiter_accepted_total",
+       "Tasks let through, or waiting."),
+    AT(ITEM_LIMITER, COUNT, now.limiter.completed, "limiter_completed_total",
+       "Tasks that returned 0."),
+    AT(ITEM_LIMITER, COUNT, now.limiter.failed, "limiter_failed_total",
+       "Tasks that failed."),
+    AT(ITEM_LIMITER, COUNT, now.limiter.dropped, "limiter_dropped_total",
+       "Tasks the executor behind dropped, or refused after a wait."),
+    AT(ITEM_LIMITER, COUNT, now.limiter.returned, "limiter_returned_total",
+       "Tasks taken back, or returned by shutdown."),
+    REFUSED(full),
+    REFUSED(delay),
+    REFUSED(shutdown),
+    REFUSED(behind),
 };
 
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
 static const char *label_of(enum spn__item_kind kind)
 {
-    return kind == ITEM_POOL ? "pool" : kind == ITEM_TIMER ? "timer" : "objects";
+    static const char *const labels[] = { "pool", "timer", "objects", "limiter" };
+
+    return labels[kind];
 }
 
 static int64_t number_of(const struct spn__item *item, const struct family *f)
@@ -247,6 +280,10 @@ void spn__item_look(struct spn__item *item)
         item->now.objects = (spn_object_pool_stats)SPN_OBJECT_POOL_STATS_INIT;
         (void)spn_object_pool_stats_get(thing, &item->now.objects);
         break;
+    case ITEM_LIMITER:
+        item->now.limiter = (spn_limiter_stats)SPN_LIMITER_STATS_INIT;
+        (void)spn_limiter_stats_get(thing, &item->now.limiter);
+        break;
     case ITEM_COUNTER:
         item->now.counter = spn_counter_value(thing);
         break;
@@ -281,7 +318,7 @@ static void put_head(struct spn__text *t, const char *name, const char *suffix,
 static void put_labels(struct spn__text *t, const struct spn__item *item,
                        const char *more)
 {
-    const bool named = item->kind <= ITEM_OBJECT_POOL;
+    const bool named = item->kind <= ITEM_LIMITER;
 
     if (!named && more == NULL)
         return;
@@ -467,7 +504,7 @@ static void put_summary(struct spn__text *t, const char *name,
 static void put_json_item(struct spn__text *t, const struct spn__item *item,
                           int64_t now_ns)
 {
-    static const char *const kinds[] = { "pool",    "timer",     "objects",
+    static const char *const kinds[] = { "pool",    "timer",     "objects", "limiter",
                                          "counter", "histogram", "reading" };
     spn_histogram_snapshot h = SPN_HISTOGRAM_SNAPSHOT_INIT;
 
@@ -703,6 +740,14 @@ int spn_metrics_add_object_pool(spn_metrics *metrics, spn_object_pool *pool)
         return SPN_EINVAL;
     return add(metrics, ITEM_OBJECT_POOL, pool, spn_object_pool_name(pool), "", NULL,
                NULL);
+}
+
+int spn_metrics_add_limiter(spn_metrics *metrics, const char *name,
+                            spn_limiter *limiter)
+{
+    if (metrics == NULL || name == NULL || limiter == NULL)
+        return SPN_EINVAL;
+    return add(metrics, ITEM_LIMITER, limiter, name, "", NULL, NULL);
 }
 
 int spn_metrics_add_counter(spn_metrics *metrics, const char *name, const char *help,

@@ -12,6 +12,7 @@ enum spn__item_kind {
     ITEM_POOL,
     ITEM_TIMER,
     ITEM_OBJECT_POOL,
+    ITEM_LIMITER, /* the last that has a name of its own as a label */
     ITEM_COUNTER,
     ITEM_HISTOGRAM,
     ITEM_READING
@@ -42,6 +43,7 @@ struct spn__item {
         spn_pool_stats pool;
         spn_timer_stats timer;
         spn_object_pool_stats objects;
+        spn_limiter_stats limiter;
         int64_t counter;
     } now;
     int64_t submitted, steals; /* of a pool, of a fork/join pool */

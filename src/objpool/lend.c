@@ -372,9 +372,10 @@ static inline bool return_quickly(struct spn_object_pool *pool, const void *obje
                                                                          << 2 * i)
         return false;
     note_return(pool, i);
-    /* [slot] release: to the next owner.  The pool may be gone afterwards. */
+    /* [slot] release: to the next owner.  Nothing of others is read afterwards, and the
+     * pool may be gone. */
     return spn__cas_weak(&word->states, &states,
-                         (states & ~both) | (uint64_t)SLOT_IDLE << 2 * i, acq_rel,
+                         (states & ~both) | (uint64_t)SLOT_IDLE << 2 * i, release,
                          relaxed);
 }
 

@@ -257,6 +257,23 @@ static struct spn__message *make_event(struct spn__channel *channel,
     return message;
 }
 
+/* A request that nothing can be made of came all the same: it counts, and is answered. */
+static void refuse_without_memory(struct spn__channel *channel,
+                                  const struct spn__frame *frame)
+{
+    struct spn__counts *counts = &channel->endpoint->counts;
+
+    if (!spn__frame_is_request(frame) || spn__frame_is_event(frame) ||
+        channel->endpoint->is_client)
+        return;
+    spn__count(counts, SPN__COUNT_REQUESTS, 1);
+    if (spn__frame_is_two_way(frame))
+        (void)spn__channel_answer(channel, frame, SPN__STATUS_SERVER_ERROR,
+                                  "out of memory", SPN__SEND_URGENT);
+    else
+        spn__count(counts, SPN__COUNT_ONE_WAY, 1);
+}
+
 /* A frame that is whole. */
 static void take(struct spn__channel *channel, const struct spn__frame *frame,
                  const unsigned char *body, int64_t now_ns)
@@ -293,9 +310,7 @@ static void take(struct spn__channel *channel, const struct spn__frame *frame,
         return; /* a server asks for nothing */
     }
     if (message == NULL) {
-        if (is_request && !spn__frame_is_event(frame) && spn__frame_is_two_way(frame))
-            (void)spn__channel_answer(channel, frame, SPN__STATUS_SERVER_ERROR,
-                                      "out of memory", SPN__SEND_URGENT);
+        refuse_without_memory(channel, frame);
         return;
     }
     message->arrived_ns = now_ns;
@@ -419,10 +434,13 @@ static void pause_if_behind(struct spn__channel *channel)
 
     if (limit == 0 || spn__conn_unwritten(channel->conn) <= limit / 2)
         return;
-    /* [pause] acq_rel: of all who pause one does. */
-    if (spn__exchange(&channel->paused, 1, acq_rel) != 0)
-        return;
+    /* [pause] Paused before it is said: who finds it said resumes at once.  acq_rel: of all
+     * who pause one does, and the others take theirs back. */
     spn__conn_pause(channel->conn);
+    if (spn__exchange(&channel->paused, 1, acq_rel) != 0) {
+        spn__conn_resume(channel->conn);
+        return;
+    }
     spn__fence(seq_cst); /* [pause] paused before the second look */
     if (spn__conn_unwritten(channel->conn) <= limit / 4)
         resume(channel);

@@ -780,6 +780,17 @@ static void open_leaving(struct leaving *l, const spn_reject_policy *reject,
     T_AWAIT(atomic_load(&running) == 1);
 }
 
+static atomic_int second_gate;
+
+static int run_between(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&running, 1);
+    while (atomic_load(&second_gate) == 0)
+        t_pause();
+    return 0;
+}
+
 static void submit_later(struct leaving *l)
 {
     const int64_t from = spn_now();
@@ -802,6 +813,7 @@ static void close_leaving(struct leaving *l)
     seconds = atof(strchr(at, ' '));
     CHECK(seconds * 1e9 <= (double)(spn_now() - l->later_ns));
     atomic_store(&gate, 1);
+    atomic_store(&second_gate, 1);
     spn_metrics_destroy(l->metrics);
     end_pool(l->pool);
     spn_task_times_destroy(l->times);
@@ -846,6 +858,123 @@ TEST(metrics__timed_task_taken_out__does_not_wait, "MET-9")
             atomic_fetch_sub(&l.lefts, 1);
         close_leaving(&l);
     }
+}
+
+/* Cancelled by its future's owner, and swept out. */
+TEST(metrics__timed_task_purged__does_not_wait, "MET-9")
+{
+    struct leaving l;
+    spn_future *f;
+
+    open_leaving(&l, NULL, 2);
+    REQUIRE_OK(
+        spn_executor_submit_run(spn_pool_executor(l.pool), quick, NULL, NULL, &f));
+    submit_later(&l);
+    CHECK_EQ(spn_future_cancel(f, 0), 1);
+    CHECK_EQ(atomic_load(&l.lefts), 0);
+    CHECK_EQ(spn_pool_purge(l.pool), 1);
+    spn_future_unref(f);
+    close_leaving(&l);
+}
+
+/* Past its deadline when a thread comes to it, which then has another to run. */
+TEST(metrics__timed_task_expires__does_not_wait, "MET-9")
+{
+    struct leaving l;
+
+    open_leaving(&l, NULL, 3);
+    atomic_store(&second_gate, 0);
+    l.first.deadline_ns = spn_now() + 1;
+    CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &l.first.task));
+    CHECK_OK(spn_executor_call(spn_pool_executor(l.pool), run_between, NULL));
+    submit_later(&l);
+    CHECK_EQ(atomic_load(&l.lefts), 0);
+    atomic_store(&gate, 1);
+    T_AWAIT(atomic_load(&running) == 2);
+    CHECK_EQ(stats_of(l.pool).expired, 1);
+    close_leaving(&l);
+}
+
+/* ---- what a limiter tells ------------------------------------------------------------------ */
+
+static int run_nothing(spn_task *task)
+{
+    (void)task;
+    return 0;
+}
+
+static void expect_limiter(const char *what, int64_t number)
+{
+    char line[128];
+
+    (void)snprintf(line, sizeof line, "spindle_limiter_%s %lld", what,
+                   (long long)number);
+    CHECK(has(line));
+}
+
+static void look_at_limiter(spn_metrics *metrics)
+{
+    write_as(metrics, SPN_METRICS_PROMETHEUS);
+    CHECK(prometheus_read(text).error == NULL);
+}
+
+/* In flight, waiting, refused: each number is there, and refusals by their reason. */
+TEST(metrics__limiter_refuses__counted_by_reason, "MET-21")
+{
+    spn_limiter_opts opts = SPN_LIMITER_OPTS_INIT;
+    spn_task tasks[3] = { SPN_TASK_INIT(run_nothing, NULL),
+                          SPN_TASK_INIT(run_nothing, NULL),
+                          SPN_TASK_INIT(run_nothing, NULL) };
+    spn_metrics *metrics;
+    spn_limiter *limiter, *other;
+    spn_manual_executor *manual;
+    spn_executor *ex;
+
+    REQUIRE_OK(spn_metrics_create(&metrics));
+    REQUIRE_OK(spn_manual_executor_create(&manual));
+    opts.executor = spn_manual_executor_executor(manual);
+    opts.max_in_flight = opts.max_waiting = 1;
+    REQUIRE_OK(spn_limiter_create(&limiter, &opts));
+    REQUIRE_OK(spn_limiter_create(&other, &opts));
+    REQUIRE_OK(spn_metrics_add_limiter(metrics, "door", limiter));
+    CHECK_STATUS(spn_metrics_add_limiter(metrics, "door", other), SPN_EBUSY);
+    REQUIRE_OK(spn_metrics_add_limiter(metrics, "other", other));
+    ex = spn_limiter_executor(limiter);
+    CHECK_OK(spn_executor_execute(ex, &tasks[0]));
+    CHECK_OK(spn_executor_execute(ex, &tasks[1]));
+    CHECK_STATUS(spn_executor_execute(ex, &tasks[2]), SPN_EREJECTED);
+    look_at_limiter(metrics);
+    expect_limiter("in_flight_max{limiter=\"door\"}", 1);
+    expect_limiter("waiting_max{limiter=\"door\"}", 1);
+    expect_limiter("in_flight{limiter=\"door\"}", 1);
+    expect_limiter("waiting{limiter=\"door\"}", 1);
+    expect_limiter("overloaded{limiter=\"door\"}", 0);
+    CHECK(has("spindle_limiter_delay_seconds{limiter=\"door\"} 0.000000000"));
+    expect_limiter("accepted_total{limiter=\"door\"}", 2);
+    expect_limiter("refused_total{limiter=\"door\",reason=\"full\"}", 1);
+    expect_limiter("refused_total{limiter=\"door\",reason=\"delay\"}", 0);
+    expect_limiter("refused_total{limiter=\"other\",reason=\"full\"}", 0);
+
+    CHECK_OK(spn_executor_shutdown(ex));
+    CHECK_STATUS(spn_executor_execute(ex, &tasks[2]), SPN_ESHUTDOWN);
+    CHECK_OK(spn_manual_executor_run_all(manual, NULL));
+    CHECK_OK(spn_manual_executor_close(manual));
+    CHECK(spn_executor_execute(spn_limiter_executor(other), &tasks[2]) != SPN_OK);
+    look_at_limiter(metrics);
+    expect_limiter("completed_total{limiter=\"door\"}", 2);
+    expect_limiter("in_flight{limiter=\"door\"}", 0);
+    expect_limiter("refused_total{limiter=\"door\",reason=\"shutdown\"}", 1);
+    expect_limiter("refused_total{limiter=\"other\",reason=\"behind\"}", 1);
+    write_as(metrics, SPN_METRICS_JSON);
+    CHECK(strstr(text, "\"kind\":\"limiter\",\"name\":\"door\",") != NULL);
+    CHECK(strstr(text, "\"refused_full_total\":1,") != NULL);
+
+    CHECK_OK(spn_metrics_remove(metrics, limiter));
+    spn_metrics_destroy(metrics);
+    CHECK_OK(spn_executor_shutdown(spn_limiter_executor(other)));
+    CHECK_OK(spn_limiter_destroy(limiter));
+    CHECK_OK(spn_limiter_destroy(other));
+    CHECK_OK(spn_manual_executor_destroy(manual));
 }
 
 static spn_pool *watched;

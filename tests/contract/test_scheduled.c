@@ -238,7 +238,7 @@ static void in_form(int form, int i, int64_t delay_ns)
         schedule(i, delay_ns);
         break;
     case 1:
-        at_rate(i, delay_ns, SPN_SEC(3600));
+        at_rate(i, delay_ns, SPN_SEC(86400) * 365); /* each missed run is made up for */
         break;
     case 2:
         with_delay(i, delay_ns, INT64_MAX);

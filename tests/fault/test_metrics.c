@@ -106,3 +106,66 @@ TEST(fault_metrics__each_allocation_refused__counts_right, "G-22", "MET-4")
     sweep(0);
     sweep(1);
 }
+
+static atomic_int submits, lefts;
+
+static void count_submit(spn_pool *pool, const spn_task *task, void *ctx)
+{
+    (void)pool;
+    (void)task;
+    (void)ctx;
+    atomic_fetch_add(&submits, 1);
+}
+
+static void count_left(spn_pool *pool, const spn_task *task, void *ctx)
+{
+    (void)pool;
+    (void)task;
+    (void)ctx;
+    atomic_fetch_add(&lefts, 1);
+}
+
+static int nothing(spn_task *task)
+{
+    (void)task;
+    return 0;
+}
+
+static int no_call(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+/* A submission that finds no memory is counted as refused for that, and as gone. */
+TEST(fault_metrics__no_memory_to_submit__that_reason, "MET-17")
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+    spn_task task = SPN_TASK_INIT(nothing, NULL);
+    spn_executor *ex;
+    spn_pool *pool;
+
+    opts.hooks.submitting = count_submit;
+    opts.hooks.left = count_left;
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    ex = spn_pool_executor(pool);
+    atomic_store(&point, 0);
+    atomic_store(&fail_more, 1);
+    atomic_store(&fail_at, 1);
+    CHECK_STATUS(spn_executor_call(ex, no_call, NULL), SPN_ENOMEM);
+    CHECK_STATUS(spn_executor_execute(ex, &task), SPN_ENOMEM);
+    atomic_store(&fail_at, 0);
+    CHECK_EQ(atomic_load(&submits), 1); /* there was no task for the other */
+    CHECK_EQ(atomic_load(&lefts), 1);
+    CHECK_OK(spn_pool_stats_get(pool, &s));
+    CHECK_EQ(s.rejected_no_memory, 2);
+    CHECK_EQ(s.rejected, 2);
+    CHECK_EQ(s.accepted, 0);
+    CHECK_OK(spn_executor_execute(ex, &task));
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_stats_get(pool, &s));
+    CHECK_EQ(s.completed, 1);
+    CHECK_EQ(s.rejected, 2);
+    CHECK_OK(spn_pool_destroy(pool));
+}

@@ -11,12 +11,13 @@
  */
 #include "pools.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include <spindle/alloc.h>
 #include <spindle/log.h>
+
+#include "own_threads.h"
 
 /* ---- the faults ------------------------------------------------------------------------ */
 
@@ -84,49 +85,6 @@ __attribute__((constructor)) static void set_faulty(void)
 
     if (spn_allocator_set(&allocator) != SPN_OK)
         abort();
-}
-
-static int threads_of_process(void)
-{
-    DIR *dir = opendir("/proc/self/task");
-    int count = 0;
-
-    REQUIRE(dir != NULL);
-    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
-        count += e->d_name[0] != '.';
-    closedir(dir);
-    return count;
-}
-
-/* Threads that are over have given their records back when the kernel has forgotten
- * them.  (A sanitizer has threads of its own.) */
-static int own_threads;
-
-static int return_zero(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-
-static void count_own_threads(void)
-{
-    struct peer peer;
-
-    peer_start(&peer, return_zero, NULL); /* a sanitizer's come with the first */
-    CHECK_EQ(peer_finish(&peer), 0);
-    own_threads = threads_of_process();
-    for (int i = 0; i < 500; i++) { /* the peer may be leaving still */
-        const int now = threads_of_process();
-
-        own_threads = now < own_threads ? now : own_threads;
-        t_pause();
-    }
-}
-
-static void await_threads_gone(void)
-{
-    while (threads_of_process() > own_threads)
-        t_pause();
 }
 
 /* ---- the script --------------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ static struct {
     bool one_strategy;
     uint64_t schedules;
     bool schedules_given;
+    uint64_t share_percent; /* of what a scenario would run by itself */
     double seconds;
     bool list, faults, mutants, no_dfs, long_dfs;
 } args;
@@ -42,6 +43,7 @@ static void usage(FILE *out)
         "  --scenario NAME     only this one\n"
         "  --model M           sc, tso, pso or c11; may be given several times\n"
         "  --schedules N       per strategy (default %d; 0: no limit)\n"
+        "  --share PERCENT     of the schedules each scenario would run by itself\n"
         "  --seconds S         at most, per scenario and model\n"
         "  --no-dfs            leave out the exhaustive runs\n"
         "  --long              with those exhaustive runs that take minutes\n"
@@ -133,6 +135,10 @@ static bool parse_valued(const char *option, const char *value)
     } else if (strcmp(option, "--schedules") == 0) {
         args.schedules = number(option, value);
         args.schedules_given = true;
+    } else if (strcmp(option, "--share") == 0) {
+        args.share_percent = number(option, value);
+        if (args.share_percent < 1 || args.share_percent > 100)
+            bad(option, value);
     } else if (strcmp(option, "--seconds") == 0) {
         args.seconds = strtod(value, NULL);
     } else if (strcmp(option, "--strategy") == 0) {
@@ -158,6 +164,7 @@ static void parse(int argc, char **argv)
 {
     sim__program = argv[0];
     args.schedules = DEFAULT_SCHEDULES;
+    args.share_percent = 100;
     for (int i = 1; i < argc; i++) {
         const char *option = argv[i];
 
@@ -240,6 +247,8 @@ static struct sim_config base_config(const struct sim_scenario *s, enum sim_mode
     c.schedules = args.schedules;
     if (!args.schedules_given && s->opts.schedules > 0)
         c.schedules = (uint64_t)s->opts.schedules;
+    if (!args.schedules_given)
+        c.schedules = (c.schedules * args.share_percent + 99) / 100;
     if (args.seconds > 0)
         c.seconds = time_left(t);
     return c;

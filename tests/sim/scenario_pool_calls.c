@@ -12,7 +12,7 @@
 #include "exec/pool.h"
 #include "sync/seam.h"
 
-enum { CALLS = 5 };
+enum { CALLS = 6, TURNS = 5 };
 
 static spn_pool *pool;
 static spn_executor *ex;
@@ -132,7 +132,7 @@ SCENARIO(pool_calls__one_after_another__places_used_again)
 {
     if (!open_pool(2, 2, SPN_UNBOUNDED))
         return;
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = 0; i < TURNS; i++) {
         const int before = spn__load(&accepted, relaxed);
 
         call(i);
@@ -219,3 +219,40 @@ SCENARIO(pool_calls__removed__end_while_others_run)
     close_pool();
 }
 SCENARIO_OPTS(pool_calls__removed__end_while_others_run, .max_steps = 60000)
+
+static int nothing(spn_task *task)
+{
+    (void)task;
+    return 0;
+}
+
+/* The worker is through with the block that a lent call lies in while somebody else ends
+ * that call.  Two blocks are kept for later by then, so that this one is freed, by
+ * whichever of the two comes last. */
+SCENARIO(pool_calls__lent_ends_with_its_block__freed_once)
+{
+    spn_task between[2] = { SPN_TASK_INIT(nothing, NULL),
+                            SPN_TASK_INIT(nothing, NULL) };
+    spn_task *seen[CALLS + 2];
+
+    if (!open_pool(1, 1, SPN_UNBOUNDED))
+        return;
+    spn__init(&gate_open, 0);
+    sim_assert(spn_executor_call(ex, wait_at_gate, NULL) == SPN_OK);
+    for (int i = 0; i < 3; i++) {
+        call_two((void *)(intptr_t)(2 * i)); /* a block, as this build has them */
+        if (i < 2)
+            sim_assert(spn_executor_execute(ex, &between[i]) == SPN_OK);
+    }
+    (void)spn__fetch_add(&accepted, 3, relaxed);
+    (void)spn__fetch_add(&gone, 3, relaxed);
+    sim_assert(spn_pool_snapshot(pool, seen, CALLS + 2) == CALLS + 2);
+    sim_assert(spn_pool_remove(pool, seen[CALLS]) == 1);
+    kept[kept_count++] = seen[CALLS];
+    spn__fence(seq_cst); /* as above */
+    sim_thread(end_kept, NULL);
+    spn__store(&gate_open, 1, relaxed);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_calls__lent_ends_with_its_block__freed_once, .max_steps = 60000)

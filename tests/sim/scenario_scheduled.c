@@ -289,6 +289,35 @@ SCENARIO(scheduled__leader_leaves__another_leads, "STPE-37")
 SCENARIO_OPTS(scheduled__leader_leaves__another_leads, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
+static int blocks(void *arg)
+{
+    spn_pool_block_begin();
+    (void)work(arg);
+    spn_pool_block_end();
+    return 0;
+}
+
+/* The only worker's task says that it blocks as another is scheduled behind one that is
+ * taken back at once: somebody stands in, and it runs. */
+SCENARIO(scheduled__block_races_what_is_not_the_first__it_runs, "P38", "G-20")
+{
+    spn_scheduled_opts o = spn_scheduled_opts_pool(1);
+
+    o.remove_on_cancel = 1;
+    open_with(o);
+    jobs[0].gate = gate;
+    expect_due(&jobs[0], 0);
+    sim_assert(spn_executor_call(ex, blocks, &jobs[0]) == SPN_OK);
+    sim_assert(schedule(1, NEAR_) == SPN_OK);
+    sim_assert(schedule(2, LATER) == SPN_OK);
+    (void)spn_future_cancel(jobs[1].future, 0);
+    sim_assert(spn_future_get(jobs[2].future, NULL, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__block_races_what_is_not_the_first__it_runs, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
 /* ---- without core threads --------------------------------------------------------------- */
 
 /* One worker is made, waits without spinning, and goes. */

@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_server.c - a whole server on the explorer's network: every request it took is
+ * answered or counted as dropped, once, whatever happens beside it; stop and destroy leave
+ * nothing behind.
+ *
+ * The server has its own transport, timer and pool; the caller at the other end is made by
+ * hand, from a few bytes for each frame, so that a schedule is spent on the server.  In one
+ * scenario the library's client calls, and both ends count the same calls.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#include <spindle-rpc.h>
+#include <spindle/log.h>
+
+#include "net/gate.h"
+#include "net/transport.h"
+#include "net_sim.h"
+#include "rpc/frame.h"
+#include "sync/seam.h"
+
+enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
+
+#define ALL_IS_THERE "the last scenario is for failures"
+#define URL          "dubbo://sim:7?iothreads=1&dump.enable=false"
+#define STILL        "&heartbeat=0" /* nothing happens by itself */
+#define BEATS        "&heartbeat=3&heartbeat.timeout=6"
+#define POOL         "&threadpool=fixed&threads=1&queues=-1"
+
+/* ---- the service ------------------------------------------------------------------------- */
+
+/* What its method does. */
+enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG };
+
+static struct {
+    enum plan plan;
+    spn_server *server;
+    spn_request *kept;       /* published by has_kept */
+    struct spn__gate begun;  /* the method was called, or has deferred the request */
+    struct spn__gate may_go; /* of WAITS */
+    int connected, disconnected;
+    SPN__ATOMIC(int) alive; /* 0: the service is gone */
+    SPN__ATOMIC(int) runs;
+    SPN__ATOMIC(int) returned, finished; /* of DEFERS: relaxed marks, see [defer] */
+} site;
+
+static int method(void *arg, spn_request *request)
+{
+    static const char words[] =
+        "a reply that is a good deal longer than what a narrow network takes at a time";
+
+    (void)arg;
+    sim_assert(spn__load(&site.alive, relaxed) == 1);
+    (void)spn__fetch_add(&site.runs, 1, relaxed);
+    switch (site.plan) {
+    case RETURNS:
+        return 0;
+    case RETURNS_LONG:
+        return spn_request_return_text(request, words);
+    case WAITS:
+        spn__gate_open(&site.begun);
+        spn__gate_wait(&site.may_go);
+        return 0;
+    case DEFERS:
+        sim_assert(spn_request_defer(request) == SPN_OK);
+        site.kept = request;
+        spn__gate_open(&site.begun);
+        spn__store(&site.returned, 1, relaxed);
+        return 0;
+    }
+    return SPN_EINVAL;
+}
+
+static const spn_method methods[] = { { "m", NULL, method, NULL } };
+static const spn_service service = {
+    .size = sizeof(spn_service), .interface = "a", .methods = methods, .method_count = 1
+};
+
+/* Connected and disconnected come in this order, whatever thread they are on. */
+static void on_event(void *ctx, spn_channel_event event, const spn_channel_info *info)
+{
+    (void)ctx;
+    (void)info;
+    if (event == SPN_CHANNEL_CONNECTED)
+        site.connected++;
+    if (event == SPN_CHANNEL_DISCONNECTED) {
+        sim_assert(site.connected > site.disconnected);
+        site.disconnected++;
+    }
+}
+
+static int start_server_with(enum plan plan, const char *url,
+                             const spn_server_opts *opts)
+{
+    int rc;
+
+    (void)spn_log_set_level(SPN_LOG_OFF); /* a line per schedule */
+    memset(&site, 0, sizeof site);
+    site.plan = plan;
+    spn__gate_init(&site.begun);
+    spn__gate_init(&site.may_go);
+    spn__init(&site.alive, 1);
+    spn__init(&site.runs, 0);
+    spn__init(&site.returned, 0);
+    spn__init(&site.finished, 0);
+    rc = spn_server_create(&site.server, url, opts, NULL);
+    if (rc == SPN_OK)
+        rc = spn_server_export(site.server, &service, NULL);
+    if (rc == SPN_OK)
+        rc = spn_server_start(site.server, NULL);
+    return rc;
+}
+
+static void start_server(enum plan plan, const char *url)
+{
+    sim_assert(start_server_with(plan, url, NULL) == SPN_OK);
+}
+
+static spn_server_stats stats(void)
+{
+    spn_server_stats s = SPN_SERVER_STATS_INIT;
+
+    sim_assert(spn_server_stats_get(site.server, &s) == SPN_OK);
+    return s;
+}
+
+/* It is stopped, in order, and what came adds up. */
+static void end_server(void)
+{
+    spn_server_stats s;
+    int rc;
+
+    do
+        rc = spn_server_stop(site.server, SPN_SEC(1));
+    while (rc == SPN_ETIMEDOUT); /* that second may be over early */
+    sim_assert(rc == SPN_OK);
+    s = stats();
+    sim_assert(s.connections == 0 && s.in_flight == 0);
+    sim_assert(s.requests == s.replies + s.dropped + s.one_way);
+    rc = spn_server_destroy(site.server);
+    sim_assert(rc == SPN_OK);
+}
+
+/* ---- the caller -------------------------------------------------------------------------- */
+
+/* Its events come on one thread; the body looks when that is asleep or has ended. */
+static struct caller {
+    struct spn__transport *transport;
+    struct spn__conn *conn;
+    int requests; /* sent when the connection stands, numbered from 0 */
+    int answers[REQUESTS_MAX], statuses[REQUESTS_MAX];
+    int beats, read_only;
+    bool closed;
+} callers[2];
+
+/* A request for a.m(), one frame after the other. */
+static int ask(struct caller *c, int first, int count)
+{
+    static const char body[] = "\0052.0.2\001a\0050.0.0\001m\000HZ";
+    unsigned char all[REQUESTS_MAX * (SPN__FRAME_BYTES + sizeof body)];
+    struct spn__piece piece = { all, 0 };
+
+    for (int i = 0; i < count; i++) {
+        const struct spn__frame frame = {
+            .flags = SPN__FRAME_REQUEST | SPN__FRAME_TWO_WAY | SPN__HESSIAN2,
+            .id = first + i,
+            .length = sizeof body - 1,
+        };
+
+        spn__frame_write(all + piece.size, &frame);
+        memcpy(all + piece.size + SPN__FRAME_BYTES, body, sizeof body - 1);
+        piece.size += SPN__FRAME_BYTES + sizeof body - 1;
+    }
+    return spn__conn_send(c->conn, &piece, 1, 0, NULL);
+}
+
+static void beat(struct caller *c)
+{
+    const struct spn__frame frame = {
+        .flags =
+            SPN__FRAME_REQUEST | SPN__FRAME_TWO_WAY | SPN__FRAME_EVENT | SPN__HESSIAN2,
+        .id = HEARTBEAT_ID,
+        .length = 1,
+    };
+    unsigned char bytes[SPN__FRAME_BYTES + 1];
+    const struct spn__piece piece = { bytes, sizeof bytes };
+
+    spn__frame_write(bytes, &frame);
+    bytes[SPN__FRAME_BYTES] = 'N';
+    (void)spn__conn_send(c->conn, &piece, 1, 0, NULL); /* or it has gone */
+}
+
+static int opened(void *context, struct spn__conn *conn)
+{
+    struct caller *c = context;
+
+    (void)conn; /* connect has stored it */
+    return c->requests > 0 && ask(c, 0, c->requests) != SPN_OK ? SPN_ECLOSED : 0;
+}
+
+static void take(struct caller *c, const struct spn__frame *frame)
+{
+    if (spn__frame_is_event(frame)) {
+        if (spn__frame_is_request(frame))
+            c->read_only++;
+        else
+            c->beats++;
+        return;
+    }
+    sim_assert(!spn__frame_is_request(frame));
+    sim_assert(frame->id >= 0 && frame->id < REQUESTS_MAX);
+    sim_assert(++c->answers[frame->id] == 1);
+    c->statuses[frame->id] = frame->status;
+    if (site.plan == DEFERS) { /* [defer] of request.c: both have happened */
+        sim_assert(spn__load(&site.finished, relaxed) == 1);
+        sim_assert(spn__load(&site.returned, relaxed) == 1);
+    }
+}
+
+static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char *data,
+                     size_t size)
+{
+    size_t used = 0, needed = 0;
+    struct spn__frame frame;
+
+    while (used < size && spn__frame_read(&frame, data + used, size - used, 4096,
+                                          &needed) == SPN__FRAME_WHOLE) {
+        take(context, &frame);
+        used += needed;
+    }
+    if (used < size)
+        spn__conn_want(conn, needed);
+    return (int64_t)used;
+}
+
+static void closed(void *context, struct spn__conn *conn, int why)
+{
+    (void)conn;
+    (void)why;
+    ((struct caller *)context)->closed = true;
+}
+
+static const struct spn__conn_events events = { opened, bytes, NULL, closed };
+
+static int dial(struct caller *c, int requests)
+{
+    int rc;
+
+    memset(c, 0, sizeof *c);
+    c->requests = requests;
+    rc = spn__transport_create(NULL, &c->transport);
+    if (rc == SPN_OK)
+        rc = spn__transport_connect(c->transport, "sim", PORT, SPN_SEC(1), &events, c,
+                                    NULL, &c->conn);
+    return rc;
+}
+
+static void connect_and_ask(int requests)
+{
+    sim_assert(dial(&callers[0], requests) == SPN_OK);
+}
+
+static void hang_up(struct caller *c)
+{
+    if (c->transport == NULL)
+        return;
+    sim_assert(spn__transport_stop(c->transport) == SPN_OK);
+    if (c->conn != NULL)
+        spn__conn_unref(c->conn);
+    sim_assert(spn__transport_destroy(c->transport) == SPN_OK);
+}
+
+static int answered(const struct caller *c)
+{
+    int sum = 0;
+
+    for (int i = 0; i < REQUESTS_MAX; i++)
+        sum += c->answers[i];
+    return sum;
+}
+
+static int with_status(const struct caller *c, int status)
+{
+    int sum = 0;
+
+    for (int i = 0; i < REQUESTS_MAX; i++)
+        sum += c->answers[i] > 0 && c->statuses[i] == status;
+    return sum;
+}
+
+static void close_it(void *arg)
+{
+    struct caller *c = arg;
+
+    spn__conn_close(c->conn, SPN_ECLOSED);
+}
+
+static void break_network(void *arg)
+{
+    (void)arg;
+    sim_net_break_all();
+}
+
+/* ---- stop -------------------------------------------------------------------------------- */
+
+static void let_go(void *arg)
+{
+    (void)arg;
+    spn__gate_open(&site.may_go);
+}
+
+/* stop with requests in flight, one that runs and one that waits for a thread: both are
+ * answered before the connection ends, and the client was told to send no more. */
+SCENARIO(server__stopped_with_requests_in_flight__answers_them, "EXC-19", "EXC-22")
+{
+    start_server(WAITS, URL STILL POOL "&dispatcher=message");
+    connect_and_ask(2);
+    sim_settle(); /* both have come */
+    sim_thread(let_go, NULL);
+    sim_assert(spn_server_stop(site.server, SPN_SEC(1)) == SPN_OK);
+    sim_join_all();
+    hang_up(&callers[0]);
+    sim_assert(callers[0].closed && callers[0].read_only == 1);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 2);
+    sim_assert(stats().replies == 2);
+    end_server();
+}
+SCENARIO_OPTS(server__stopped_with_requests_in_flight__answers_them, .schedules = 40,
+              .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+static void dial_and_ask(void *arg)
+{
+    sim_assert(dial(arg, 1) == SPN_OK);
+}
+
+/* stop against a connection that comes and one that sends: what was taken is answered, or
+ * dropped and counted, and no connection outlives it. */
+SCENARIO(server__stop_races_connections__none_left, "EXC-17", "EXC-19", "EXC-22")
+{
+    spn_server_stats s;
+    int sum = 0;
+
+    start_server(RETURNS, sim_choose(2) == 0 ? URL STILL POOL "&dispatcher=all"
+                                             : URL STILL POOL "&dispatcher=direct");
+    sim_thread(dial_and_ask, &callers[1]);
+    connect_and_ask(2);
+    sim_assert(spn_server_stop(site.server, SPN_SEC(1)) == SPN_OK);
+    s = stats();
+    sim_assert(s.connections == 0 && s.in_flight == 0);
+    sim_join_all();
+    for (int i = 0; i < 2; i++) {
+        hang_up(&callers[i]);
+        sim_assert(callers[i].closed);
+        sum += answered(&callers[i]);
+    }
+    /* A reply that was sent may be cut off behind it, but none comes from elsewhere. */
+    sim_assert((uint64_t)sum <= s.replies);
+    end_server();
+}
+SCENARIO_OPTS(server__stop_races_connections__none_left, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+static void finish(void *arg)
+{
+    (void)arg;
+    spn__gate_wait(&site.begun);
+    spn__store(&site.finished, 1, relaxed);
+    (void)spn_request_finish(site.kept, SPN_OK); /* or the connection is gone */
+}
+
+/* Stopping without patience, and destroying, beside a deferred request that is finished at
+ * any time: they say that they cannot, until it is. */
+SCENARIO(server__destroyed_with_a_request_in_flight__waits_for_it, "EXC-9", "EXC-20")
+{
+    int rc;
+
+    start_server(DEFERS, URL STILL POOL "&dispatcher=all");
+    connect_and_ask(1);
+    spn__gate_wait(&site.begun);
+    sim_thread(finish, NULL);
+    sim_assert(spn_server_destroy(site.server) == SPN_EBUSY);
+    do {
+        rc = spn_server_stop(site.server, 0);
+        sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
+        if (rc == SPN_OK)
+            rc = spn_server_destroy(site.server);
+        else
+            sim_assert(spn_server_destroy(site.server) == SPN_EBUSY);
+        if (rc != SPN_OK)
+            spn__os_yield();
+    } while (rc != SPN_OK);
+    sim_join_all();
+    hang_up(&callers[0]);
+    sim_assert(callers[0].closed && answered(&callers[0]) <= 1);
+}
+SCENARIO_OPTS(server__destroyed_with_a_request_in_flight__waits_for_it, .schedules = 50,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* ---- replies ----------------------------------------------------------------------------- */
+
+/* A deferred request is finished while its method still returns: one of the two threads
+ * answers, and what the other did before happens before that. */
+SCENARIO(server__finish_races_return__answered_once, "EXC-9")
+{
+    start_server(DEFERS, URL STILL POOL "&dispatcher=all");
+    sim_thread(finish, NULL);
+    connect_and_ask(1);
+    sim_join_all();
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 1 && stats().replies == 1);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__finish_races_return__answered_once, .schedules = 50,
+              .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* The connection ends, from either side or between them, while replies are sent by the
+ * pool, and one by a thread of the program: each is sent or dropped, and counted so. */
+SCENARIO(server__reply_races_close__sent_or_dropped, "EXC-9", "EXC-17", "EXC-22")
+{
+    spn_server_stats s;
+
+    start_server(DEFERS, URL STILL POOL "&dispatcher=all");
+    sim_thread(finish, NULL);
+    connect_and_ask(1);
+    spn__gate_wait(&site.begun);
+    if (sim_choose(2) == 0)
+        break_network(NULL);
+    else
+        close_it(&callers[0]);
+    sim_join_all();
+    sim_settle();
+    s = stats();
+    sim_assert(s.requests == 1 && s.replies + s.dropped == 1);
+    sim_assert(answered(&callers[0]) <= (int)s.replies);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__reply_races_close__sent_or_dropped, .schedules = 50,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* More requests than the pool has room for, on every dispatcher that uses it: each is
+ * answered once, by its method or with status 100. */
+SCENARIO(server__pool_is_full__each_answered_once, "DSP-3", "EXC-22")
+{
+    static const char *const urls[] = {
+#define FULL URL STILL "&threadpool=fixed&threads=1&queues=0&dispatcher="
+        FULL "all", FULL "message", FULL "execution"
+    };
+    int refused;
+
+    start_server(RETURNS, urls[sim_choose(3)]);
+    connect_and_ask(3);
+    sim_settle();
+    refused = with_status(&callers[0], SPN__STATUS_EXHAUSTED);
+    sim_assert(answered(&callers[0]) == 3);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 3 - refused);
+    sim_assert(stats().rejected == (uint64_t)refused);
+    sim_outcome((unsigned)refused);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__pool_is_full__each_answered_once, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+static void shut_pool(void *arg)
+{
+    (void)arg;
+    if (sim_choose(2) == 0)
+        (void)spn_pool_shutdown(spn_server_pool(site.server));
+    else
+        (void)spn_pool_shutdown_now(spn_server_pool(site.server), NULL, NULL, NULL);
+}
+
+/* The program ends the pool beside requests: each is answered once, from the pool, the
+ * shared executor, or as refused. */
+SCENARIO(server__pool_ends_beside_requests__each_answered_once, "DSP-5", "DSP-10")
+{
+    start_server(RETURNS, URL STILL POOL "&dispatcher=all");
+    sim_thread(shut_pool, NULL);
+    connect_and_ask(2);
+    sim_join_all();
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 2);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) +
+                   with_status(&callers[0], SPN__STATUS_EXHAUSTED) ==
+               2);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__pool_ends_beside_requests__each_answered_once, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* ---- services ------------------------------------------------------------------------------ */
+
+/* A service is taken out while it is called: its methods do not run any more when unexport
+ * has returned, and the caller hears from it, or that there is none. */
+SCENARIO(server__unexported_beside_requests__none_runs_afterwards, "EXC-1", "EXC-6")
+{
+    start_server(RETURNS, URL STILL "&threadpool=fixed&threads=2&queues=-1"
+                                    "&dispatcher=message");
+    connect_and_ask(2);
+    sim_assert(spn_server_unexport(site.server, &service) == SPN_OK);
+    spn__store(&site.alive, 0, relaxed);
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 2);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) +
+                   with_status(&callers[0], SPN__STATUS_SERVICE_ERROR) ==
+               2);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__unexported_beside_requests__none_runs_afterwards, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* ---- back-pressure ------------------------------------------------------------------------- */
+
+static void start_narrow(void)
+{
+    const struct sim_net_script script = { .capacity = 64 };
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+
+    opts.max_unwritten = 120; /* a reply is 98 */
+    sim_net_set(&script);
+    sim_assert(start_server_with(RETURNS_LONG,
+                                 URL STILL "&threadpool=fixed&threads=2&queues=-1"
+                                           "&dispatcher=message",
+                                 &opts) == SPN_OK);
+}
+
+static void read_slowly(void)
+{
+    spn_server_stats s;
+
+    start_narrow();
+    connect_and_ask(2);
+    if (sim_choose(2) == 0)
+        sim_settle();
+    sim_assert(ask(&callers[0], 2, 2) == SPN_OK);
+    sim_settle();
+    s = stats();
+    sim_assert(s.requests == 4 && s.replies + s.dropped == 4);
+    sim_assert(answered(&callers[0]) == (int)s.replies);
+    end_server();
+    hang_up(&callers[0]);
+}
+
+/* A caller behind a narrow network, and replies from two threads that make more wait than
+ * half of what may: reading pauses, goes on when the caller has read, and what it sends
+ * then is answered too. */
+SCENARIO(server__caller_reads_slowly__paused_and_resumed, "EXC-18", "EXC-22")
+{
+    read_slowly();
+}
+SCENARIO_OPTS(server__caller_reads_slowly__paused_and_resumed, .schedules = 300,
+              .models = SIM_SC, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* The same where stores come late: ten times the time for a schedule, and fewer of them. */
+SCENARIO(server__caller_reads_slowly__order_of_pauses, "EXC-18")
+{
+    read_slowly();
+}
+SCENARIO_OPTS(server__caller_reads_slowly__order_of_pauses, .schedules = 30,
+              .models = SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* The same with a caller that goes away, while the server may be stopped. */
+SCENARIO(server__paused_caller_leaves__nothing_left, "EXC-17", "EXC-18")
+{
+    start_narrow();
+    connect_and_ask(3);
+    sim_thread(sim_choose(2) == 0 ? close_it : break_network, &callers[0]);
+    if (sim_choose(2) == 0)
+        sim_settle();
+    end_server();
+    sim_join_all();
+    hang_up(&callers[0]);
+    sim_assert(callers[0].closed);
+}
+SCENARIO_OPTS(server__paused_caller_leaves__nothing_left, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* ---- silence ------------------------------------------------------------------------------- */
+
+/* Something every few milliseconds keeps a connection, and without it the timer closes it
+ * after as long as was said, give or take its tick. */
+SCENARIO(server__caller_falls_silent__closed_in_time, "EXC-16")
+{
+    int64_t began_ns;
+
+    start_server(RETURNS, URL BEATS POOL "&dispatcher=message");
+    connect_and_ask(1);
+    sim_sleep(SPN_MS(CLOSE_MS - 2));
+    beat(&callers[0]);
+    sim_sleep(SPN_MS(CLOSE_MS - 2));
+    sim_settle();
+    sim_assert(!callers[0].closed && callers[0].beats == 1);
+    sim_assert(answered(&callers[0]) == 1);
+    began_ns = sim_now();
+    while (!callers[0].closed) {
+        sim_assert(sim_now() - began_ns <= SPN_MS(2 + 2 * 2 + 2));
+        sim_sleep(SPN_MS(1));
+        sim_settle();
+    }
+    sim_assert(stats().idle_closed == 1);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__caller_falls_silent__closed_in_time, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* The timer, which may be early, against a request, a close and stop: the connection ends
+ * once, its timeout too, and the request is answered or dropped. */
+SCENARIO(server__silence_races_request_and_close__ends_once, "EXC-16", "EXC-17")
+{
+    start_server(RETURNS, URL BEATS POOL "&dispatcher=all");
+    connect_and_ask(0);
+    sim_sleep(SPN_MS(CLOSE_MS)); /* it may be closed now, and may stand */
+    (void)ask(&callers[0], 0, 1);
+    if (sim_choose(2) == 0)
+        sim_thread(close_it, &callers[0]);
+    end_server();
+    sim_join_all();
+    hang_up(&callers[0]);
+    sim_assert(callers[0].closed && answered(&callers[0]) <= 1);
+}
+SCENARIO_OPTS(server__silence_races_request_and_close__ends_once, .schedules = 50,
+              .models = SIM_SC | SIM_C11, .early = 32, .no_faults = ALL_IS_THERE)
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+/* The dispatcher with a thread for connections: that they come and go is told in this
+ * order, both before stop returns. */
+SCENARIO(server__connection_comes_and_goes__told_in_order, "DSP-6", "EXC-19")
+{
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+
+    opts.event = on_event;
+    sim_assert(start_server_with(RETURNS, URL STILL POOL "&dispatcher=connection",
+                                 &opts) == SPN_OK);
+    connect_and_ask(1);
+    sim_thread(close_it, &callers[0]);
+    if (sim_choose(2) == 0)
+        sim_settle();
+    sim_assert(spn_server_stop(site.server, SPN_SEC(1)) == SPN_OK);
+    sim_assert(site.connected == site.disconnected && site.connected <= 1);
+    sim_join_all();
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__connection_comes_and_goes__told_in_order, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* ---- the library's client ---------------------------------------------------------------- */
+
+static spn_client *client;
+
+static void call_once(void *arg)
+{
+    const spn_invocation hello = SPN_INVOCATION_INIT("a", "m");
+    spn_reply *reply = NULL;
+    const int rc = spn_client_call(client, &hello, &reply, NULL);
+
+    (void)arg;
+    sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_ECLOSED ||
+               rc == SPN_EUNREACHABLE || rc == SPN_EREMOTE);
+    spn_reply_destroy(reply);
+}
+
+/* A reply against the call's timeout, at both ends, against the end of the connection:
+ * both ends count one call that ended once. */
+SCENARIO(server__reply_races_timeout_races_close__ends_once, "CLI-16", "EXC-11",
+         "EXC-22")
+{
+    spn_client_stats c = SPN_CLIENT_STATS_INIT;
+    int rc;
+
+    start_server(RETURNS, URL STILL POOL "&dispatcher=message");
+    sim_assert(spn_client_create(&client,
+                                 "dubbo://sim:7?lazy=true&heartbeat=0&timeout=10"
+                                 "&dispatcher=direct&reconnect=false",
+                                 NULL, NULL) == SPN_OK);
+    sim_thread(call_once, NULL);
+    switch (sim_choose(3)) {
+    case 0:
+        sim_net_break_all();
+        break;
+    case 1:
+        rc = spn_server_stop(site.server, SPN_SEC(1));
+        sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
+        break;
+    default:
+        break;
+    }
+    sim_join_all();
+    do
+        rc = spn_client_close(client, SPN_SEC(1));
+    while (rc == SPN_ETIMEDOUT);
+    sim_assert(rc == SPN_OK);
+    sim_assert(spn_client_stats_get(client, &c) == SPN_OK);
+    sim_assert(c.calls == 1 && c.pending == 0);
+    sim_assert(c.replies + c.timeouts + c.lost == 1);
+    sim_assert(spn_client_destroy(client) == SPN_OK);
+    sim_settle();
+    sim_assert(stats().requests <= 1 && c.replies <= stats().replies);
+    end_server();
+}
+SCENARIO_OPTS(server__reply_races_timeout_races_close__ends_once, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = 256, .no_faults = ALL_IS_THERE)
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+/* Every allocation and every thread in turn cannot be had: the request is answered, or the
+ * connection ends, and what there is of the server can be stopped and freed. */
+SCENARIO(server__nothing_to_be_had__nothing_left, "CLI-17", "NET-27")
+{
+    const int rc = start_server_with(RETURNS, URL STILL POOL "&dispatcher=all", NULL);
+
+    sim_assert(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EAGAIN);
+    memset(&callers[0], 0, sizeof callers[0]);
+    if (rc == SPN_OK) {
+        (void)dial(&callers[0], 1);
+        sim_settle();
+        end_server();
+    } else if (site.server != NULL) {
+        sim_assert(spn_server_destroy(site.server) == SPN_OK);
+    }
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__nothing_to_be_had__nothing_left, .schedules = 20,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .faults = true)
