@@ -457,7 +457,8 @@ static bool await_calls(spn_client *client, int64_t deadline_ns)
 {
     int64_t pause = SPN_US(100);
 
-    /* seq_cst: [closing] after closing was set; an acquire for [ended] */
+    /* seq_cst: [closing] after closing was set; an acquire for [ended].
+     * mutant: half of a pair; to the explorer the store before it is a fence, too */
     while (spn__load(&client->pending, seq_cst) > 0) {
         const int64_t left = left_until(deadline_ns);
 
