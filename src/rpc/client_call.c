@@ -65,8 +65,9 @@ static void conclude(struct spn__call *call, enum spn__call_end end)
 static void part(struct spn__call *call, uint32_t parts)
 {
     struct spn_client *client = call->client;
-    const bool last =
-        spn__fetch_sub(&call->parts, parts, acq_rel) == parts; /* [parts] */
+    /* [parts] Connections that end go through the table's locks later, so that close is
+     * after whoever looked there.  mutant: those locks order as much */
+    const bool last = spn__fetch_sub(&call->parts, parts, acq_rel) == parts;
 
     for (uint32_t i = 0; i < parts; i++)
         spn__call_unref(call);
@@ -335,7 +336,8 @@ static bool count_in(struct spn_client *client)
 {
     /* [closing] before the look.  mutant: half of a pair */
     (void)spn__fetch_add(&client->pending, 1, seq_cst);
-    if (spn__load(&client->closing, seq_cst) == 0) /* [closing] */
+    /* [closing] mutant: half of a pair; to the explorer the addition is a fence, too */
+    if (spn__load(&client->closing, seq_cst) == 0)
         return true;
     ended(client);
     return false;
