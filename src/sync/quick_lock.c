@@ -19,14 +19,3 @@ void spn__quick_lock_wait(struct spn__quick_lock *lock)
     /* relaxed: a wake-up too many does no harm. */
     (void)spn__fetch_sub(&lock->waiting, 1, relaxed);
 }
-
-void spn__quick_lock_yield(struct spn__quick_lock *lock)
-{
-    spn__quick_unlock(lock);
-    /* relaxed: a hint.  It is lowered by who has had the lock; who has not come by the
-     * limit, a wake-up's time, has no CPU, and must not keep us from ours. */
-    for (int i = 0; i < SPN__SPIN_LIMIT_LONG && spn__load(&lock->waiting, relaxed) != 0;
-         i++)
-        spn__cpu_relax();
-    spn__quick_lock(lock);
-}

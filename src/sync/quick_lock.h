@@ -62,11 +62,4 @@ static inline void spn__quick_unlock(struct spn__quick_lock *lock)
         spn__futex_wake(&lock->state, 1);
 }
 
-/*
- * Lets go of the lock for a moment.  Whoever has slept for it gets it first: that takes
- * far longer to come than the holder takes to lock again.  For a holder that has more to
- * do than others can wait for.
- */
-void spn__quick_lock_yield(struct spn__quick_lock *lock);
-
 #endif /* SPN__QUICK_LOCK_H */

@@ -46,9 +46,8 @@
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
-/* Nodes handled under one hold of a shard's lock: when they are cold about as long as who
- * wants the lock looks at it before it sleeps. */
-#define STEP_NODES 32
+/* Nodes handled under one hold of a shard's lock. */
+#define STEP_NODES 128
 
 /* After how long an executor that refused is asked again, at least. */
 #define RETRY_NS SPN_MS(1)
@@ -460,8 +459,10 @@ static int64_t look(struct spn__shard *s, int64_t now_ns, bool *due)
     spn__quick_lock(&s->lock);
     if (s->timer->fast_clock)
         (void)spn__shard_look(s);
-    while (!spn__wheel_step(s->wheel, now_ns, STEP_NODES))
-        spn__quick_lock_yield(&s->lock); /* let others in */
+    while (!spn__wheel_step(s->wheel, now_ns, STEP_NODES)) {
+        spn__quick_unlock(&s->lock); /* let others in */
+        spn__quick_lock(&s->lock);
+    }
     spn__wheel_splice_due(s->wheel, &s->firing);
     *due = s->firing.next != &s->firing;
     s->known = spn__wheel_next_tick(s->wheel);

@@ -75,27 +75,3 @@ SCENARIO(quick_lock__slept_for__released_with_what_was_done, "G-19", "G-20")
     sim_join_all();
     sim_assert(spn__load(&sum, relaxed) >= 1);
 }
-
-/* A holder that lets go for a moment, twice. */
-static void hold_and_yield(void *arg)
-{
-    (void)arg;
-    spn__quick_lock(&lock);
-    for (int i = 0; i < 2; i++) {
-        spn__store(&sum, spn__load(&sum, relaxed) + 1, relaxed);
-        spn__quick_lock_yield(&lock);
-        sim_assert(spn__load(&inside, relaxed) == 0);
-    }
-    spn__quick_unlock(&lock);
-}
-
-/* Who sleeps meanwhile gets in, and nothing that either did is lost. */
-SCENARIO(quick_lock__yielded__others_get_in, "G-19", "G-20")
-{
-    reset();
-    sim_thread(hold_and_yield, NULL);
-    sim_thread(enter, (void *)1);
-    enter((void *)1);
-    sim_join_all();
-    sim_assert(spn__load(&sum, relaxed) == 4);
-}
