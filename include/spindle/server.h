@@ -63,7 +63,8 @@ typedef struct spn_channel_info {
 } spn_channel_info;
 
 typedef void (*spn_channel_fn)(void *ctx, const spn_channel_info *channel);
-/* Told of connected, disconnected, sent and caught on the thread the dispatcher names. */
+/* Told of connected, disconnected, sent and caught on the thread the dispatcher names.
+ * sent: something was written; one covers all replies that left in the same write. */
 typedef void (*spn_channel_event_fn)(void *ctx, spn_channel_event event,
                                      const spn_channel_info *channel);
 

@@ -70,7 +70,8 @@ static const struct asked ask_where = {
     .id = 42, .method = "where", .path = "demo.Watched", .version = "-", .group = "-"
 };
 
-static void watch_with(struct watch *w, const char *query, spn_extensions *extensions,
+/* A server that is not started yet. */
+static void watch_make(struct watch *w, const char *query, spn_extensions *extensions,
                        spn_service *service, spn_method *method)
 {
     spn_server_opts opts = SPN_SERVER_OPTS_INIT;
@@ -92,7 +93,13 @@ static void watch_with(struct watch *w, const char *query, spn_extensions *exten
     service->methods = method;
     service->method_count = 1;
     REQUIRE_OK(spn_server_export(w->server, service, &problem));
-    REQUIRE_OK(spn_server_start(w->server, &problem));
+}
+
+static void watch_with(struct watch *w, const char *query, spn_extensions *extensions,
+                       spn_service *service, spn_method *method)
+{
+    watch_make(w, query, extensions, service, method);
+    REQUIRE_OK(spn_server_start(w->server, NULL));
 }
 
 static void watch_end(struct watch *w)
@@ -170,6 +177,84 @@ TEST(dispatch__every_event__on_its_thread, "DSP-1", "DSP-11", "X-19", "X-20")
         CHECK_EQ(sum, 4);
         close(fd);
         watch_end(&w);
+    }
+}
+
+/* The innermost handler, which fails for every message with an even id. */
+static int fail_even(struct spn__handler *handler, struct spn__channel *channel,
+                     struct spn__message *message)
+{
+    if (message->frame.id % 2 != 0)
+        return spn__serve_ops.received(handler, channel, message);
+    message->release(message);
+    return SPN_EFAILED;
+}
+
+/* Of messages that came in one piece every second one fails in its handler, one in its
+ * method and one while it is decoded: each has its own end, its neighbours are answered,
+ * and so is what comes later, over this connection and another; events come once each.  A
+ * failure on the I/O thread is told as `caught`; one in the pool goes no further. */
+TEST(dispatch__failing_handler__leaves_all_others_alone, "X-19", "DSP-1")
+{
+    enum { LAST = 9, BROKEN = 11, UNKNOWN = 13, REPLIES = 7 };
+
+    for (int i = 0; i < DISPATCHERS; i++) {
+        const bool here = table[i].request == IO;
+        struct spn__handler_ops failing = spn__serve_ops;
+        struct asked asked = ask_where;
+        struct bytes b = { .size = 0 };
+        struct watch w = { .own = NULL };
+        uint64_t seen = 0, expected = 0;
+        spn_service service;
+        spn_method method;
+        struct told told;
+        char query[100];
+        int fds[2];
+
+        snprintf(query, sizeof query, "dispatcher=%s&threads=2&queues=50",
+                 table[i].name);
+        watch_make(&w, query, NULL, &service, &method);
+        failing.received = fail_even;
+        w.server->exchange.ops = &failing;
+        REQUIRE_OK(spn_server_start(w.server, NULL));
+        for (int k = 0; k < 2; k++)
+            fds[k] = peer_open(spn_server_port(w.server));
+        for (asked.id = 1; asked.id <= LAST; asked.id++) {
+            put_request(&b, &asked);
+            if (asked.id % 2 != 0)
+                expected |= UINT64_C(1) << asked.id;
+        }
+        put_header(&b, TWO_WAY, 0, BROKEN, 3);
+        put(&b, "\xff\xff\xff", 3);
+        asked.id = UNKNOWN;
+        asked.method = "nowhere";
+        put_request(&b, &asked);
+        expected |= UINT64_C(1) << BROKEN | UINT64_C(1) << UNKNOWN;
+        peer_write(fds[0], b.data, b.size);
+        for (int k = 0; k < REPLIES; k++) {
+            REQUIRE(peer_told(fds[0], &told));
+            REQUIRE(told.id < 64 && (seen & UINT64_C(1) << told.id) == 0);
+            seen |= UINT64_C(1) << told.id;
+            CHECK_EQ(told.status, told.id == BROKEN    ? 40
+                                  : told.id == UNKNOWN ? 70
+                                                       : 20);
+        }
+        CHECK(seen == expected);
+        for (int k = 0; k < 2; k++) {
+            asked = ask_where;
+            asked.id = 101;
+            CHECK(peer_ask(fds[k], &asked, &told)); /* and no reply came between */
+            CHECK_EQ(told.id, 101);
+            CHECK_EQ(told.status, 20);
+            close(fds[k]);
+        }
+        T_AWAIT(atomic_load(&w.counts[SPN_CHANNEL_DISCONNECTED]) == 2);
+        CHECK_EQ(atomic_load(&w.counts[SPN_CHANNEL_CONNECTED]), 2);
+        CHECK_EQ(atomic_load(&w.counts[SPN_CHANNEL_REQUEST]), LAST / 2 + 1 + 2);
+        CHECK_EQ(atomic_load(&w.counts[SPN_CHANNEL_CAUGHT]), here ? LAST / 2 : 0);
+        CHECK(atomic_load(&w.counts[SPN_CHANNEL_SENT]) >= 2);
+        watch_end(&w);
+        CHECK_EQ(atomic_load(&w.counts[SPN_CHANNEL_DISCONNECTED]), 2);
     }
 }
 
