@@ -21,12 +21,14 @@
  *              may be destroyed.
  *
  * ORDERING
- *   [closing]  stop stores 1, and then looks at the list; a connection is listed, and then
- *              looks at `closing`: seq_cst, so that one of the two sees the other.
  *   [pause]    a sender that has made too much wait pauses reading, and then looks once
  *              more; the I/O thread that has written looks whether it is paused, after
  *              the transport has taken note of what it wrote.  Exchanges of `paused`
  *              decide who resumes: never twice, never nobody.
+ *
+ * CLOSING    stop sets `closing`, and then looks at the list; a connection is listed, and
+ *   then looks at `closing`.  Both have the list's lock in between, and whoever has it
+ *   second sees the other: no connection is both overlooked and let in.
  *
  * LOCKS      the endpoint's lock, a leaf: around its list, on coming and going only.
  */
@@ -204,8 +206,7 @@ static int opened(void *context, struct spn__conn *conn)
     spn__lock(&endpoint->lock);
     spn__list_push_back(&endpoint->channels, &channel->link);
     spn__unlock(&endpoint->lock);
-    spn__fence(seq_cst); /* [closing] listed before the look */
-    if (spn__load(&endpoint->closing, relaxed) != 0) { /* ordered by the fence */
+    if (spn__load(&endpoint->closing, relaxed) != 0) { /* relaxed: see CLOSING */
         spn__channel_drop(channel);
         rc = SPN_ESHUTDOWN;
         goto refuse;
@@ -382,7 +383,8 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
 
 static void resume(struct spn__channel *channel)
 {
-    /* [pause] acq_rel: of all who find it paused one resumes. */
+    /* [pause] acq_rel: of all who find it paused one resumes.
+     * mutant: the explorer's network counts pauses under a lock; the sockets' does not */
     if (spn__exchange(&channel->paused, 0, acq_rel) != 0)
         spn__conn_resume(channel->conn);
 }
@@ -394,7 +396,8 @@ static void written(void *context, struct spn__conn *conn, uint64_t position)
 
     if (channel == NULL)
         return;
-    spn__fence(seq_cst); /* [pause] written before the look */
+    /* [pause] written before the look.  mutant: a lock in the explorer's network, as there */
+    spn__fence(seq_cst);
     if (spn__load(&channel->paused, relaxed) != 0 && /* ordered by the fence */
         spn__conn_unwritten(conn) <= endpoint->max_unwritten / 4)
         resume(channel);
@@ -437,11 +440,13 @@ static void pause_if_behind(struct spn__channel *channel)
     /* [pause] Paused before it is said: who finds it said resumes at once.  acq_rel: of all
      * who pause one does, and the others take theirs back. */
     spn__conn_pause(channel->conn);
+    /* mutant: as in resume */
     if (spn__exchange(&channel->paused, 1, acq_rel) != 0) {
         spn__conn_resume(channel->conn);
         return;
     }
-    spn__fence(seq_cst); /* [pause] paused before the second look */
+    /* [pause] paused before the second look.  mutant: as in written */
+    spn__fence(seq_cst);
     if (spn__conn_unwritten(channel->conn) <= limit / 4)
         resume(channel);
 }

@@ -35,7 +35,7 @@ struct spn__endpoint {
     SPN__ATOMIC(int64_t) heartbeat_ns; /* client: asks after so long; 0: never */
     SPN__ATOMIC(int64_t) close_ns;     /* closes after so long; 0: never */
     SPN__ATOMIC(int32_t) accepts;      /* channels at a time; 0: no limit */
-    SPN__ATOMIC(uint32_t) closing;     /* 1: no new channels [closing] */
+    SPN__ATOMIC(uint32_t) closing;     /* 1: no new channels */
     SPN__ATOMIC(int32_t) open;         /* channels that stand */
     struct spn__counts counts;
     struct spn__lock lock;     /* guards the list; a leaf */

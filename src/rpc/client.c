@@ -524,7 +524,8 @@ static int close_client(spn_client *client, int64_t timeout_ns)
 
     if (client->closed)
         return SPN_OK;
-    spn__store(&client->closing, 1, seq_cst); /* [closing] before the look */
+    /* [closing] before the look.  mutant: half of a pair */
+    spn__store(&client->closing, 1, seq_cst);
     all_ended = await_calls(client, deadline_ns) || cut_off(client) == 0;
     rc = stop_threads(client, deadline_ns);
     if (rc != SPN_OK)
@@ -542,10 +543,11 @@ int spn_client_close(spn_client *client, int64_t timeout_ns)
     if (spn_executor_is_inside(client->dispatch.executor) == 1 ||
         spn_executor_is_inside(&client->ending) == 1)
         return SPN_EDEADLK;
-    if (spn__exchange(&client->closer, 1, acquire) != 0) /* [closer] */
+    /* [closer] mutant: what it hands on is plain memory */
+    if (spn__exchange(&client->closer, 1, acquire) != 0)
         return SPN_EBUSY;
     rc = close_client(client, timeout_ns);
-    spn__store(&client->closer, 0, release); /* [closer] */
+    spn__store(&client->closer, 0, release); /* [closer] mutant: as before */
     return rc;
 }
 

@@ -333,8 +333,9 @@ static int make(struct spn_client *client, int64_t id, enum kind kind,
 /* Counts a call in; false: the client is being closed. */
 static bool count_in(struct spn_client *client)
 {
-    (void)spn__fetch_add(&client->pending, 1, seq_cst); /* [closing] before the look */
-    if (spn__load(&client->closing, seq_cst) == 0)      /* [closing] */
+    /* [closing] before the look.  mutant: half of a pair */
+    (void)spn__fetch_add(&client->pending, 1, seq_cst);
+    if (spn__load(&client->closing, seq_cst) == 0) /* [closing] */
         return true;
     ended(client);
     return false;

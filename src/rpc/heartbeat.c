@@ -93,7 +93,8 @@ static void unless_closed(struct spn__channel *channel)
 {
     spn_timer *timer = channel->endpoint->timer;
 
-    if ((spn__load(&channel->state, acquire) & SPN__CHANNEL_CLOSED) != 0 && /* [idle] */
+    /* [idle] mutant: the timer's lock orders as much */
+    if ((spn__load(&channel->state, acquire) & SPN__CHANNEL_CLOSED) != 0 &&
         spn_timer_cancel(timer, &channel->idle) == SPN_TIMEOUT_REMOVED)
         spn__channel_drop(channel);
 }
@@ -105,7 +106,7 @@ static int on_idle(spn_timeout *timeout)
     int64_t next = 0;
 
     spn__channel_hold(channel); /* stop may drop the other one at any moment */
-    /* [idle] acquire: closed from the I/O thread */
+    /* [idle] acquire: closed from the I/O thread.  mutant: only saves a look */
     if ((spn__load(&channel->state, acquire) & SPN__CHANNEL_CLOSED) == 0)
         next = look(channel);
     if (next == 0 || spn_timer_schedule(channel->endpoint->timer, &channel->idle,
@@ -133,8 +134,8 @@ void spn__idle_stop(struct spn__channel *channel)
 {
     struct spn__endpoint *endpoint = channel->endpoint;
 
-    (void)spn__fetch_or(&channel->state, SPN__CHANNEL_CLOSED,
-                        release); /* [idle] before the cancel */
+    /* [idle] before the cancel.  mutant: the timer's lock orders as much */
+    (void)spn__fetch_or(&channel->state, SPN__CHANNEL_CLOSED, release);
     if (endpoint->timer != NULL &&
         spn_timer_cancel(endpoint->timer, &channel->idle) == SPN_TIMEOUT_REMOVED)
         spn__channel_drop(channel);

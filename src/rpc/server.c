@@ -249,8 +249,7 @@ static int note_port(spn_server *server, int port)
     server->url = url;
     spn__unlock(&server->lock);
     spn_url_unref(old);
-    spn__store(&server->port, port,
-               release); /* with nothing else to publish: a number */
+    spn__store(&server->port, port, relaxed); /* only a number */
     return SPN_OK;
 }
 
@@ -317,8 +316,8 @@ int spn_server_start(spn_server *server, spn_problem *problem)
 
 int spn_server_port(const spn_server *server)
 {
-    /* acquire, as its store: a number */
-    return server != NULL ? spn__load(&((spn_server *)(uintptr_t)server)->port, acquire)
+    /* relaxed: only a number */
+    return server != NULL ? spn__load(&((spn_server *)(uintptr_t)server)->port, relaxed)
                           : 0;
 }
 
@@ -423,8 +422,9 @@ static int stop(spn_server *server, int64_t deadline_ns)
         if (rc != SPN_OK)
             return rc; /* on one of its I/O threads */
         server->listener = NULL;
-        spn__store(&server->endpoint.closing, 1, relaxed); /* ordered by the fence */
-        spn__fence(seq_cst); /* [closing] before the look at the list */
+        /* relaxed: the list's lock orders it, which every look at the list takes; see
+         * CLOSING in channel.c. */
+        spn__store(&server->endpoint.closing, 1, relaxed);
         if (server->send_read_only)
             spn__endpoint_each(&server->endpoint, send_read_only, NULL);
     }

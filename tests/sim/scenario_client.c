@@ -474,6 +474,38 @@ SCENARIO(client__closed_with_calls_in_flight__each_ends_once, "CLI-14", "CLI-16"
 SCENARIO_OPTS(client__closed_with_calls_in_flight__each_ends_once, .schedules = 200,
               .models = SIM_SC | SIM_C11, .early = 512, .no_faults = ALL_IS_THERE)
 
+static int sent_with;
+
+static void send_one(void *arg)
+{
+    (void)arg;
+    sent_with = spn_client_send(client, &hello);
+}
+
+/* A request without a reply beside close: it was sent, and close has waited for that, or it
+ * was refused.  The connection stands, and both begin at the same time: what decides is a
+ * few steps long. */
+SCENARIO(client__send_races_close__waited_for_or_refused, "CLI-4", "CLI-14")
+{
+    uint64_t counted;
+    int rc;
+
+    start(ANSWERS);
+    call(NULL);
+    sim_settle();
+    sim_thread(send_one, NULL);
+    rc = spn_client_close(client, 0);
+    sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
+    counted = stats().one_way; /* all that there will be */
+    sim_join_all();
+    sim_assert(sent_with == SPN_OK || sent_with == SPN_ESHUTDOWN);
+    sim_assert(counted == (sent_with == SPN_OK));
+    end_client(1);
+    stop_server();
+}
+SCENARIO_OPTS(client__send_races_close__waited_for_or_refused, .schedules = 100,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
 /* ---- connections ----------------------------------------------------------------------------- */
 
 static void submit_and_wait(void *arg)

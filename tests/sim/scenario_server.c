@@ -32,7 +32,7 @@ enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
 /* ---- the service ------------------------------------------------------------------------- */
 
 /* What its method does. */
-enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG };
+enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS };
 
 static struct {
     enum plan plan;
@@ -43,7 +43,8 @@ static struct {
     int connected, disconnected;
     SPN__ATOMIC(int) alive; /* 0: the service is gone */
     SPN__ATOMIC(int) runs;
-    SPN__ATOMIC(int) returned, finished; /* of DEFERS: relaxed marks, see [defer] */
+    SPN__ATOMIC(int)
+    returned, finished; /* relaxed marks: what it did is seen in time */
 } site;
 
 static int method(void *arg, spn_request *request)
@@ -63,6 +64,10 @@ static int method(void *arg, spn_request *request)
         spn__gate_open(&site.begun);
         spn__gate_wait(&site.may_go);
         return 0;
+    case DROPS:
+        spn__gate_open(&site.begun);
+        spn__store(&site.returned, 1, relaxed);
+        return spn_request_drop(request);
     case DEFERS:
         sim_assert(spn_request_defer(request) == SPN_OK);
         site.kept = request;
@@ -330,6 +335,37 @@ SCENARIO(server__stopped_with_requests_in_flight__answers_them, "EXC-19", "EXC-2
 SCENARIO_OPTS(server__stopped_with_requests_in_flight__answers_them, .schedules = 40,
               .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
+/* What a method did happens before stop returns, also in a pool that stop does not end, and
+ * for a caller that nothing is sent to. */
+SCENARIO(server__stopped_beside_a_method__sees_what_it_did, "EXC-10", "EXC-19")
+{
+    spn_repository_opts shared = SPN_REPOSITORY_OPTS_INIT;
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    spn_server_stats s;
+    int rc;
+
+    sim_assert(spn_extensions_create(&shared.extensions, NULL) == SPN_OK);
+    sim_assert(spn_repository_create(&opts.repository, &shared) == SPN_OK);
+    opts.extensions = shared.extensions;
+    sim_assert(start_server_with(DROPS, URL STILL POOL "&dispatcher=execution",
+                                 &opts) == SPN_OK);
+    connect_and_ask(1);
+    spn__gate_wait(&site.begun);
+    sim_assert(spn_server_stop(site.server, SPN_SEC(1)) == SPN_OK);
+    sim_assert(spn__load(&site.returned, relaxed) == 1);
+    s = stats();
+    sim_assert(s.in_flight == 0 && s.dropped == 1 && s.replies == 0);
+    hang_up(&callers[0]);
+    while ((rc = spn_server_destroy(site.server)) == SPN_EBUSY)
+        spn__os_yield(); /* the pool's thread is still inside the channel */
+    sim_assert(rc == SPN_OK);
+    sim_assert(spn_repository_destroy_all(opts.repository, SPN_SEC(1)) == SPN_OK);
+    sim_assert(spn_repository_destroy(opts.repository) == SPN_OK);
+    sim_assert(spn_extensions_destroy(shared.extensions) == SPN_OK);
+}
+SCENARIO_OPTS(server__stopped_beside_a_method__sees_what_it_did, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
 static void dial_and_ask(void *arg)
 {
     sim_assert(dial(arg, 1) == SPN_OK);
@@ -366,6 +402,7 @@ static void finish(void *arg)
 {
     (void)arg;
     spn__gate_wait(&site.begun);
+    sim_assert(spn__load(&site.runs, relaxed) == 1); /* [gate] */
     spn__store(&site.finished, 1, relaxed);
     (void)spn_request_finish(site.kept, SPN_OK); /* or the connection is gone */
 }
@@ -700,7 +737,8 @@ SCENARIO(server__reply_races_timeout_races_close__ends_once, "CLI-16", "EXC-11",
     sim_assert(rc == SPN_OK);
     sim_assert(spn_client_stats_get(client, &c) == SPN_OK);
     sim_assert(c.calls == 1 && c.pending == 0);
-    sim_assert(c.replies + c.timeouts + c.lost == 1);
+    /* Cancelled: a thread whose patience was over early has given it up. */
+    sim_assert(c.replies + c.timeouts + c.lost + c.cancelled == 1);
     sim_assert(spn_client_destroy(client) == SPN_OK);
     sim_settle();
     sim_assert(stats().requests <= 1 && c.replies <= stats().replies);
