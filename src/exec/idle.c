@@ -37,13 +37,20 @@
  *   others wakes the leader, so that it sleeps shorter; with no leader, and nobody
  *   searching, any other.
  *
+ *   Nobody spins for what is due later: with a task every few microseconds that would be
+ *   a CPU for as long as there are tasks, while a leader that sleeps finds all that have
+ *   become due meanwhile.
+ *
  * ORDERING
  *   [wake]   The worker lists itself and makes a heavy fence, then looks for work and
  *            at the epoch.  Whoever changes those makes a light fence (or a heavy one)
  *            afterwards and then looks at idle_count.  One of the two sees the other.
+ *            Where a push holds a lock, and in a TIMED pool, both fences are full ones:
+ *            behind the release of a lock they cost little or nothing, and going to sleep
+ *            needs no system call but the one that sleeps.
  *   [search] The submitter that found somebody idle makes a full fence after its push
- *            and looks at `searching`; a searcher lowers that and makes a full fence (a
- *            heavy one where it goes to sleep) before it looks for work for the last
+ *            and looks at `searching`; a searcher lowers that and makes a full fence
+ *            (where it goes to sleep that of [wake]) before it looks for work for the last
  *            time.  So the searcher that a submitter relied on sees its task.
  *
  *   [epoch]  Its release comes after the change of a knob; a worker reads it, with
@@ -103,6 +110,12 @@ static void unlead(struct spn_pool *pool, const struct spn__worker *w)
         spn__store(&pool->leader, NULL, relaxed);
 }
 
+/* [wake] Whether a push ends with the release of a lock, whatever is pushed. */
+static bool push_locks(const struct spn_pool *pool)
+{
+    return pool->kind == SPN__WORK_FIFO || pool->kind == SPN__WORK_PRIORITY;
+}
+
 /* Wakes one that will search: the leader, if it is to look again, or the first. */
 static void wake(struct spn_pool *pool, bool leader_first)
 {
@@ -150,9 +163,30 @@ static bool unwatched(struct spn_pool *pool)
     return spn__idle_work_kept(pool);
 }
 
+/* [wake] The halves of whoever brings work and of whoever goes to sleep. */
+static void fence_to_wake(const struct spn_pool *pool)
+{
+    if (push_locks(pool))
+        spn__fence_after_rmw();
+    else if (pool->kind == SPN__WORK_TIMED)
+        spn__fence(seq_cst);
+    else
+        spn__fence_light();
+}
+
+static void fence_to_sleep(const struct spn_pool *pool)
+{
+    if (push_locks(pool))
+        spn__fence_after_rmw();
+    else if (pool->kind == SPN__WORK_TIMED)
+        spn__fence(seq_cst);
+    else
+        spn__fence_heavy();
+}
+
 void spn__idle_notify_first(struct spn_pool *pool)
 {
-    spn__fence_light(); /* [wake] after the push */
+    fence_to_wake(pool); /* [wake] after the push */
     /* relaxed: ordered by the fence. */
     if (spn__load(&pool->idle_count, relaxed) == 0)
         return;
@@ -163,7 +197,7 @@ void spn__idle_notify_first(struct spn_pool *pool)
 
 void spn__idle_notify(struct spn_pool *pool)
 {
-    spn__fence_light(); /* [wake] after the push */
+    fence_to_wake(pool); /* [wake] after the push */
     /* relaxed: ordered by the fence. */
     if (spn__load(&pool->idle_count, relaxed) == 0)
         return;
@@ -265,6 +299,27 @@ static bool give_way(struct spn__worker *w)
     return true;
 }
 
+/* Until when the leader sleeps at most. */
+static int64_t next_due(struct spn_pool *pool)
+{
+    struct spn__work_source *source = pool->work.source;
+
+    /* relaxed: comes with the epoch. */
+    return spn__load(&pool->paused, relaxed) != 0 ? SPN_FOREVER
+                                                  : source->ops->next_ns(source);
+}
+
+/* Whether the next task is known, and not due. */
+static bool knows_when(struct spn_pool *pool)
+{
+    int64_t due_ns;
+
+    if (pool->kind != SPN__WORK_TIMED)
+        return false;
+    due_ns = next_due(pool);
+    return due_ns != INT64_MIN && due_ns != SPN_FOREVER;
+}
+
 /* Looks for a while; true if there is something to look at. */
 static bool search(struct spn__worker *w, uint32_t epoch)
 {
@@ -275,7 +330,7 @@ static bool search(struct spn__worker *w, uint32_t epoch)
         w->spun = false;
         w->spin_budget /= 2;
     }
-    if (limit == 0 || !be_searching(w))
+    if (limit == 0 || knows_when(w->pool) || !be_searching(w))
         return false;
     for (uint32_t i = 0; i < limit; i++) {
         spn__cpu_relax();
@@ -286,16 +341,6 @@ static bool search(struct spn__worker *w, uint32_t epoch)
     }
     w->spin_budget /= 2;
     return false;
-}
-
-/* Until when the leader sleeps at most. */
-static int64_t next_due(struct spn_pool *pool)
-{
-    struct spn__work_source *source = pool->work.source;
-
-    /* relaxed: comes with the epoch. */
-    return spn__load(&pool->paused, relaxed) != 0 ? SPN_FOREVER
-                                                  : source->ops->next_ns(source);
 }
 
 /* It has come off the list by itself; one that led sees to what waits. */
@@ -319,7 +364,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         w->outrun = pool->helping;
         return;
     }
-    stop_searching(w); /* [search] the heavy fence below */
+    stop_searching(w); /* [search] the fence below */
     spn__lock(&pool->idle_lock);
     w->chosen_to_search = false;
     spn__list_push_front(&pool->idle, &w->idle_link);
@@ -329,7 +374,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     }
     count_idle(pool, 1);
     spn__unlock(&pool->idle_lock);
-    spn__fence_heavy(); /* [wake] [search] */
+    fence_to_sleep(pool); /* [wake] [search] */
     if (pool->kind == SPN__WORK_STEAL)
         pool->work.stealing->listed(pool->work.stealing, w);
     if (changed(w, epoch) && withdraw(w)) {

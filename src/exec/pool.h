@@ -210,7 +210,8 @@ struct spn__worker *spn__worker_current(void);
 
 /* idle.c */
 void spn__idle_init(struct spn_pool *pool);
-/* There is new work: wakes a worker, unless one that is awake will look. */
+/* There is new work: wakes a worker, unless one that is awake will look.  Comes after
+ * the lock of the queue was let go of, where it has one. */
 void spn__idle_notify(struct spn_pool *pool);
 /* Waits for work.  Returns when there may be some, or `epoch` is no longer the
  * pool's; sets timed_out if the deadline came first. */

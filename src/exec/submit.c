@@ -14,7 +14,7 @@
  *   none does it is refused with SPN_EAGAIN, and nothing is kept.
  *
  * ORDERING
- *   [wake] and [block]: after the push comes the light fence in spn__idle_notify, and
+ *   [wake] and [block]: after the push comes the fence in spn__idle_notify, and
  *   then the looks at who is idle and who is blocked.
  *   [door]  Lanes and users' queues let tasks in without looking who is there: after
  *   that fence the control word tells whether somebody is.

@@ -38,6 +38,10 @@
  * CLOCK  On a manual clock the pool's leader cannot sleep until a time: the clock tells
  *   when it has moved, and the leader is woken if the first is due.
  *
+ *   The clock is looked at when nothing is due by the last look: of all that have become
+ *   due while the leader slept, only the first costs one.  A manual clock, which may be
+ *   set back, is always looked at.
+ *
  * ORDERING
  *   [next]  `next` is written under the lock and read without it.  A worker that goes to
  *           sleep reads it after the heavy fence of exec/idle.c [wake], and whoever makes
@@ -562,27 +566,46 @@ void spn__delays_stay_away(struct spn__delays *d)
 
 /* ---- going ------------------------------------------------------------------------------- */
 
+/* The time, or one that was before it if something was due then: INT64_MIN if nothing
+ * is due now. */
+static int64_t due_by(struct spn__delays *d)
+{
+    const int64_t next = spn__load(&d->next, relaxed); /* [next] a hint */
+    int64_t now_ns;
+
+    if (next == SPN_FOREVER)
+        return INT64_MIN;
+    now_ns = spn__load(&d->seen_ns, relaxed); /* any time that has been will do */
+    if (next <= now_ns)
+        return now_ns;
+    now_ns = spn__delays_now(d);
+    if (next > now_ns)
+        return INT64_MIN;
+    if (d->monotonic)
+        spn__store(&d->seen_ns, now_ns, relaxed); /* as above */
+    return now_ns;
+}
+
 static bool take(struct spn__work_source *source, struct spn__entry *entry, bool *last)
 {
     struct spn__delays *d = delays_of(source);
+    bool taken = false;
     int64_t now_ns;
-    bool taken;
 
-    if (spn__load(&d->next, relaxed) == SPN_FOREVER) /* [next] a hint */
-        return false;
-    now_ns = spn__delays_now(d);
-    if (spn__load(&d->next, relaxed) > now_ns) /* the same */
-        return false;
-    spn__lock(&d->lock);
-    taken = first_is_due(d, now_ns);
-    if (taken) {
-        *entry = take_out(d, d->near.entries[0].slot);
-        d->away += is_periodic(task_in(entry));
-        *last = waiting(d) == 0;
-    } else {
-        (void)publish(d); /* exactly, now */
+    /* Again if `next` was only a bucket's tick: it is exact then, and is looked for by the
+     * clock. */
+    while (!taken && (now_ns = due_by(d)) != INT64_MIN) {
+        spn__lock(&d->lock);
+        taken = first_is_due(d, now_ns);
+        if (taken) {
+            *entry = take_out(d, d->near.entries[0].slot);
+            d->away += is_periodic(task_in(entry));
+            *last = waiting(d) == 0;
+        } else {
+            (void)publish(d); /* exactly, now */
+        }
+        spn__unlock(&d->lock);
     }
-    spn__unlock(&d->lock);
     if (taken && is_tied(task_in(entry)))
         spn__scheduled_left(task_in(entry), is_periodic(task_in(entry)));
     return taken;
@@ -790,7 +813,8 @@ static int64_t next_ns(struct spn__work_source *source)
 
     if (next == SPN_FOREVER)
         return SPN_FOREVER;
-    if (next <= spn__delays_now(d))
+    /* relaxed: as in due_by. */
+    if (next <= spn__load(&d->seen_ns, relaxed) || next <= spn__delays_now(d))
         return INT64_MIN;
     return d->monotonic ? next : SPN_FOREVER;
 }
@@ -858,6 +882,7 @@ void spn__delays_init(struct spn__delays *d, spn_clock *clock,
     d->near = (struct spn__due_heap){ .tag = NEAR_TAG };
     d->far = (struct spn__due_heap){ .tag = FAR_TAG };
     spn__init(&d->next, SPN_FOREVER);
+    spn__init(&d->seen_ns, INT64_MIN);
     memset(d->filled, 0, sizeof d->filled);
 }
 

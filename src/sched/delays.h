@@ -68,6 +68,8 @@ struct spn__delays {
     /* When to look next, SPN_FOREVER: nothing waits.  Written under the lock; read by
      * anybody [next]. */
     SPN__ATOMIC(int64_t) next;
+    /* A time that the monotonic clock has shown to whoever looked; INT64_MIN: none. */
+    SPN__ATOMIC(int64_t) seen_ns;
     uint64_t filled[SPN__BUCKETS / 64];
     uint32_t buckets[SPN__BUCKETS]; /* by tick modulo their number */
 };

@@ -32,6 +32,9 @@
  *   a fence.  Where membarrier is missing (old kernel, seccomp) both are
  *   seq_cst fences; under ThreadSanitizer both are read-modify-writes.  A process
  *   that forbids membarrier to itself later ends at the next heavy fence.
+ *
+ *   spn__fence_after_rmw is a seq_cst fence behind a read-modify-write, such as the
+ *   release of a lock.  On x86 that has been one already, so here it costs nothing.
  */
 #ifndef SPN__SEAM_H
 #define SPN__SEAM_H
@@ -161,6 +164,14 @@ static inline void spn__fence_light(void)
         atomic_thread_fence(memory_order_seq_cst);
 }
 void spn__fence_heavy(void);
+#endif
+
+/* A full fence where the thread has made a read-modify-write after what is to be ordered
+ * before: x86 has no such instruction that lets a load go ahead of it. */
+#if (defined(__x86_64__) || defined(__i386__)) && !SPN__TSAN
+#define spn__fence_after_rmw() atomic_signal_fence(memory_order_seq_cst)
+#else
+#define spn__fence_after_rmw() spn__fence(seq_cst)
 #endif
 
 /* Whether the heavy fence is membarrier(2); makes the probe if need be. */

@@ -699,6 +699,7 @@ static inline spn_pool_stats pool_now(void)
 
     CHECK_OK(spn_pool_stats_get(fixture.pool, &stats));
     stats.threads_failed = 0; /* what was tried in vain is counted */
+    stats.rejected = stats.rejected_no_memory = 0;
     return stats;
 }
 

@@ -263,8 +263,10 @@ extern _Atomic(uint32_t) sim__fence_word;
 /* Only seq_cst exists; another word does not compile. */
 #define SIM__FENCE_seq_cst(n) SIM__FENCE(n, FENCE, "")
 #define spn__fence(mo)        SIM__FENCE_##mo(__COUNTER__)
-#define spn__fence_light()    SIM__FENCE(__COUNTER__, LIGHT, "")
-#define spn__fence_heavy()    SIM__FENCE(__COUNTER__, HEAVY, "")
+/* A full one: no model but x86 says more of a read-modify-write. */
+#define spn__fence_after_rmw() SIM__FENCE_seq_cst(__COUNTER__)
+#define spn__fence_light()     SIM__FENCE(__COUNTER__, LIGHT, "")
+#define spn__fence_heavy()     SIM__FENCE(__COUNTER__, HEAVY, "")
 void sim__fence(struct sim_site *site);
 bool spn__fence_is_asymmetric(void);
 
