@@ -245,14 +245,21 @@ static void run_direct(struct bench *b)
     run_server(b, "dubbo://127.0.0.1?dispatcher=direct&threadpool=fixed&threads=200");
 }
 
+static void run_direct_1(struct bench *b)
+{
+    run_server(b, "dubbo://127.0.0.1?dispatcher=direct&threadpool=fixed&threads=200&"
+                  "iothreads=1");
+}
+
 static void run_all(struct bench *b)
 {
     run_server(
         b, "dubbo://127.0.0.1?dispatcher=all&threadpool=fixed&threads=200&queues=4096");
 }
 #else
-#define run_direct NULL
-#define run_all    NULL
+#define run_direct   NULL
+#define run_direct_1 NULL
+#define run_all      NULL
 #endif
 
 BENCH_WORKLOAD(n1) = {
@@ -261,6 +268,7 @@ BENCH_WORKLOAD(n1) = {
     .metric = "ns_per_request",
     .variants = { { "1x1" }, { "8x1" }, { "8x32" }, { "64x16" } },
     .subjects = { { "spindle-direct", run_direct },
+                  { "spindle-direct-1", run_direct_1, .detail = "with one loop" },
                   { "spindle-all", run_all },
                   { "spindle-net", run_net },
                   { "spindle-net-1", run_net_1, .detail = "with one loop" },

@@ -98,6 +98,8 @@ struct spn__fifo {
     /* Guards the outbox and writes of popped; taken before in_lock. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock out_lock;
     SPN__ATOMIC(int64_t) popped; /* ever, by take or remove [size] */
+    /* What `pushed` was when the inbox was last moved over; relaxed: only a hint. */
+    SPN__ATOMIC(int64_t) fetched;
     struct spn__list outbox;
     struct spn__calls *spent; /* to be used again: goes over to `spare` */
     uint32_t spent_count;

@@ -45,6 +45,7 @@ void spn__work_fifo_init(struct spn__fifo *f)
     spn__lock_init(&f->out_lock);
     spn__list_init(&f->outbox);
     spn__init(&f->popped, 0);
+    spn__init(&f->fetched, 0);
 }
 
 /* Whether there is room; in_lock is held. */
@@ -139,6 +140,8 @@ static void fifo_fetch(struct spn__fifo *f)
         spn__task_fetch(newest);
     spn__lock(&f->in_lock);
     spn__list_splice(&f->outbox, &f->inbox);
+    /* relaxed, both: the locks are held. */
+    spn__store(&f->fetched, spn__load(&f->pushed, relaxed), relaxed);
     spn__row_end(f);
     spn__calls_reuse(f);
     spn__unlock(&f->in_lock);
@@ -160,6 +163,15 @@ static spn_task *fifo_first(struct spn__fifo *f)
                                        : spn__node_task(spn__list_first(&f->outbox));
 }
 
+/* Whether something is in the outbox, without a look at the line that every push writes:
+ * whoever pushes has it to itself until the outbox is empty.  A removal from the inbox
+ * may make it say no: then `pushed` decides. */
+static bool outbox_waits(struct spn__fifo *f)
+{
+    /* relaxed, both: a hint. */
+    return spn__load(&f->fetched, relaxed) > spn__load(&f->popped, relaxed);
+}
+
 /* Takes a task out, from wherever it is; the lock of its list is held. */
 static void fifo_unlink(spn_task *task)
 {
@@ -173,7 +185,7 @@ bool spn__work_fifo_take(struct spn__fifo *f, spn__free_count *free_workers,
     struct spn__calls *over = NULL;
     spn_task *task;
 
-    if (!spn__work_fifo_any(f))
+    if (!outbox_waits(f) && !spn__work_fifo_any(f))
         return false;
     spn__lock(&f->out_lock);
     if (spn__calls_pile_up(f)) { /* a long outbox: do not wait until it is empty */

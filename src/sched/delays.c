@@ -32,8 +32,10 @@
  *   until there are more dead than living (sweep).
  *
  * ROOM  Slots and heaps grow together, by doubling, when a task comes; moving between
- *   them never allocates.  A periodic task that is away, running, keeps its room: coming
- *   back cannot fail.
+ *   them never allocates.  Slots are in parts, each twice as large as the one before, and
+ *   stay where they are: to copy a million of them, into pages that are new and under the
+ *   lock, cost every task a tenth more.  A periodic task that is away, running, keeps its
+ *   room: coming back cannot fail.
  *
  * CLOCK  On a manual clock the pool's leader cannot sleep until a time: the clock tells
  *   when it has moved, and the leader is woken if the first is due.
@@ -44,11 +46,12 @@
  *
  * ORDERING
  *   [next]  `next` is written under the lock and read without it.  A worker that goes to
- *           sleep reads it after the heavy fence of exec/idle.c [wake], and whoever makes
- *           it earlier makes the light one: nobody sleeps past it.  Else it is a hint.
+ *           sleep reads it after the full fence of exec/idle.c [wake], and whoever makes
+ *           it earlier makes one, too: nobody sleeps past it.  Else it is a hint.
  *   [size]  as in exec/work_fifo.c.
  *
- * LOCKS  `lock` is a leaf; below pool->lock.  Growing copies under it, once per doubling.
+ * LOCKS  `lock` is a leaf; below pool->lock.  Growing copies the heaps under it, once per
+ *   doubling.
  */
 #include "sched/delays.h"
 
@@ -66,9 +69,10 @@ enum { CHILDREN = 4, FIRST_ROOM = 64, TICK_BITS = 20, DEAD_MIN = 64 };
 #define IN_BUCKET (UINT32_C(2) << 30)
 #define GONE      (UINT32_C(3) << 30) /* dead, or free */
 #define TAG_MASK  (UINT32_C(3) << 30)
-#define ROOM_MAX  (UINT32_C(1) << 30)
 /* What `queued` says of a task that was taken out: see exec/work_kinds.h. */
 #define TAKEN 1u
+_Static_assert(FIRST_ROOM *((UINT64_C(1) << SPN__DELAY_PARTS) - 1) < FAR_TAG,
+               "a place fits beside its tag");
 
 static struct spn__delays *delays_of(struct spn__work_source *source)
 {
@@ -102,6 +106,12 @@ static bool is_periodic(const spn_task *task)
     return task != NULL && (task->flags & SPN__TASK_PERIODIC) != 0;
 }
 
+/* How many slots there are in the parts before one: each has twice as many as the last. */
+static uint32_t room_before(uint32_t part)
+{
+    return FIRST_ROOM * ((UINT32_C(1) << part) - 1);
+}
+
 static uint32_t slot_of(const spn_task *task)
 {
     return (uint32_t)(uintptr_t)task->link[0];
@@ -110,6 +120,13 @@ static uint32_t slot_of(const spn_task *task)
 static int64_t tick_of(int64_t due_ns)
 {
     return due_ns >> TICK_BITS;
+}
+
+static struct spn__delay *slot_at(const struct spn__delays *d, uint32_t slot)
+{
+    const uint32_t part = 31 - (uint32_t)__builtin_clz(slot / FIRST_ROOM + 1);
+
+    return &d->parts[part][slot - room_before(part)];
 }
 
 static bool lives(const struct spn__delay *s)
@@ -128,7 +145,7 @@ static void place(struct spn__delays *d, struct spn__due_heap *h, uint32_t at,
                   struct spn__due e)
 {
     h->entries[at] = e;
-    d->slots[e.slot].at = h->tag | at;
+    slot_at(d, e.slot)->at = h->tag | at;
 }
 
 static void up(struct spn__delays *d, struct spn__due_heap *h, uint32_t at,
@@ -168,7 +185,7 @@ static void down(struct spn__delays *d, struct spn__due_heap *h, uint32_t at,
 
 static struct spn__due due_of(const struct spn__delays *d, uint32_t slot)
 {
-    const struct spn__delay *s = &d->slots[slot];
+    const struct spn__delay *s = slot_at(d, slot);
 
     return (struct spn__due){ s->due_ns, s->sequence, slot };
 }
@@ -224,14 +241,14 @@ static uint32_t get_slot(struct spn__delays *d)
     d->used++;
     if (slot == NONE)
         return d->made++;
-    d->free = d->slots[slot].next;
+    d->free = slot_at(d, slot)->next;
     return slot;
 }
 
 static void put_slot(struct spn__delays *d, uint32_t slot)
 {
-    d->slots[slot].at = GONE;
-    d->slots[slot].next = d->free;
+    slot_at(d, slot)->at = GONE;
+    slot_at(d, slot)->next = d->free;
     d->free = slot;
     d->used--;
 }
@@ -259,7 +276,7 @@ static bool is_filled(const struct spn__delays *d, uint32_t bucket)
 /* Puts a slot where its time says. */
 static void file(struct spn__delays *d, uint32_t slot)
 {
-    struct spn__delay *s = &d->slots[slot];
+    struct spn__delay *s = slot_at(d, slot);
     const int64_t tick = tick_of(s->due_ns);
     uint32_t bucket;
 
@@ -284,11 +301,11 @@ static void empty_bucket(struct spn__delays *d, uint32_t bucket)
     uint32_t slot = is_filled(d, bucket) ? d->buckets[bucket] : NONE;
 
     while (slot != NONE) {
-        const uint32_t next = d->slots[slot].next;
+        const uint32_t next = slot_at(d, slot)->next;
 
         if (next != NONE)
-            __builtin_prefetch(&d->slots[next]);
-        if (lives(&d->slots[slot])) {
+            __builtin_prefetch(slot_at(d, next));
+        if (lives(slot_at(d, slot))) {
             heap_add(d, &d->near, slot);
         } else {
             d->dead--;
@@ -339,10 +356,10 @@ static void sweep(struct spn__delays *d)
         uint32_t slot = is_filled(d, b) ? d->buckets[b] : NONE, kept = NONE;
 
         while (slot != NONE) {
-            const uint32_t next = d->slots[slot].next;
+            const uint32_t next = slot_at(d, slot)->next;
 
-            if (lives(&d->slots[slot])) {
-                d->slots[slot].next = kept;
+            if (lives(slot_at(d, slot))) {
+                slot_at(d, slot)->next = kept;
                 kept = slot;
             } else {
                 put_slot(d, slot);
@@ -399,9 +416,9 @@ static bool put_in(struct spn__delays *d, struct spn__entry entry, int64_t due_n
     const uint32_t slot = get_slot(d);
     spn_task *task = task_in(&entry);
 
-    d->slots[slot].due_ns = due_ns;
-    d->slots[slot].sequence = d->sequence++;
-    d->slots[slot].entry = entry;
+    slot_at(d, slot)->due_ns = due_ns;
+    slot_at(d, slot)->sequence = d->sequence++;
+    slot_at(d, slot)->entry = entry;
     if (task != NULL) {
         task->link[0] = (void *)(uintptr_t)slot;
         mark(task, d->source.pool->id);
@@ -416,7 +433,7 @@ static bool put_in(struct spn__delays *d, struct spn__entry entry, int64_t due_n
 /* Takes what is in a slot out. */
 static struct spn__entry extract(struct spn__delays *d, uint32_t slot)
 {
-    struct spn__delay *s = &d->slots[slot];
+    struct spn__delay *s = slot_at(d, slot);
     const struct spn__entry entry = s->entry;
     spn_task *task = task_in(&entry);
 
@@ -453,52 +470,48 @@ static bool first_is_due(struct spn__delays *d, int64_t now_ns)
 
 /* ---- coming ------------------------------------------------------------------------------ */
 
-static size_t bytes_for(size_t room)
+/* Moves the heaps over into a larger block. */
+static void move_to(struct spn__delays *d, struct spn__due *block, uint32_t room)
 {
-    return room * (sizeof(struct spn__delay) + 2 * sizeof(struct spn__due));
-}
-
-/* Moves all over into a larger block. */
-static void move_to(struct spn__delays *d, void *block, uint32_t room)
-{
-    struct spn__delay *slots = block;
-    struct spn__due *near = (struct spn__due *)(void *)(slots + room);
-    struct spn__due *far = near + room;
-
-    if (d->made > 0)
-        memcpy(slots, d->slots, d->made * sizeof *slots);
     if (d->near.used > 0)
-        memcpy(near, d->near.entries, d->near.used * sizeof *near);
+        memcpy(block, d->near.entries, d->near.used * sizeof *block);
     if (d->far.used > 0)
-        memcpy(far, d->far.entries, d->far.used * sizeof *far);
-    d->slots = slots;
-    d->near.entries = near;
-    d->far.entries = far;
-    d->room = room;
+        memcpy(block + room, d->far.entries, d->far.used * sizeof *block);
+    d->near.entries = block;
+    d->far.entries = block + room;
 }
 
 /* The lock is held before and after, but not meanwhile. */
 static int grow(struct spn__delays *d)
 {
-    const uint32_t room = d->room == 0 ? FIRST_ROOM : d->room * 2;
-    void *block, *old;
+    const uint32_t part = d->part_count;
+    const uint32_t room = part < SPN__DELAY_PARTS ? room_before(part + 1) : 0;
+    struct spn__delay *slots;
+    struct spn__due *heaps;
+    int rc = SPN_ENOMEM;
 
-    if (room > ROOM_MAX)
+    if (room == 0)
         return SPN_ENOMEM;
     spn__unlock(&d->lock);
-    block = spn__alloc(bytes_for(room));
+    slots = spn__alloc((room - room_before(part)) * sizeof *slots);
+    heaps = slots != NULL ? spn__alloc(2 * (size_t)room * sizeof *heaps) : NULL;
     spn__lock(&d->lock);
-    if (block == NULL)
-        return SPN_ENOMEM;
-    old = block; /* unless somebody else was faster */
-    if (room > d->room) {
-        old = d->slots;
-        move_to(d, block, room);
+    if (heaps != NULL)
+        rc = SPN_OK;
+    if (heaps != NULL && part == d->part_count) { /* nobody else was faster */
+        struct spn__due *old = d->near.entries;
+
+        d->parts[d->part_count++] = slots;
+        move_to(d, heaps, room);
+        d->room = room;
+        slots = NULL;
+        heaps = old;
     }
     spn__unlock(&d->lock);
-    spn__free(old);
+    spn__free(slots);
+    spn__free(heaps);
     spn__lock(&d->lock);
-    return SPN_OK;
+    return rc;
 }
 
 static int push(struct spn__work_source *source, struct spn__entry entry,
@@ -642,7 +655,7 @@ static bool withdraw(struct spn__work_source *source, uint64_t sequence)
 
     spn__lock(&d->lock);
     for (uint32_t i = 0; i < d->made && !found; i++)
-        if (lives(&d->slots[i]) && d->slots[i].sequence == sequence) {
+        if (lives(slot_at(d, i)) && slot_at(d, i)->sequence == sequence) {
             entry = extract(d, i);
             count_pushed(d, -1);
             found = true;
@@ -681,7 +694,7 @@ static int64_t collect_if(struct spn__delays *d,
     line_up(d);
     for (uint32_t i = 0; i < d->near.used; i++) {
         const struct spn__due e = d->near.entries[i];
-        const struct spn__entry entry = d->slots[e.slot].entry;
+        const struct spn__entry entry = slot_at(d, e.slot)->entry;
         spn_task *task = task_in(&entry);
 
         if (wanted != NULL && !wanted(d, task, e.due_ns, ctx)) {
@@ -764,7 +777,7 @@ size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capa
     while (count < capacity && first_is_due(d, now_ns)) {
         const uint32_t slot = d->near.entries[0].slot;
 
-        if (task_in(&d->slots[slot].entry) == NULL)
+        if (task_in(&slot_at(d, slot)->entry) == NULL)
             break;
         tasks[count++] = take_out(d, slot).arg;
     }
@@ -789,7 +802,7 @@ static int64_t snapshot(struct spn__work_source *source, spn_task **tasks,
     line_up(d);
     count = d->near.used;
     for (uint32_t i = 0; i < count && shown < capacity; i++) {
-        spn_task *task = task_in(&d->slots[d->near.entries[i].slot].entry);
+        spn_task *task = task_in(&slot_at(d, d->near.entries[i].slot)->entry);
 
         if (task != NULL)
             tasks[shown++] = task;
@@ -825,7 +838,7 @@ static void clock_moved(void *ctx)
 
     /* [next] after the move, which is as good as an earlier task.
      * mutant: the clock's locks lie between, full fences where the explorer models them */
-    spn__fence_light();
+    spn__fence(seq_cst);
     if (next_ns(&d->source) == INT64_MIN)
         spn__idle_notify_first(d->source.pool);
 }
@@ -873,12 +886,12 @@ void spn__delays_init(struct spn__delays *d, spn_clock *clock,
     d->allowed = allowed;
     spn__lock_init(&d->lock);
     d->closed = false;
+    d->part_count = 0;
     d->room = d->made = d->used = d->dead = d->away = 0;
     d->free = NONE;
     d->tick = tick_of(spn__delays_now(d));
     d->first_tick = INT64_MAX;
     d->sequence = 1; /* 0 is none's */
-    d->slots = NULL;
     d->near = (struct spn__due_heap){ .tag = NEAR_TAG };
     d->far = (struct spn__due_heap){ .tag = FAR_TAG };
     spn__init(&d->next, SPN_FOREVER);
@@ -898,5 +911,7 @@ void spn__delays_unlisten(struct spn__delays *d)
 
 void spn__delays_fini(struct spn__delays *d)
 {
-    spn__free(d->slots);
+    for (uint32_t part = 0; part < d->part_count; part++)
+        spn__free(d->parts[part]);
+    spn__free(d->near.entries);
 }

@@ -38,7 +38,7 @@ struct spn__due_heap {
     uint32_t tag; /* fixed: what `at` says of those in it */
 };
 
-enum { SPN__BUCKETS = 1024 };
+enum { SPN__BUCKETS = 1024, SPN__DELAY_PARTS = 24 };
 
 struct spn__delays {
     struct spn__work_source source; /* first: they are the same object */
@@ -63,13 +63,14 @@ struct spn__delays {
     int64_t tick; /* all that is due in it or before is in `near` */
     int64_t first_tick; /* of the first bucket that is not empty, at the latest */
     uint64_t sequence;
-    struct spn__delay *slots; /* in one block with the heaps */
-    struct spn__due_heap near, far;
+    struct spn__due_heap near, far; /* in one block */
     /* When to look next, SPN_FOREVER: nothing waits.  Written under the lock; read by
      * anybody [next]. */
     SPN__ATOMIC(int64_t) next;
     /* A time that the monotonic clock has shown to whoever looked; INT64_MIN: none. */
     SPN__ATOMIC(int64_t) seen_ns;
+    uint32_t part_count;
+    struct spn__delay *parts[SPN__DELAY_PARTS]; /* the slots: see delays.c, ROOM */
     uint64_t filled[SPN__BUCKETS / 64];
     uint32_t buckets[SPN__BUCKETS]; /* by tick modulo their number */
 };

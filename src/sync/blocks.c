@@ -40,9 +40,9 @@
 /*
  * In front of every block.  `home` is 0 for a block of the allocator's, else
  *
- *   bits 0 to 2   the class: index of its size
- *   bits 3 and 4  how far behind the allocator's address it begins, in steps of STEP
- *   bits 5 on     the address of the record, which begins with a line
+ *   bits 0 to 3   the class: index of its size
+ *   bits 4 and 5  how far behind the allocator's address it begins, in steps of STEP
+ *   bits 6 on     the address of the record, which begins with a line
  */
 struct spn__block {
     uintptr_t home;          /* fixed */
@@ -50,8 +50,8 @@ struct spn__block {
 };
 
 enum {
-    CLASS_MASK = 7,
-    SHIFT_BITS = 3,
+    CLASS_MASK = 15,
+    SHIFT_BITS = 4,
     SHIFT_MASK = 3 << SHIFT_BITS,
     STEP = 2 * sizeof(void *), /* how the allocator aligns what is for anything */
     HEADER = SPN__BLOCK_HEADER
@@ -203,8 +203,11 @@ void *spn__block_get(size_t bytes)
             block = make(home, class);
         return block != NULL ? memory_of(block) : NULL;
     }
-    block = total > SPN__BLOCK_SMALL ? spn__alloc_aligned(total, SPN__CACHE_LINE)
-                                     : spn__alloc(total);
+    /* Those that are too large to be kept have no lines that matter, and what is aligned
+     * is slow (see make). */
+    block = total > SPN__BLOCK_SMALL && class < SPN__BLOCK_CLASSES
+                ? spn__alloc_aligned(total, SPN__CACHE_LINE)
+                : spn__alloc(total);
     if (block == NULL)
         return NULL;
     block->home = 0;

@@ -10,12 +10,13 @@
 
 /* Sizes are rounded up to a multiple of GRAIN, the header included; larger blocks
  * than the last class are the allocator's.  At most KEPT blocks of a class wait for
- * their thread, and RETURNED that other threads let go of: 100 KiB in all. */
+ * their thread, and RETURNED that other threads let go of: 336 KiB in all, if a thread
+ * ever had so many of every size.  The largest is one KiB: a request at a server. */
 enum {
     SPN__BLOCK_HEADER = 2 * sizeof(void *), /* in front of what the user has */
     SPN__BLOCK_SMALL = 80, /* the least: a call's node, and its header */
     SPN__BLOCK_GRAIN = 64, /* the others are so many bytes apart */
-    SPN__BLOCK_CLASSES = 8,
+    SPN__BLOCK_CLASSES = 16,
     SPN__BLOCK_KEPT = 32,
     SPN__BLOCK_RETURNED = 64
 };
