@@ -157,7 +157,7 @@ static struct caller {
     int requests; /* sent when the connection stands, numbered from 0 */
     int answers[REQUESTS_MAX], statuses[REQUESTS_MAX];
     int beats, read_only;
-    bool closed;
+    SPN__ATOMIC(int) closed; /* relaxed: the body may look at any time */
 } callers[2];
 
 /* A request for a.m(), one frame after the other. */
@@ -244,7 +244,7 @@ static void closed(void *context, struct spn__conn *conn, int why)
 {
     (void)conn;
     (void)why;
-    ((struct caller *)context)->closed = true;
+    spn__store(&((struct caller *)context)->closed, 1, relaxed);
 }
 
 static const struct spn__conn_events events = { opened, bytes, NULL, closed };
@@ -254,6 +254,7 @@ static int dial(struct caller *c, int requests)
     int rc;
 
     memset(c, 0, sizeof *c);
+    spn__init(&c->closed, 0);
     c->requests = requests;
     rc = spn__transport_create(NULL, &c->transport);
     if (rc == SPN_OK)
@@ -275,6 +276,11 @@ static void hang_up(struct caller *c)
     if (c->conn != NULL)
         spn__conn_unref(c->conn);
     sim_assert(spn__transport_destroy(c->transport) == SPN_OK);
+}
+
+static bool is_closed(struct caller *c)
+{
+    return spn__load(&c->closed, relaxed) != 0;
 }
 
 static int answered(const struct caller *c)
@@ -327,7 +333,7 @@ SCENARIO(server__stopped_with_requests_in_flight__answers_them, "EXC-19", "EXC-2
     sim_assert(spn_server_stop(site.server, SPN_SEC(1)) == SPN_OK);
     sim_join_all();
     hang_up(&callers[0]);
-    sim_assert(callers[0].closed && callers[0].read_only == 1);
+    sim_assert(is_closed(&callers[0]) && callers[0].read_only == 1);
     sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 2);
     sim_assert(stats().replies == 2);
     end_server();
@@ -388,7 +394,7 @@ SCENARIO(server__stop_races_connections__none_left, "EXC-17", "EXC-19", "EXC-22"
     sim_join_all();
     for (int i = 0; i < 2; i++) {
         hang_up(&callers[i]);
-        sim_assert(callers[i].closed);
+        sim_assert(is_closed(&callers[i]));
         sum += answered(&callers[i]);
     }
     /* A reply that was sent may be cut off behind it, but none comes from elsewhere. */
@@ -430,7 +436,7 @@ SCENARIO(server__destroyed_with_a_request_in_flight__waits_for_it, "EXC-9", "EXC
     } while (rc != SPN_OK);
     sim_join_all();
     hang_up(&callers[0]);
-    sim_assert(callers[0].closed && answered(&callers[0]) <= 1);
+    sim_assert(is_closed(&callers[0]) && answered(&callers[0]) <= 1);
 }
 SCENARIO_OPTS(server__destroyed_with_a_request_in_flight__waits_for_it, .schedules = 50,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
@@ -613,7 +619,7 @@ SCENARIO(server__paused_caller_leaves__nothing_left, "EXC-17", "EXC-18")
     end_server();
     sim_join_all();
     hang_up(&callers[0]);
-    sim_assert(callers[0].closed);
+    sim_assert(is_closed(&callers[0]));
 }
 SCENARIO_OPTS(server__paused_caller_leaves__nothing_left, .schedules = 40,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
@@ -632,10 +638,10 @@ SCENARIO(server__caller_falls_silent__closed_in_time, "EXC-16")
     beat(&callers[0]);
     sim_sleep(SPN_MS(CLOSE_MS - 2));
     sim_settle();
-    sim_assert(!callers[0].closed && callers[0].beats == 1);
+    sim_assert(!is_closed(&callers[0]) && callers[0].beats == 1);
     sim_assert(answered(&callers[0]) == 1);
     began_ns = sim_now();
-    while (!callers[0].closed) {
+    while (!is_closed(&callers[0])) {
         sim_assert(sim_now() - began_ns <= SPN_MS(2 + 2 * 2 + 2));
         sim_sleep(SPN_MS(1));
         sim_settle();
@@ -660,7 +666,7 @@ SCENARIO(server__silence_races_request_and_close__ends_once, "EXC-16", "EXC-17")
     end_server();
     sim_join_all();
     hang_up(&callers[0]);
-    sim_assert(callers[0].closed && answered(&callers[0]) <= 1);
+    sim_assert(is_closed(&callers[0]) && answered(&callers[0]) <= 1);
 }
 SCENARIO_OPTS(server__silence_races_request_and_close__ends_once, .schedules = 50,
               .models = SIM_SC | SIM_C11, .early = 32, .no_faults = ALL_IS_THERE)
