@@ -90,7 +90,8 @@ void spn__channel_end(struct spn__channel *channel)
 
 uint64_t spn__channel_in_flight(const struct spn__channel *channel)
 {
-    /* acquire: what a request did happens before it is seen to have ended [hold] */
+    /* acquire: what a request did happens before it is seen to have ended [hold].
+     * mutant: the I/O thread drops its hold later, and stop waits for that thread */
     return spn__load(&((struct spn__channel *)(uintptr_t)channel)->holds, acquire) >>
            32;
 }
