@@ -167,21 +167,21 @@ static bool unwatched(struct spn_pool *pool)
 static void fence_to_wake(const struct spn_pool *pool)
 {
     if (push_locks(pool))
-        spn__fence_after_rmw();
+        spn__fence_after_rmw(); /* [wake] */
     else if (pool->kind == SPN__WORK_TIMED)
-        spn__fence(seq_cst);
+        spn__fence(seq_cst); /* [wake] */
     else
-        spn__fence_light();
+        spn__fence_light(); /* [wake] */
 }
 
 static void fence_to_sleep(const struct spn_pool *pool)
 {
     if (push_locks(pool))
-        spn__fence_after_rmw();
+        spn__fence_after_rmw(); /* [wake] */
     else if (pool->kind == SPN__WORK_TIMED)
-        spn__fence(seq_cst);
+        spn__fence(seq_cst); /* [wake] */
     else
-        spn__fence_heavy();
+        spn__fence_heavy(); /* [wake] */
 }
 
 void spn__idle_notify_first(struct spn_pool *pool)
