@@ -173,6 +173,21 @@ bool spn__fj_put_down(spn_fj_task *t)
     return (state & CLAIMED) == 0;
 }
 
+bool spn__fj_take_up(spn_fj_task *t, uint32_t as)
+{
+    uint32_t state = spn__load(spn__fj_state_of(t), relaxed), next; /* the swap tells */
+
+    do {
+        next = state & ~(uint32_t)HANDED;
+        if ((state & (CLAIMED | STARTED)) == 0)
+            next |= as;
+    } while (!spn__cas_weak(spn__fj_state_of(t), &state, next, acq_rel, /* [defer] */
+                            relaxed));                                  /* [start] */
+    if ((state & DEFERRED) != 0)
+        publish(t, state >> OUTCOME_SHIFT & OUTCOME);
+    return (state & (CLAIMED | STARTED)) == 0;
+}
+
 bool spn__fj_task_end_normal(spn_fj_task *t)
 {
     if (!claim(t))
@@ -238,6 +253,15 @@ static void interrupt_runner(spn_fj_task *t)
     spn__unlock(spn__fj_lock_of(t));
 }
 
+static void cancel_claimed(spn_fj_task *t, int interrupt)
+{
+    spn__store(spn__fj_result_of(t), NULL, relaxed);         /* see spn__fj_result_of */
+    spn__store(spn__fj_error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
+    if (interrupt != 0)
+        interrupt_runner(t);
+    end(t, CANCELLED);
+}
+
 int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
 {
     if (t == NULL)
@@ -250,12 +274,20 @@ int spn_fj_task_cancel(spn_fj_task *t, int interrupt)
                ((state & DEFERRED) != 0 &&
                 (state >> OUTCOME_SHIFT & OUTCOME) == CANCELLED);
     }
-    spn__store(spn__fj_result_of(t), NULL, relaxed);         /* see spn__fj_result_of */
-    spn__store(spn__fj_error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
-    if (interrupt != 0)
-        interrupt_runner(t);
-    end(t, CANCELLED);
+    cancel_claimed(t, interrupt);
     return 1;
+}
+
+void spn__fj_task_cancel_unstarted(spn_fj_task *t)
+{
+    uint32_t state = spn__load(spn__fj_state_of(t), relaxed); /* the swap tells */
+
+    do {
+        if ((state & (CLAIMED | STARTED)) != 0)
+            return;
+    } while (!spn__cas_weak(spn__fj_state_of(t), &state, state | CLAIMED, relaxed,
+                            relaxed)); /* [claim] */
+    cancel_claimed(t, 0);
 }
 
 static void dropped(spn_task *task, int reason)
@@ -263,7 +295,7 @@ static void dropped(spn_task *task, int reason)
     spn_fj_task *t = (spn_fj_task *)(void *)task;
 
     (void)reason;
-    if (!spn__fj_put_down(t) || !claim(t)) /* it has ended, and may be gone */
+    if (!spn__fj_take_up(t, CLAIMED)) /* it has ended, and may be gone */
         return;
     spn__store(spn__fj_result_of(t), NULL, relaxed);         /* see spn__fj_result_of */
     spn__store(spn__fj_error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */

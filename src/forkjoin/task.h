@@ -68,6 +68,13 @@ uint32_t spn__fj_outcome_of(spn_fj_task *t);
 /* The task has left the queues, to be run or not: false, it is not to be run. */
 bool spn__fj_put_down(spn_fj_task *t);
 
+/* The same in one step with STARTED or CLAIMED, so that nobody can end the task, and free
+ * it, in between: false, it is not the caller's and may be gone. */
+bool spn__fj_take_up(spn_fj_task *t, uint32_t as);
+
+/* Cancels it unless it is done or runs. */
+void spn__fj_task_cancel_unstarted(spn_fj_task *t);
+
 /* If the calling thread is in the task's body: it does not touch the task from here on,
  * for that may be freed when it is done. */
 void spn__fj_let_go(spn_fj_task *t);

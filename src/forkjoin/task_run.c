@@ -141,7 +141,8 @@ static bool start(spn_fj_task *t)
     return true;
 }
 
-void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
+/* STARTED is the caller's. */
+static void run_started(struct spn__fj_place *place, spn_fj_task *t)
 {
     struct run r = { .place = place,
                      .task = t,
@@ -149,8 +150,6 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
     int status = SPN_ENOMEM;
     spn_fj fj;
 
-    if (t->fn == NULL || !start(t))
-        return;
     /* First where the queue stands: what is in it already is no descendant, and who
      * sees the runner helps with what is not [runner]. */
     spn__lock(&place->queue.lock);
@@ -180,16 +179,22 @@ void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
         conclude(t, status, r.completer);
 }
 
+void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
+{
+    if (t->fn != NULL && start(t))
+        run_started(place, t);
+}
+
 int spn__fj_run_by_executor(spn_task *task)
 {
     spn_fj_task *t = (spn_fj_task *)(void *)task;
     struct spn__fj_place *place = spn__fj_place_current();
 
-    if (!spn__fj_put_down(t))
-        return 0; /* it has ended, and may be gone */
-    if (place != NULL)
-        spn__fj_task_run(place, t);
-    else
+    if (t->fn == NULL)
+        (void)spn__fj_put_down(t); /* only ever completed by hand */
+    else if (place != NULL && spn__fj_take_up(t, STARTED))
+        run_started(place, t); /* else it has ended, and may be gone */
+    else if (place == NULL && spn__fj_put_down(t))
         (void)spn_fj_task_invoke(t); /* somebody got it back and runs it by hand */
     return 0;
 }
@@ -383,8 +388,9 @@ int spn_fj_invoke_all(spn_fj_task *const *tasks, size_t count)
     for (size_t i = 0; i < count; i++) {
         int outcome;
 
+        /* One that runs is waited for: whoever called may free it afterwards. */
         if (rc != SPN_OK)
-            (void)spn_fj_task_cancel(tasks[i], 0);
+            spn__fj_task_cancel_unstarted(tasks[i]);
         outcome = spn_fj_task_invoke(tasks[i]);
         if (rc == SPN_OK)
             rc = outcome;

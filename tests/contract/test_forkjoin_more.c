@@ -9,7 +9,9 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 /* ---- tasks ----------------------------------------------------------------------------- */
@@ -551,6 +553,57 @@ TEST(fj_invoke_all__one_fails__reports_it, "FJT-18")
 {
     FJ_EACH_PARALLELISM(n)
     fj_inside_new(n, failures_within, NULL);
+}
+
+/* One that runs when another fails is waited for, not cancelled: its memory may be gone
+ * when invoke_all returns. */
+struct pair {
+    struct piece quick, slow; /* each a task, first */
+    atomic_int slow_runs, quick_failed;
+};
+
+static int fail_once_both_run(spn_fj fj, spn_fj_task *task)
+{
+    struct pair *p = (struct pair *)task;
+
+    (void)fj;
+    while (atomic_load(&p->slow_runs) == 0)
+        sched_yield();
+    atomic_store(&p->quick_failed, 1);
+    return CAUSE;
+}
+
+static int run_past_the_failure(spn_fj fj, spn_fj_task *task)
+{
+    struct pair *p =
+        (struct pair *)(void *)((char *)task - offsetof(struct pair, slow));
+
+    (void)fj;
+    atomic_store(&p->slow_runs, 1);
+    while (atomic_load(&p->quick_failed) == 0)
+        sched_yield();
+    for (int i = 0; i < 1000; i++) /* that the other goes on, most likely */
+        sched_yield();
+    atomic_fetch_add(&p->slow.runs, 1);
+    return 0;
+}
+
+static void failure_beside_one_that_runs(void *arg)
+{
+    struct pair p = { .quick = { .status = 0 } };
+    spn_fj_task *const tasks[2] = { &p.quick.task, &p.slow.task };
+
+    (void)arg;
+    spn_fj_task_init(&p.quick.task, fail_once_both_run);
+    spn_fj_task_init(&p.slow.task, run_past_the_failure);
+    CHECK_STATUS(spn_fj_invoke_all(tasks, 2), CAUSE);
+    CHECK_EQ(atomic_load(&p.slow.runs), 1);
+    CHECK_EQ(spn_fj_task_is_cancelled(&p.slow.task), 0);
+}
+
+TEST(fj_invoke_all__one_fails_beside_one_that_runs__waits_for_it, "FJT-18")
+{
+    fj_inside_new(2, failure_beside_one_that_runs, NULL);
 }
 
 /* ---- a worker's own queue ------------------------------------------------------------------------------ */

@@ -698,6 +698,44 @@ SCENARIO(forkjoin__completed_while_it_is_taken_out__result_comes_with_it, "FJT-1
 SCENARIO_OPTS(forkjoin__completed_while_it_is_taken_out__result_comes_with_it,
               .faults = true, .schedules = 1000)
 
+static int run_failing(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    return -77;
+}
+
+static int run_all_and_free(spn_fj fj, spn_fj_task *task)
+{
+    spn_fj_task *tasks[2] = { spn__alloc(sizeof(spn_fj_task)),
+                              spn__alloc(sizeof(spn_fj_task)) };
+
+    (void)fj;
+    (void)task;
+    if (tasks[0] != NULL && tasks[1] != NULL) {
+        spn_fj_task_init(tasks[0], run_failing);
+        spn_fj_task_init(tasks[1], run_nothing);
+        sim_assert(spn_fj_invoke_all(tasks, 2) != SPN_OK);
+    }
+    spn__free(tasks[0]);
+    spn__free(tasks[1]);
+    return 0;
+}
+
+/* One of several fails: who called may free them all, though another worker has just taken
+ * one out of the queue, or runs it. */
+SCENARIO(forkjoin__invoke_all_fails__all_may_be_freed, "FJT-18", "FJT-29")
+{
+    if (!set_up(2))
+        return;
+    spn_fj_task_init(&object[0], run_all_and_free);
+    if (taken(spn_fj_pool_submit(pool, &object[0])))
+        (void)spn_fj_task_join(&object[0]);
+    tear_down();
+}
+SCENARIO_OPTS(forkjoin__invoke_all_fails__all_may_be_freed, .faults = true,
+              .schedules = 1000)
+
 /* What is submitted while the pool is stopped ends: run, cancelled or refused. */
 static void stops(void *arg)
 {
