@@ -316,6 +316,8 @@ TEST(client__pool_refuses_the_reply__call_has_it, "CLI-3", "CLI-16")
         (void)spn_latch_count_down(h.gate);
         CHECK_OK(spn_future_get(stages[0], NULL, T_LONG_NS));
         spn_reply_destroy(value);
+        CHECK_OK(spn_future_get(futures[0], &value, T_LONG_NS));
+        spn_reply_destroy(value); /* its stage was a reader, too */
         for (int k = 0; k < 2; k++) {
             spn_future_unref(stages[k]);
             spn_future_unref(futures[k]);
