@@ -246,14 +246,14 @@ complains 'threads'
 json 'any(p["max"] == 3 for p in d["pools"])'
 
 # ---- the end waits for what is under way --------------------------------------------------
-"$spindle" call --timeout=20000 "$address" $demo.sleep 700 >"$out/slow" 2>&1 &
+"$spindle" call --timeout=20000 "$address" $demo.sleep 4000 >"$out/slow" 2>&1 &
 slow=$!
 json 'd["requests"]["in_flight"] == 1'
 stop 0
 complains 'every request was answered'
 wait "$slow"
 what="a call under way at the end"
-check "has its reply" grep -q '^700$' "$out/slow"
+check "has its reply" grep -q '^4000$' "$out/slow"
 
 # ---- a file with the URL, read again ----------------------------------------------------
 printf '# sizes\ndubbo://127.0.0.1:0?threads=2&queues=10\n' >"$out/url"
