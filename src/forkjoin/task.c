@@ -15,6 +15,9 @@
  *   A task that is ended while it is queued is taken out, so that its memory is free.  If
  *   a worker has just taken it out itself, that one sets the outcome: both add a bit
  *   (DEFERRED, and HANDED is taken away), and who comes second does it [defer].
+ *   A worker that is to run it, or drops it, sets STARTED or CLAIMED in the same step in
+ *   which it takes HANDED away: in between the task would be nobody's, and whoever ended
+ *   it could free it.
  *
  * FAILURE  `error` is the first failure of a tree; a body's own comes last.
  *

@@ -122,7 +122,7 @@ static void release(struct spn__message *message)
     spn__channel_drop(channel);
 }
 
-/* No thread could be had to decode it: the call ends here and now. */
+/* No other thread could be had: it is decoded here, and the call has it all the same. */
 static void refused(struct spn__message *message, int why)
 {
     struct spn__channel *channel = message->channel;
