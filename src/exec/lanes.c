@@ -134,6 +134,14 @@ static bool grow_directory(struct lane *l)
     return true;
 }
 
+/* Takes the lines of a chunk, which the worker that was done with it last still has, to
+ * the producer, all at once: one by one they would hold up every fourth push. */
+static void own(struct chunk *c)
+{
+    for (uint32_t i = 0; i < CHUNK; i += SPN__CACHE_LINE / sizeof(struct spn__entry))
+        spn__prefetch_write(&c->slots[i]);
+}
+
 /* A chunk for the next entry. */
 static bool extend(struct lane *l)
 {
@@ -155,7 +163,9 @@ static bool extend(struct lane *l)
         return false;
     }
     l->tail_chunk = c;
-    l->fill = 0;
+    l->slot = c->slots;
+    l->slots_end = c->slots + CHUNK;
+    own(c);
     return true;
 }
 
@@ -166,8 +176,8 @@ static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
     if (l == NULL)
         return NULL;
     l->tail_chunk = NULL;
+    l->slot = l->slots_end = NULL;
     l->pushed = 0;
-    l->fill = CHUNK;
     spn__seat_init(&l->seat, lanes);
     spn__init(&l->next, NULL);
     l->lanes = lanes;
@@ -192,11 +202,6 @@ static struct lane *make_lane(struct spn__lanes *lanes, struct spn_thread *self)
     return l;
 }
 
-static struct lane *lane_of_seat(struct spn__seat *seat)
-{
-    return spn__list_entry(seat, struct lane, seat);
-}
-
 /* The calling thread's lane, when it has not used it of late or has none. */
 static struct lane *find_lane(struct spn__lanes *lanes)
 {
@@ -214,31 +219,18 @@ static struct lane *find_lane(struct spn__lanes *lanes)
     return make_lane(lanes, self);
 }
 
-/* The calling thread's lane, if it has used it of late, or NULL. */
-static inline struct lane *recall_lane(struct spn__lanes *lanes)
-{
-    struct spn_thread *self = spn__self_get();
-    struct spn__seat *seat = self != NULL ? spn__seat_recall(self, lanes) : NULL;
-
-    return seat != NULL ? lane_of_seat(seat) : NULL;
-}
-
 /* Takes the last entry of the calling thread's lane back. */
 static bool take_back(struct lane *l, struct spn__entry entry)
 {
     bool mine = false;
 
     spn__lock(&l->lock);
-    /* relaxed: ours, by the lock. */
-    if (spn__load(&l->head, relaxed) < l->pushed) {
-        struct spn__entry *slot = &l->tail_chunk->slots[l->fill - 1];
-
-        /* Another one in its place: a tombstone. */
-        mine = slot->fn == entry.fn && slot->arg == entry.arg;
-    }
+    /* relaxed: ours, by the lock.  Another one in its place: a tombstone. */
+    if (spn__load(&l->head, relaxed) < l->pushed)
+        mine = l->slot[-1].fn == entry.fn && l->slot[-1].arg == entry.arg;
     if (mine) {
+        l->slot--;
         l->pushed--;
-        l->fill--;
         spn__store(&l->tail, l->pushed, relaxed); /* who acts on it has the lock */
         if (entry.fn == spn__entry_task)
             mark_taken(entry.arg);
@@ -247,31 +239,9 @@ static bool take_back(struct lane *l, struct spn__entry entry)
     return mine;
 }
 
-/* The pool is closed: takes back what came in too late, if it is still there. */
-static __attribute__((noinline)) int refuse(struct lane *l, struct spn__entry entry)
+int spn__lanes_refuse(struct lane *l, struct spn__entry entry)
 {
     return take_back(l, entry) ? SPN_ESHUTDOWN : SPN_OK;
-}
-
-/* Writes the entry into the next slot, which is there. */
-static inline int append(struct spn__lanes *lanes, struct lane *l,
-                         struct spn__entry entry)
-{
-    l->tail_chunk->slots[l->fill++] = entry;
-    if (entry.fn == spn__entry_task) {
-        spn_task *task = entry.arg;
-
-        spn__store(link_of(task, 0), l, relaxed); /* see link_of */
-        spn__store(link_of(task, 1), (void *)(uintptr_t)l->pushed, relaxed);
-        spn__store(spn__task_queued(task), lanes->mark, relaxed);
-    }
-    l->pushed++;
-    spn__store(&l->tail, l->pushed, release); /* [tail] */
-    spn__fence_light();                       /* [door] */
-    /* relaxed: after the fence [door]. */
-    if (__builtin_expect(spn__load(&lanes->closed, relaxed) != 0, 0))
-        return refuse(l, entry);
-    return SPN_OK;
 }
 
 static __attribute__((noinline)) int push_slowly(struct spn__lanes *lanes,
@@ -281,9 +251,9 @@ static __attribute__((noinline)) int push_slowly(struct spn__lanes *lanes,
 
     if (l == NULL)
         l = find_lane(lanes);
-    if (l == NULL || (l->fill == CHUNK && !extend(l)))
+    if (l == NULL || (!has_slot(l) && !extend(l)))
         return SPN_ENOMEM;
-    return append(lanes, l, entry);
+    return append(lanes, l, entry) ? SPN_OK : spn__lanes_refuse(l, entry);
 }
 
 int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
@@ -291,9 +261,11 @@ int spn__lanes_push(struct spn__lanes *lanes, struct spn__entry entry)
     struct lane *l = recall_lane(lanes);
 
     /* No call but the last, so that nothing needs to be kept across one. */
-    if (__builtin_expect(l == NULL || l->fill == CHUNK, 0))
+    if (__builtin_expect(l == NULL || !has_slot(l), 0))
         return push_slowly(lanes, entry);
-    return append(lanes, l, entry);
+    if (__builtin_expect(!append(lanes, l, entry), 0))
+        return spn__lanes_refuse(l, entry);
+    return SPN_OK;
 }
 
 bool spn__lanes_take_back(struct spn__lanes *lanes, struct spn__entry entry)
@@ -754,7 +726,7 @@ static void free_lane(struct spn__lanes *lanes, struct lane *l)
         spn__lanes_done(lanes, c, 1);
     }
     /* The last chunk, unless all its slots are done. */
-    if (l->tail_chunk != NULL && l->fill < CHUNK)
+    if (has_slot(l))
         spn__free(l->tail_chunk);
     if (l->directory != l->few)
         spn__free(l->directory);

@@ -52,9 +52,10 @@ struct chunk {
 
 struct lane {
     /* The producer's; read by nobody else. */
-    _Alignas(APART) struct chunk *tail_chunk;
-    uint64_t pushed; /* what `tail` is */
-    uint32_t fill;   /* slots written in tail_chunk */
+    _Alignas(APART) struct spn__entry *slot; /* of tail_chunk: for the next entry */
+    struct spn__entry *slots_end;            /* the same, behind the last */
+    struct chunk *tail_chunk;
+    uint64_t pushed; /* what `tail` is: its line is mostly with who looks at it */
     struct spn__seat seat;
 
     /* Position behind the last entry.  Alone: its readers shall not slow down the
@@ -200,6 +201,56 @@ static inline void reopen(struct spn__batch *b)
     /* relaxed: ours, by the lock.  [gate] release: the tombstones.
      * mutant: as in spn__batch_pop */
     spn__store(&b->gate, spn__load(&b->end, relaxed), release);
+}
+
+/* ---- a producer's lane ------------------------------------------------------------- */
+
+/* The parts of spn__lanes_push that mostly suffice, for who wants them inline. */
+
+/* The pool is closed: takes back what came in too late, if it is still there. */
+int spn__lanes_refuse(struct lane *l, struct spn__entry entry);
+
+static inline struct lane *lane_of_seat(struct spn__seat *seat)
+{
+    return spn__list_entry(seat, struct lane, seat);
+}
+
+/* The calling thread's lane, if it has used it of late, or NULL. */
+static inline struct lane *recall_lane(struct spn__lanes *lanes)
+{
+    struct spn_thread *self = spn__self_get();
+    struct spn__seat *seat = self != NULL ? spn__seat_recall(self, lanes) : NULL;
+
+    return seat != NULL ? lane_of_seat(seat) : NULL;
+}
+
+static inline bool has_slot(const struct lane *l)
+{
+    return l->slot != l->slots_end;
+}
+
+/* Writes the entry into the next slot, which is there.  False: the lanes are closed, and
+ * it is to be refused. */
+static inline bool append(struct spn__lanes *lanes, struct lane *l,
+                          struct spn__entry entry)
+{
+    const uint64_t position = l->pushed;
+    struct spn__entry *slot = l->slot;
+
+    *slot = entry;
+    l->slot = slot + 1;
+    if (entry.fn == spn__entry_task) {
+        spn_task *task = entry.arg;
+
+        spn__store(link_of(task, 0), l, relaxed); /* see link_of */
+        spn__store(link_of(task, 1), (void *)(uintptr_t)position, relaxed);
+        spn__store(spn__task_queued(task), lanes->mark, relaxed);
+    }
+    l->pushed = position + 1;
+    spn__store(&l->tail, position + 1, release); /* [tail] */
+    spn__fence_light();                          /* [door] */
+    /* relaxed: after the fence [door]. */
+    return spn__load(&lanes->closed, relaxed) == 0;
 }
 
 /* ---- an owner's batch -------------------------------------------------------------- */

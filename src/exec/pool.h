@@ -92,7 +92,6 @@ struct spn__worker {
     uint32_t block_depth;  /* of block_begin */
     uint32_t help_depth;   /* of tasks run while waiting for them */
     uint32_t makes;        /* workers that its task is about to start */
-    int64_t tasks;         /* how many it has started: see counts.started */
     uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
     int64_t gone;                     /* tasks that had left the queue */
     struct spn__batch *batch;         /* lanes.c; NULL elsewhere */

@@ -49,7 +49,12 @@ void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info)
 /* A task will be run, and counted as completed or failed. */
 static void count_start(struct spn__worker *w)
 {
-    spn__store(&w->counts.started, ++w->tasks, relaxed); /* only counts */
+    /* relaxed, all: only counts, and only this thread writes them.  Within a batch it is
+     * left as it is, and `completed` may be ahead. */
+    spn__store(&w->counts.started,
+               spn__load(&w->counts.completed, relaxed) +
+                   spn__load(&w->counts.failed, relaxed) + 1,
+               relaxed);
 }
 
 /* Before the first hook. */
@@ -100,7 +105,6 @@ void spn__worker_count(struct spn__worker *w, int status)
 
     if (status != 0)
         spn__pool_uncaught(w->pool, &info);
-    w->tasks++; /* as in a batch */
     /* relaxed read: only its own thread writes it.  [count] */
     spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
@@ -214,16 +218,47 @@ static int call_plain(struct spn__entry entry)
     return task->fn(task); /* the node may be gone now */
 }
 
-/* What take asks before it looks into the lanes, and no more. */
-static bool may_go_on(struct spn_pool *pool)
-{
-    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+/*
+ * What take asks before it looks into the lanes, for all tasks of a batch: asked once, and
+ * then whether any of it may have changed.  Between two tasks that are nothing but a call
+ * this is most of the work.
+ */
+struct leave {
+    uint32_t epoch, ctl;
+    int64_t urgent;
+    bool granted;
+};
 
+static struct leave ask_leave(struct spn_pool *pool)
+{
+    struct leave leave;
+
+    leave.epoch = spn__load(&pool->epoch, acquire); /* [epoch] before the knobs */
     /* relaxed, all: as in take. */
-    return spn__ctl_state(ctl) < SPN_EXECUTOR_STOP &&
-           spn__load(&pool->paused, relaxed) == 0 &&
-           spn__ctl_count(ctl) <= spn__load(&pool->max, relaxed) &&
-           !spn__work_any_urgent(pool);
+    leave.ctl = spn__load(&pool->ctl, relaxed);
+    leave.urgent = spn__load(&pool->work.urgent.popped, relaxed);
+    leave.granted = spn__ctl_state(leave.ctl) < SPN_EXECUTOR_STOP &&
+                    spn__load(&pool->paused, relaxed) == 0 &&
+                    spn__ctl_count(leave.ctl) <= spn__load(&pool->max, relaxed);
+    return leave;
+}
+
+static inline bool may_go_on(struct spn_pool *pool, const struct leave *leave)
+{
+    /* relaxed, all: the next look is near. */
+    return leave->granted && spn__load(&pool->epoch, relaxed) == leave->epoch &&
+           spn__load(&pool->ctl, relaxed) == leave->ctl &&
+           spn__load(&pool->work.urgent.pushed, relaxed) == leave->urgent;
+}
+
+/* An interrupt that came for the last task is not meant for the next.  No fence is needed
+ * here: the one that means all was set after the state, and who takes the flag sees that
+ * [stop]. */
+static inline void forget_interrupt(struct spn_pool *pool, struct spn_thread *self)
+{
+    if (__builtin_expect(spn__interrupt_take(self), 0) &&
+        spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
+        spn__interrupt_set(self);
 }
 
 /*
@@ -235,6 +270,7 @@ void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
 {
     struct spn_pool *pool = w->pool;
     struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
+    struct leave leave;
     bool next = true;
 
     if (pool->hooks.before != NULL || pool->hooks.after != NULL || pool->eager ||
@@ -244,6 +280,7 @@ void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
     }
     begin_task(w);
     count_start(w);
+    leave = ask_leave(pool);
     for (;;) {
         const int status = call_plain(entry);
 
@@ -255,16 +292,10 @@ void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
         /* relaxed read: only this thread writes it.  [count] */
         spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
                    release);
-        next = may_go_on(pool) && spn__batch_pop(w->batch, &entry);
+        next = may_go_on(pool, &leave) && spn__batch_pop(w->batch, &entry);
         if (!next || !is_plain(entry))
             break;
-        /* An interrupt that came for the last one is not meant for this one.  No fence
-         * is needed here: the one that means all was set after the state, and who
-         * takes the flag sees that [stop]. */
-        (void)spn__interrupt_take(self);
-        if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
-            spn__interrupt_set(self);
-        w->tasks++; /* told with the next batch: until then `completed` is ahead */
+        forget_interrupt(pool, self);
     }
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) < SPN_EXECUTOR_STOP)
         (void)spn__interrupt_take(self); /* as in finish_task [stop] */

@@ -314,7 +314,6 @@ static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
     pool->completed += spn__exchange(&w->counts.completed, 0, relaxed);
     pool->failed += spn__exchange(&w->counts.failed, 0, relaxed);
     pool->expired += spn__exchange(&w->counts.expired, 0, relaxed);
-    w->tasks = 0; /* all have ended */
     spn__store(&w->counts.started, 0, relaxed);
 }
 

@@ -22,6 +22,7 @@
 #include "exec/pool.h"
 
 #include "base/log.h"
+#include "exec/lanes.h"
 #include "future/ambient.h"
 #include "future/executor.h"
 
@@ -433,22 +434,35 @@ static __attribute__((noinline)) int call_other(struct spn_pool *pool,
     return call_with_node(pool, call, rc);
 }
 
+/* The way into a lane of the few: `rc` is what became of it, SPN_EBUSY: nothing yet. */
+static __attribute__((noinline)) int call_lane(struct spn_pool *pool,
+                                               struct spn__entry call, int rc)
+{
+    if (rc == SPN_EBUSY)
+        rc = spn__lanes_push(pool->work.lanes, call);
+    return call_with_node(pool, call, after_lane(pool, call, rc));
+}
+
 /* A function and its argument, without a node. */
 int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 {
     const struct spn__entry call = { fn, arg };
     /* relaxed, both: as in admit. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
-    int rc;
+    struct lane *l;
 
     if (pool->kind != SPN__WORK_LANES)
         return call_other(pool, call, ctl);
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING || spn__ctl_count(ctl) == 0 ||
         spn__ctl_count(ctl) < spn__load(&pool->core, relaxed))
         return call_with_node(pool, call, SPN_EAGAIN);
-    rc = spn__lanes_push(pool->work.lanes, call);
+    /* No call but the last, here and below, so that nothing is kept across one. */
+    l = recall_lane(pool->work.lanes);
+    if (__builtin_expect(l == NULL || !has_slot(l), 0))
+        return call_lane(pool, call, SPN_EBUSY);
+    if (__builtin_expect(!append(pool->work.lanes, l, call), 0))
+        return call_lane(pool, call, spn__lanes_refuse(l, call));
     /* Mostly nobody needs to be told. */
-    if (__builtin_expect(rc == SPN_OK && nobody_to_tell(pool), 1))
-        return SPN_OK;
-    return call_with_node(pool, call, after_lane(pool, call, rc));
+    return __builtin_expect(nobody_to_tell(pool), 1) ? SPN_OK
+                                                     : call_lane(pool, call, SPN_OK);
 }

@@ -171,6 +171,54 @@ SCENARIO(pool_lanes__long_task_first__others_run_meanwhile)
 }
 SCENARIO_OPTS(pool_lanes__long_task_first__others_run_meanwhile, .max_steps = 200000)
 
+static SPN__ATOMIC(int) is_paused, resumed;
+
+static void pause_it(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    spn__store(&is_paused, 1, release);
+}
+
+/* Returns when the pool is paused: what follows it in its batch is not to start. */
+static int last_call(void *arg)
+{
+    while (spn__load(&is_paused, acquire) == 0)
+        spn__cpu_relax();
+    return count_call(arg);
+}
+
+static int later_call(void *arg)
+{
+    sim_assert(spn__load(&is_paused, acquire) == 0 ||
+               spn__load(&resumed, acquire) == 1);
+    return count_call(arg);
+}
+
+/* The worker asks once for all of a batch whether it may go on; a pause that comes around
+ * that moment stops it all the same. */
+SCENARIO(pool_lanes__pause_races_batch__rest_waits_for_resume, "P44")
+{
+    if (!open_pool(1, 1))
+        return;
+    spn__init(&is_paused, 0);
+    spn__init(&resumed, 0);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    for (int i = 0; i < 2; i++) {
+        if (spn_executor_call(ex, i == 0 ? last_call : later_call,
+                              (void *)(intptr_t)i) != SPN_OK)
+            sim_assert(false);
+        (void)spn__fetch_add(&accepted, 1, relaxed);
+    }
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    sim_thread(pause_it, NULL);
+    sim_join_all();
+    spn__store(&resumed, 1, release);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    close_pool();
+}
+SCENARIO_OPTS(pool_lanes__pause_races_batch__rest_waits_for_resume, .max_steps = 200000)
+
 static int exit_call(void *arg)
 {
     (void)spn__fetch_add(&ran[(intptr_t)arg], 1, relaxed);
