@@ -241,6 +241,21 @@ int spn_request_finish(spn_request *request, int status)
     }
 }
 
+void spn__request_cut_short(struct spn_request *request)
+{
+    char text[640];
+
+    /* One that was deferred is another's by now, who finishes it. */
+    if (request->is_deferred || is_decided(request) || request->dropped)
+        return;
+    (void)snprintf(text, sizeof text,
+                   "Failed to invoke %.*s.%.*s: the method ended its thread and did "
+                   "not return",
+                   (int)request->path.length, request->path.data,
+                   (int)request->method.length, request->method.data);
+    (void)spn_request_answer(request, SPN__STATUS_SERVER_ERROR, text);
+}
+
 void spn__request_returned(struct spn_request *request, int status)
 {
     uint32_t turn;
