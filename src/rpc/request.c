@@ -111,11 +111,7 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
     }
     channel->until_timed--;
     spn__channel_begin(channel);
-    spn__store(&channel->requests, spn__load(&channel->requests, relaxed) + 1,
-               relaxed); /* only a number, which this thread alone writes */
-    spn__count(&channel->endpoint->counts, SPN__COUNT_REQUESTS, 1);
-    if (!spn__frame_is_two_way(frame))
-        spn__count(&channel->endpoint->counts, SPN__COUNT_ONE_WAY, 1);
+    spn__channel_count_request(channel, frame);
     return &request->message;
 }
 

@@ -193,7 +193,7 @@ TEST(server__method_ends_its_thread__answered_and_over, "EXC-4", "EXC-6", "EXC-2
 {
     static const char *const queries[] = { "dispatcher=all&threads=1&queues=10",
                                            "dispatcher=message&threads=1&queues=10",
-                                           "dispatcher=execution&threads=2&queues=0" };
+                                           "dispatcher=execution&threads=2&queues=10" };
 
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
         struct dying dying[] = { { .farewell = SILENT },
