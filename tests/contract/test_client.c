@@ -1094,6 +1094,7 @@ TEST(client__stage_ends_its_thread__call_is_over, "CLI-14", "CLI-16")
     atomic_int ended = 0;
     spn_client *client;
     struct fake f;
+    void *value;
 
     fake_open(&f);
     client = client_of(f.port, "heartbeat=0&threadpool=fixed&threads=1&queues=10");
@@ -1104,6 +1105,10 @@ TEST(client__stage_ends_its_thread__call_is_over, "CLI-14", "CLI-16")
         /* null, or a body that is none */
         fake_reply(&f, fake_take(&f), 20, i % 2 != 0 ? "\x92" : "?", 1);
         T_AWAIT(atomic_load(&ended) == i);
+        value = NULL;
+        CHECK_STATUS(spn_future_get(future, &value, T_LONG_NS),
+                     i % 2 != 0 ? SPN_OK : SPN_EFAILED);
+        spn_reply_destroy(value); /* the stage has seen it, so it is ours */
         spn_future_unref(stage);
         spn_future_unref(future);
     }
