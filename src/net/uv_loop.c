@@ -134,6 +134,8 @@ static bool empty_inbox(struct spn__loop *loop)
 
         spn__conn_unlist(conn); /* from here on it may be asked for again */
         spn__conn_attend(conn);
+        if (loop->give != 0)
+            spn__spread_give(conn);
         spn__conn_unref(conn);
         conn = next;
     }

@@ -30,7 +30,7 @@
  *   any more.  Nothing is ever handed to and fro, and nothing is gathered again before
  *   the last accepted connection has gone.
  *
- * HANDING OVER    (its own loop's thread, at the end of its own callback)
+ * HANDING OVER    (its own loop's thread, when it has been attended to)
  *   1. Under the connection's lock, if it is open, not listed and not pinned: `loop` becomes
  *      the new one, and it is listed.  Nobody asks for a connection that is listed, so
  *      neither inbox has it.

@@ -34,10 +34,10 @@ struct line {
     atomic_int opened, closed, why, inside, offers;
     atomic_size_t got; /* bytes used up */
     unsigned char head[LINE_HEAD];
-    atomic_ullong written; /* as the event said */
-    pthread_t thread;      /* its loop's, at the last event */
-    atomic_int moves;      /* times that was another one than before */
-    void *mine;            /* the test's */
+    atomic_ullong written;     /* as the event said */
+    _Atomic(pthread_t) thread; /* its loop's, at the last event */
+    atomic_int moves;          /* times that was another one than before */
+    void *mine;                /* the test's */
 };
 
 struct bed {

@@ -282,6 +282,8 @@ static bool empty_inbox(struct spn__loop *loop)
         sim_assert(spn__conn_loop(asked) == loop);
         spn__conn_unlist(asked);
         spn__conn_attend(asked);
+        if (loop->give != 0)
+            spn__spread_give(asked);
         spn__conn_unref(asked);
     }
     return true;
