@@ -14,8 +14,10 @@
  *   A turn is what lies between two sleeps.  Of a turn that finds two connections ready
  *   or more, the others wait while one is served, on average for half of the turn.  That
  *   is the price of one loop; the price of another is a wake-up, some 10 us on either
- *   side.  A turn from LONG_NS on is clearly dearer.  One long turn may be an accident (the
- *   thread lost its CPU), so `strain` counts long turns up and others down, to STRAIN_MOST.
+ *   side.  A turn from LONG_NS on is clearly dearer.  Some long turns may be an accident (the
+ *   thread lost its CPU, or shares it with its peers for a while), so `strain` counts long
+ *   turns up and others down, to STRAIN_MOST; with 8 instead of 64 one run in six of 8 x 1
+ *   was spread for nothing.
  *
  *   The clock is read for one turn in LOOK_EVERY, and for every one while they are long:
  *   no request pays for it, and a loop that sleeps is not woken to look.
@@ -53,7 +55,7 @@ enum {
     VERY_LONG_NS = 1000 * 1000,
     TOO_LONG_NS = 10 * 1000 * 1000,
     HELD_UP_NS = 10 * 1000 * 1000,
-    STRAIN_MOST = 8,
+    STRAIN_MOST = 64,
     LOOK_EVERY = 16,
 };
 
@@ -128,7 +130,9 @@ static int weight(int64_t took_ns)
 {
     if (took_ns < LONG_NS)
         return -1;
-    return took_ns < VERY_LONG_NS ? 1 : took_ns < TOO_LONG_NS ? 2 : STRAIN_MOST / 2;
+    return took_ns < VERY_LONG_NS  ? 1
+           : took_ns < TOO_LONG_NS ? STRAIN_MOST / 8
+                                   : STRAIN_MOST / 2;
 }
 
 /* Finds somebody to hand connections to in the next turn. */
