@@ -54,10 +54,11 @@ static void update_time(uv_loop_t *loop);
 
 enum { THE_FD = 5, IN_BYTES = 3, JOBS = 2 };
 
-static struct {
-    struct spn__transport transport;
-    struct spn__loop loops[2]; /* where the transport has them */
-} net;
+/* The transport ends with its loops. */
+static _Alignas(max_align_t) unsigned char net_room[sizeof(struct spn__transport) +
+                                                    2 * sizeof(struct spn__loop)];
+static struct spn__transport *const transport =
+    (struct spn__transport *)(void *)net_room;
 
 /* Of each loop, beside what the sources have. */
 static struct {
@@ -79,7 +80,7 @@ static SPN__ATOMIC(int) done, writer;
 
 static struct spn__loop *loop_at(int i)
 {
-    return &net.transport.loops[i];
+    return &transport->loops[i];
 }
 
 static int mine(void)
@@ -238,7 +239,7 @@ bool spn__loop_post(struct spn__loop *loop, struct spn__net_job *job)
     }
     spn__unlock(&loop->lock);
     if (open)
-        spn__parker_unpark(&side[loop - net.transport.loops].parker);
+        spn__parker_unpark(&side[loop - transport->loops].parker);
     return open;
 }
 
@@ -252,7 +253,7 @@ void spn__loop_ask(struct spn__loop *loop, struct spn__conn *c)
         loop->asked = c;
     }
     spn__unlock(&loop->lock);
-    spn__parker_unpark(&side[loop - net.transport.loops].parker);
+    spn__parker_unpark(&side[loop - transport->loops].parker);
 }
 
 static bool empty_inbox(struct spn__loop *loop)
@@ -377,16 +378,16 @@ static void begin(void)
 {
     static const int numbers[2] = { 0, 1 };
 
-    memset(&net, 0, sizeof net);
+    memset(net_room, 0, sizeof net_room);
     memset(side, 0, sizeof side);
     memset(jobs, 0, sizeof jobs);
-    net.transport.opts.max_unwritten = 1000;
-    net.transport.loop_count = 2;
-    spn__init(&net.transport.used, 2u);
+    transport->opts.max_unwritten = 1000;
+    transport->loop_count = 2;
+    spn__init(&transport->used, 2u);
     for (int i = 0; i < 2; i++) {
         struct spn__loop *const loop = loop_at(i);
 
-        loop->transport = &net.transport;
+        loop->transport = transport;
         loop->uv.data = loop;
         spn__lock_init(&loop->lock);
         loop->jobs_end = &loop->jobs;
@@ -404,7 +405,7 @@ static void begin(void)
     inside = false;
     spn__init(&done, 0);
     spn__init(&writer, 0);
-    conn = spn__conn_create(&net.transport, loop_at(0), &events_of, NULL, NULL);
+    conn = spn__conn_create(transport, loop_at(0), &events_of, NULL, NULL);
     sim_assert(conn != NULL);
     conn->fd = THE_FD;
     conn->accepted = true;
