@@ -16,6 +16,7 @@ extern "C" {
 extern const struct fj_kind fj_spindle;
 extern const struct fj_kind fj_spindle_body;        /* W4 only */
 extern const struct fj_kind fj_spindle_plain_merge; /* W5 only */
+extern const struct fj_kind fj_hand;                /* the same */
 
 /* A file of its own each. */
 extern const struct fj_kind fj_tbb_invoke;

@@ -6,8 +6,10 @@
 
 #include "fj_peers.h"
 
-/* Merges of more are cut in two. */
-#define MERGE_CUTOFF 8192
+/* Merges of more are cut in two.  A search takes a third of a microsecond: with parts of
+ * 8192, as small as they were, the 20,481 of a sort took 6 ms of its 800, and the 1,793
+ * with these take 1.  The last parts still end within a quarter of a millisecond. */
+#define MERGE_CUTOFF 65536
 
 static void *create(int workers)
 {

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const SORT_CUTOFF: usize = 2048;
-const MERGE_CUTOFF: usize = 8192;
+const MERGE_CUTOFF: usize = 65536;
 const FIB_WARM_UP: u64 = 4;
 const WARM_UP_PART: usize = 5;
 const WARM_UP: Duration = Duration::from_millis(200);

@@ -86,6 +86,8 @@ typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
  *            completion service) in place of spn_future_create_task, whose arguments
  *            it gets: a task future of that function, with options of its own as long
  *            as those of `opts`, which may be NULL, are heeded.
+ * no_memory  told that a submission found no memory for its future, and so never came to
+ *            execute: for who counts what it refused.  Only counts.
  */
 typedef struct spn_executor_ops {
     size_t size; /* sizeof(spn_executor_ops) */
@@ -103,6 +105,7 @@ typedef struct spn_executor_ops {
     int (*new_task)(spn_executor *executor, struct spn_future **out,
                     int (*fn)(void *arg, void **result), void *arg,
                     const struct spn_future_opts *opts);
+    void (*no_memory)(spn_executor *executor);
 } spn_executor_ops;
 
 typedef enum spn_executor_state {

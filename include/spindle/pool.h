@@ -281,7 +281,7 @@ typedef struct spn_pool_hooks {
     void (*terminated)(spn_pool *pool, void *ctx);
     void *ctx;
     /* Each task, before the pool decides what becomes of it; on the submitter's thread.
-     * Not for a function and its argument in a LANES pool. */
+     * Not for one that is queued already (SPN_EBUSY), nor for a function and its argument in a LANES pool. */
     void (*submitting)(spn_pool *pool, const spn_task *task, void *ctx);
     /* Each task that was submitted and does not get as far as `before`: refused, before
      * the policy is asked; taken back; dropped.  On the thread that sees to it, before

@@ -170,7 +170,8 @@ SPN_API spn_timer *spn_server_timer(spn_server *server);
 
 /* ---- what goes on ------------------------------------------------------------ */
 
-/* Set size before (SPN_SERVER_STATS_INIT).  Counts are since create. */
+/* Set size before (SPN_SERVER_STATS_INIT).  Counts are since create.  When nothing moves,
+ * requests = replies + dropped + one_way + in_flight, bad ones among them. */
 typedef struct spn_server_stats {
     size_t size;
     uint64_t connections; /* that stand now                                         */

@@ -36,7 +36,9 @@ typedef struct spn_request spn_request;
 /*
  * A method.  0: the reply is what was returned, null if nothing was.  Another number: the
  * reply has status 70 and says so, unless a reply was decided on with throw or answer.
- * The request is gone when the method returns, unless it was deferred.
+ * The request is gone when the method returns, unless it was deferred.  A method that ends
+ * its thread (pthread_exit) in a pool is answered for with status 80, unless it decided on a
+ * reply or deferred the request before; a thread that does I/O must not be ended.
  */
 typedef int (*spn_method_fn)(void *arg, spn_request *request);
 

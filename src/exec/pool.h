@@ -303,6 +303,8 @@ static inline void spn__pool_left(struct spn_pool *pool, const spn_task *task)
     if (__builtin_expect(pool->hooks.left != NULL, 0))
         pool->hooks.left(pool, task, pool->hooks.ctx);
 }
+/* Counts what found no memory before there was a task. */
+void spn__pool_no_memory(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
 

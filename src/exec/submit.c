@@ -262,12 +262,10 @@ static int admit(struct spn_pool *pool, spn_task *task)
     return rc;
 }
 
-int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
+static int try_claimed(struct spn_pool *pool, spn_task *task)
 {
-    int rc = spn_task_claim(task);
+    int rc;
 
-    if (rc != SPN_OK)
-        return rc;
     if (pool->eager)
         (void)spn__fetch_add(&pool->submitted, 1, relaxed); /* only counts */
     spn__job_capture(task);
@@ -280,6 +278,13 @@ int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
     return rc;
 }
 
+int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
+{
+    const int rc = spn_task_claim(task);
+
+    return rc == SPN_OK ? try_claimed(pool, task) : rc;
+}
+
 static int refuse(struct spn_pool *pool, spn_task *task, int rc);
 
 /* What found no memory is refused without asking the policy, which might need some.
@@ -290,6 +295,11 @@ static int no_memory(struct spn_pool *pool, const spn_task *task)
         spn__pool_left(pool, task);
     (void)spn__fetch_add(&pool->no_memory, 1, relaxed); /* only counts */
     return SPN_ENOMEM;
+}
+
+void spn__pool_no_memory(struct spn_pool *pool)
+{
+    (void)no_memory(pool, NULL);
 }
 
 int spn__pool_execute_at(struct spn_pool *pool, spn_task *task, int64_t due_ns)
@@ -334,6 +344,8 @@ static uint32_t reason_of(int rc)
     case SPN_EPERM:
     case SPN_ESTATE:
     case SPN_ENOTSUP:
+    case SPN_EINVAL: /* this one and the next can only be the factory's */
+    case SPN_EBUSY:
         return SPN_REFUSED_NO_THREAD;
     default:
         return SPN_REFUSED_FULL;
@@ -358,12 +370,14 @@ static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 
 int spn__pool_execute(struct spn_pool *pool, spn_task *task)
 {
-    int rc;
+    int rc = spn_task_claim(task);
 
+    if (rc != SPN_OK)
+        return rc; /* nothing was submitted: the hooks hear only of what was */
     if (__builtin_expect(pool->hooks.submitting != NULL, 0))
         pool->hooks.submitting(pool, task, pool->hooks.ctx);
-    rc = spn__pool_try_execute(pool, task);
-    if (rc == SPN_OK || rc == SPN_EBUSY || rc == SPN_EINVAL)
+    rc = try_claimed(pool, task);
+    if (rc == SPN_OK)
         return rc;
     return rc == SPN_ENOMEM ? no_memory(pool, task) : refuse(pool, task, rc);
 }

@@ -40,6 +40,11 @@
  * merges would end unevenly. */
 #define MERGE_GRAINS 4
 
+/* With a grain that was chosen here, they are also so large that the last merge has about
+ * so many parts: enough for every worker to end with the others, and for ten million
+ * elements a third of the searches that parts of four grains would make. */
+#define MERGE_PARTS 256
+
 struct sort {
     struct spn__parallel all;
     spn_compare_fn compare;
@@ -293,6 +298,8 @@ int spn_parallel_sort(spn_fj_pool *pool, void *base, size_t count, size_t size,
     s.grain = copy.grain != 0 ? copy.grain : GRAIN;
     s.merge_grain =
         s.grain < SIZE_MAX / MERGE_GRAINS ? s.grain * MERGE_GRAINS : SIZE_MAX;
+    if (copy.grain == 0 && s.merge_grain < count / MERGE_PARTS)
+        s.merge_grain = count / MERGE_PARTS;
     s.scratch = copy.scratch;
     if (s.scratch == NULL)
         s.scratch = own = spn__alloc(count * size);

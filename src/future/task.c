@@ -134,8 +134,17 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
     return SPN_OK;
 }
 
-int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
-                     void *arg, const spn_future_opts *opts)
+/* What became of making a future for an executor: the executor counts what it lost. */
+static int made(spn_executor *executor, int rc)
+{
+    if (rc == SPN_ENOMEM && executor->ops != NULL &&
+        spn__executor_has(executor, no_memory))
+        executor->ops->no_memory(executor);
+    return rc;
+}
+
+static int create_for(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
+                      void *arg, const spn_future_opts *opts)
 {
     int rc;
 
@@ -154,6 +163,12 @@ int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_f
     spn_future_unref(*out); /* not what was asked for */
     *out = NULL;
     return SPN_EINVAL;
+}
+
+int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
+                     void *arg, const spn_future_opts *opts)
+{
+    return made(executor, create_for(executor, out, fn, arg, opts));
 }
 
 static void free_call(void *call)
@@ -175,7 +190,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
     if (executor->ops == NULL || !spn__executor_has(executor, new_task)) {
         r = spn__block_get(sizeof *r);
         if (r == NULL)
-            return SPN_ENOMEM;
+            return made(executor, SPN_ENOMEM);
         r->call = (spn_run_call){ run, arg, value };
         spn__task_future_init(&r->task, spn_call_run, &r->call, &opts, NULL);
         *out = &r->task.future;
@@ -183,7 +198,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
     }
     call = spn__alloc(sizeof *call);
     if (call == NULL)
-        return SPN_ENOMEM;
+        return made(executor, SPN_ENOMEM);
     *call = (spn_run_call){ run, arg, value };
     opts.release_arg = free_call;
     rc = spn__task_create(executor, out, spn_call_run, call, &opts);

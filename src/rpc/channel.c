@@ -259,21 +259,31 @@ static struct spn__message *make_event(struct spn__channel *channel,
     return message;
 }
 
-/* A request that nothing can be made of came all the same: it counts, and is answered. */
-static void refuse_without_memory(struct spn__channel *channel,
-                                  const struct spn__frame *frame)
+/* Every request that came is counted here, whatever becomes of it: when nothing moves,
+ * requests are replies, one-way ones and those whose reply was dropped. */
+void spn__channel_count_request(struct spn__channel *channel,
+                                const struct spn__frame *frame)
 {
     struct spn__counts *counts = &channel->endpoint->counts;
 
-    if (!spn__frame_is_request(frame) || spn__frame_is_event(frame) ||
-        channel->endpoint->is_client)
-        return;
+    spn__store(&channel->requests, spn__load(&channel->requests, relaxed) + 1,
+               relaxed); /* only a number, which this thread alone writes */
     spn__count(counts, SPN__COUNT_REQUESTS, 1);
-    if (spn__frame_is_two_way(frame))
-        (void)spn__channel_answer(channel, frame, SPN__STATUS_SERVER_ERROR,
-                                  "out of memory", SPN__SEND_URGENT);
-    else
+    if (!spn__frame_is_two_way(frame))
         spn__count(counts, SPN__COUNT_ONE_WAY, 1);
+}
+
+/* A frame that nothing can be made of: if it is a request, it came all the same, counts,
+ * and is answered. */
+static void refuse_request(struct spn__channel *channel, const struct spn__frame *frame,
+                           int status, const char *text, unsigned flags)
+{
+    if (!spn__frame_is_request(frame) || spn__frame_is_event(frame))
+        return;
+    if (!channel->endpoint->is_client)
+        spn__channel_count_request(channel, frame);
+    if (spn__frame_is_two_way(frame))
+        (void)spn__channel_answer(channel, frame, status, text, flags);
 }
 
 /* A frame that is whole. */
@@ -294,8 +304,7 @@ static void take(struct spn__channel *channel, const struct spn__frame *frame,
             text[at++] = (char)('0' + id / 10);
         text[at++] = (char)('0' + id % 10);
         text[at] = '\0';
-        if (is_request && !spn__frame_is_event(frame) && spn__frame_is_two_way(frame))
-            (void)spn__channel_answer(channel, frame, SPN__STATUS_BAD_REQUEST, text, 0);
+        refuse_request(channel, frame, SPN__STATUS_BAD_REQUEST, text, 0);
         if (is_request || spn__frame_is_event(frame) || !endpoint->is_client)
             return; /* a client's call hears of a response it cannot read */
     }
@@ -312,7 +321,8 @@ static void take(struct spn__channel *channel, const struct spn__frame *frame,
         return; /* a server asks for nothing */
     }
     if (message == NULL) {
-        refuse_without_memory(channel, frame);
+        refuse_request(channel, frame, SPN__STATUS_SERVER_ERROR, "out of memory",
+                       SPN__SEND_URGENT);
         return;
     }
     message->arrived_ns = now_ns;
@@ -327,16 +337,12 @@ static void refuse_length(struct spn__channel *channel, const struct spn__frame 
     char text[96];
 
     spn__count(&endpoint->counts, SPN__COUNT_BAD_FRAMES, 1);
-    if (spn__frame_is_request(frame) && spn__frame_is_two_way(frame) &&
-        !spn__frame_is_event(frame)) {
-        if (frame->length < 0)
-            snprintf(text, sizeof text, "negative length: %d", (int)frame->length);
-        else
-            snprintf(text, sizeof text, "Data length too large: %d, max payload: %d",
-                     (int)frame->length, (int)endpoint->payload);
-        (void)spn__channel_answer(channel, frame, SPN__STATUS_BAD_REQUEST, text,
-                                  SPN__SEND_URGENT);
-    }
+    if (frame->length < 0)
+        snprintf(text, sizeof text, "negative length: %d", (int)frame->length);
+    else
+        snprintf(text, sizeof text, "Data length too large: %d, max payload: %d",
+                 (int)frame->length, (int)endpoint->payload);
+    refuse_request(channel, frame, SPN__STATUS_BAD_REQUEST, text, SPN__SEND_URGENT);
     channel->ended = true;
     spn__conn_end(channel->conn);
     spn__handler_caught(endpoint->chain, channel, SPN_ETOOBIG);

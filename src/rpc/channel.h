@@ -85,6 +85,10 @@ void spn__channel_begin(struct spn__channel *channel);
 void spn__channel_end(struct spn__channel *channel);
 uint64_t spn__channel_in_flight(const struct spn__channel *channel);
 
+/* A request of a server's has come; the I/O thread. */
+void spn__channel_count_request(struct spn__channel *channel,
+                                const struct spn__frame *frame);
+
 /* Sends a whole frame, its header included.  As spn__conn_send. */
 int spn__channel_send(struct spn__channel *channel, const void *frame, size_t size,
                       unsigned flags);

@@ -51,6 +51,12 @@ static void log_failure(struct spn__channel *channel, const char *what, int rc)
                      spn__conn_remote(channel->conn), spn_status_text(rc));
 }
 
+/* Follows what a handler did, also when that ended its thread. */
+static void let_go(void *channel)
+{
+    spn__channel_drop(channel);
+}
+
 static int run_received(spn_task *task)
 {
     struct spn__message *message = message_of(task);
@@ -58,10 +64,11 @@ static int run_received(spn_task *task)
     int rc;
 
     spn__channel_hold(channel); /* the message may end in there */
+    SPN__CLEANUP_PUSH(let_go, channel);
     rc = spn__handler_received(message->handler, channel, message);
     if (rc != SPN_OK)
         log_failure(channel, "a message", rc);
-    spn__channel_drop(channel);
+    SPN__CLEANUP_POP();
     return SPN_OK;
 }
 
@@ -77,8 +84,9 @@ static int run_connected(spn_task *task)
     struct spn__event_task *event = event_of(task);
     struct spn__channel *channel = event->channel;
 
+    SPN__CLEANUP_PUSH(let_go, channel);
     spn__handler_connected(event->handler, channel);
-    spn__channel_drop(channel);
+    SPN__CLEANUP_POP();
     return SPN_OK;
 }
 
@@ -87,8 +95,9 @@ static int run_disconnected(spn_task *task)
     struct spn__event_task *event = event_of(task);
     struct spn__channel *channel = event->channel;
 
+    SPN__CLEANUP_PUSH(let_go, channel);
     spn__handler_disconnected(event->handler, channel, event->why);
-    spn__channel_drop(channel);
+    SPN__CLEANUP_POP();
     return SPN_OK;
 }
 
@@ -103,11 +112,14 @@ static void drop_event(spn_task *task, int why)
 static int run_caught(spn_task *task)
 {
     struct spn__event_task *event = event_of(task);
+    struct spn__handler *handler = event->handler;
     struct spn__channel *channel = event->channel;
+    const int why = event->why;
 
-    spn__handler_caught(event->handler, channel, event->why);
     spn__block_put(event);
-    spn__channel_drop(channel);
+    SPN__CLEANUP_PUSH(let_go, channel);
+    spn__handler_caught(handler, channel, why);
+    SPN__CLEANUP_POP();
     return SPN_OK;
 }
 

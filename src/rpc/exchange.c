@@ -5,6 +5,10 @@
  *
  * Every two-way request that comes here leaves with exactly one reply: of its method, or of
  * whatever kept it from one.  Statuses and texts are those clients of Dubbo know.
+ *
+ * A method may end its thread (pthread_exit).  What follows a method is therefore a cleanup,
+ * which runs either way: the request has its end there, and whoever unexports the service
+ * does not wait for a method that is no more.
  */
 #include <stdio.h>
 #include <string.h>
@@ -79,17 +83,36 @@ static int echo(void *arg, spn_request *request)
 
 static const spn_method echo_method = { "$echo", NULL, echo, NULL };
 
-/* The thread is marked meanwhile: see spn__services_unexport. */
-static int run_method(spn_request *request)
+/* A method that was called. */
+struct running {
+    spn_request *request;
+    spn_executor_frame inside; /* marks the thread: see spn__services_unexport */
+    bool entered, returned;
+    int status;
+};
+
+/* Follows the method, also when it ended its thread. */
+static void after_method(void *arg)
+{
+    struct running *r = arg;
+
+    if (r->entered)
+        (void)spn_executor_leave(&r->inside);
+    if (!r->returned)
+        spn__request_cut_short(r->request);
+    spn__request_returned(r->request, r->status);
+}
+
+static void run_method(spn_request *request)
 {
     const spn_method *method = request->called;
-    const bool entered =
-        spn_executor_enter(&request->exported->inside, &request->inside) == SPN_OK;
-    const int status = method->fn(method->arg, request);
+    struct running r = { .request = request, .status = SPN_ECANCELED };
 
-    if (entered)
-        (void)spn_executor_leave(&request->inside);
-    return status;
+    r.entered = spn_executor_enter(&request->exported->inside, &r.inside) == SPN_OK;
+    SPN__CLEANUP_PUSH(after_method, &r);
+    r.status = method->fn(method->arg, request);
+    r.returned = true;
+    SPN__CLEANUP_POP();
 }
 
 static void serve(spn_request *request)
@@ -123,7 +146,7 @@ static void serve(spn_request *request)
         return;
     }
     request->is_running = 1;
-    spn__request_returned(request, run_method(request));
+    run_method(request);
 }
 
 /* ---- the handler ------------------------------------------------------------------------ */

@@ -354,7 +354,7 @@ static int read_pieces(spn_hreader *r, int kind, spn_hspan *span)
 /* The common case is one piece of ASCII: looked at once, copied once or not at all. */
 int spn__hread_span(spn_hreader *r, int kind, bool in_place, spn_hspan *span)
 {
-    struct piece piece;
+    struct piece piece = { 0 }; /* for gcc -O3, which does not see it written below */
     unsigned char *to;
     size_t bytes;
     int rc;

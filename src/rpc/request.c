@@ -111,11 +111,7 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
     }
     channel->until_timed--;
     spn__channel_begin(channel);
-    spn__store(&channel->requests, spn__load(&channel->requests, relaxed) + 1,
-               relaxed); /* only a number, which this thread alone writes */
-    spn__count(&channel->endpoint->counts, SPN__COUNT_REQUESTS, 1);
-    if (!spn__frame_is_two_way(frame))
-        spn__count(&channel->endpoint->counts, SPN__COUNT_ONE_WAY, 1);
+    spn__channel_count_request(channel, frame);
     return &request->message;
 }
 
@@ -239,6 +235,21 @@ int spn_request_finish(spn_request *request, int status)
     default:
         return SPN_OK; /* its method, when it returns */
     }
+}
+
+void spn__request_cut_short(struct spn_request *request)
+{
+    char text[640];
+
+    /* One that was deferred is another's by now, who finishes it. */
+    if (request->is_deferred || is_decided(request) || request->dropped)
+        return;
+    (void)snprintf(text, sizeof text,
+                   "Failed to invoke %.*s.%.*s: the method ended its thread and did "
+                   "not return",
+                   (int)request->path.length, request->path.data,
+                   (int)request->method.length, request->method.data);
+    (void)spn_request_answer(request, SPN__STATUS_SERVER_ERROR, text);
 }
 
 void spn__request_returned(struct spn_request *request, int status)

@@ -65,11 +65,9 @@ struct spn_request {
     size_t split;
     struct spn__exported *exported; /* a call of it was begun; NULL: not yet */
     const spn_method *called;
-    spn_executor_frame inside; /* of the method's thread while it runs; here, since a
-                                  method that ends its thread leaves no stack behind */
-    spn_harena *arena;         /* made when it is needed */
-    spn_problem *problem;      /* in the arena; NULL: none */
-    spn_hvalue *attached;      /* to the reply; NULL: nothing */
+    spn_harena *arena;    /* made when it is needed */
+    spn_problem *problem; /* in the arena; NULL: none */
+    spn_hvalue *attached; /* to the reply; NULL: nothing */
     spn_hwriter writer;
     struct spn__argument inline_arguments[SPN__ARGUMENTS_INLINE];
     unsigned char room[SPN__FRAME_BYTES + SPN__REPLY_INLINE];
@@ -84,6 +82,8 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
 int spn__request_send(struct spn_request *request);
 /* The same after the method returned that status. */
 int spn__request_conclude(struct spn_request *request, int status);
+/* The method has ended its thread: decides on the reply, before spn__request_returned. */
+void spn__request_cut_short(struct spn_request *request);
 /* The method has returned; the request may be gone afterwards. */
 void spn__request_returned(struct spn_request *request, int status);
 /* What is wrong, for the reply; returns the status. */

@@ -10,7 +10,6 @@
 #ifndef BAD_INPUT_H
 #define BAD_INPUT_H
 
-#include <dirent.h>
 #include <signal.h>
 #include <math.h>
 #include <stddef.h>
@@ -681,18 +680,6 @@ static inline spn_object_pool_stats objects_now(void)
     return stats;
 }
 
-static inline int64_t tasks_of_process(void)
-{
-    DIR *dir = opendir("/proc/self/task");
-    int64_t count = 0;
-
-    REQUIRE(dir != NULL);
-    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
-        count += e->d_name[0] != '.';
-    closedir(dir);
-    return count;
-}
-
 static inline spn_pool_stats pool_now(void)
 {
     spn_pool_stats stats = SPN_POOL_STATS_INIT;
@@ -714,7 +701,7 @@ static inline struct state state_now(void)
         .self_flag = spn_thread_is_interrupted(fixture.self),
         .target_flag = spn_thread_is_interrupted(fixture.target),
         .live = atomic_load(&counting_live),
-        .tasks = tasks_of_process(),
+        .tasks = t_threads(),
         .deque = spn_queue_size(fixture.deque),
         .empty = spn_queue_size(fixture.empty),
         .ring = spn_queue_size(fixture.ring),
@@ -769,7 +756,7 @@ static inline void end_case(const struct state *was)
     /* A joined thread leaves the process's list a moment later. */
     for (int i = 0; i < 1000 && is.tasks > was->tasks; i++) {
         t_pause();
-        is.tasks = tasks_of_process();
+        is.tasks = t_threads();
     }
     /* Fewer: a thread of an earlier case was still leaving when this one began. */
     if (is.tasks < was->tasks)

@@ -3,7 +3,6 @@
  * Calls from the other side: what each ends with, exactly once, whatever the server, the
  * network and the caller do meanwhile.
  */
-#include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -1078,18 +1077,6 @@ TEST(client__close_by_two_threads__the_second_is_refused, "CLI-14")
     fake_close(&f);
 }
 
-static int threads_now(void)
-{
-    DIR *dir = opendir("/proc/self/task");
-    int count = 0;
-
-    REQUIRE(dir != NULL);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
-}
-
 struct creating {
     spn_client_opts opts;
     char url[100];
@@ -1104,9 +1091,9 @@ static int create_inside(void *arg, const spn_outcome *outcome)
     int rc;
 
     (void)outcome;
-    c->before = threads_now();
+    c->before = t_threads();
     rc = spn_client_create(&client, c->url, &c->opts, NULL);
-    c->after = threads_now();
+    c->after = t_threads();
     atomic_store(&c->rc, rc);
     return 0;
 }

@@ -299,8 +299,26 @@ TEST(frame__no_magic__closed_without_answer, "COD-3")
     close_all(&f);
 }
 
+/* What came is accounted for: each request has its reply, or wants none. */
+static void check_sum(spn_server *server, uint64_t requests, uint64_t replies,
+                      uint64_t one_way)
+{
+    const spn_server_stats stats = stats_of(server);
+
+    CHECK_EQ(stats.requests, requests);
+    CHECK_EQ(stats.replies, replies);
+    CHECK_EQ(stats.one_way, one_way);
+    CHECK_EQ(stats.requests,
+             stats.replies + stats.dropped + stats.one_way + stats.in_flight);
+}
+
+static void note_requests(void *ctx, const spn_channel_info *channel)
+{
+    *(uint64_t *)ctx = channel->requests;
+}
+
 /* A length that cannot be is refused before a byte of the body is there. */
-TEST(frame__length_beyond_payload__status_40_and_closed, "COD-4")
+TEST(frame__length_beyond_payload__status_40_and_closed, "COD-4", "EXC-22")
 {
     static const struct {
         uint32_t length;
@@ -333,16 +351,18 @@ TEST(frame__length_beyond_payload__status_40_and_closed, "COD-4")
         pipe_close(conn);
     }
     CHECK_EQ(stats_of(f.server).bad_frames, 7);
+    check_sum(f.server, 5, 4, 1);
     close_all(&f);
 }
 
 /* Another serialization is passed over; who asked two-way is told. */
-TEST(frame__unknown_serialization__status_40_and_goes_on, "COD-5")
+TEST(frame__unknown_serialization__status_40_and_goes_on, "COD-5", "EXC-22")
 {
     struct fixture f;
     struct spn__conn *conn;
     struct bytes b = { .size = 0 };
     struct told told;
+    uint64_t requests = 0;
 
     open_with(&f, DIRECT);
     conn = pipe_open(f.transport);
@@ -363,7 +383,11 @@ TEST(frame__unknown_serialization__status_40_and_goes_on, "COD-5")
     CHECK(pipe_told(conn, &told));
     CHECK(told.id == hello.id);
     CHECK(!pipe_told(conn, &told));
+    CHECK_OK(spn_server_each_channel(f.server, note_requests, &requests));
+    CHECK_EQ(requests, 3);
     pipe_close(conn);
+    CHECK_EQ(stats_of(f.server).bad_frames, 4);
+    check_sum(f.server, 3, 2, 1);
     close_all(&f);
 }
 

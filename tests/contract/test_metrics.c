@@ -259,6 +259,55 @@ TEST(metrics__one_of_ten_timed__a_tenth_counted, "MET-10")
     spn_task_times_destroy(times);
 }
 
+static int quick_task(spn_task *task)
+{
+    (void)task;
+    return 0;
+}
+
+static int run_job(spn_task *task)
+{
+    (void)task;
+    return run(NULL);
+}
+
+/* A task that is submitted while it waits is refused, the hooks do not hear of it, and the
+ * note of when it came stays. */
+TEST(metrics__submitted_twice__told_and_timed_once, "MET-9", "MET-10")
+{
+    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    spn_task hold = SPN_TASK_INIT(run_job, NULL);
+    spn_task task = SPN_TASK_INIT(quick_task, NULL);
+    spn_task_times *times;
+    spn_executor *ex;
+    spn_pool *pool;
+
+    opts.every = 2;
+    atomic_store(&gate, 0);
+    atomic_store(&running, 0);
+    atomic_store(&submits, 0);
+    pool_opts.core_threads = pool_opts.max_threads = 1;
+    pool_opts.queue_capacity = SPN_UNBOUNDED;
+    pool_opts.hooks.submitting = own_submitting;
+    pool_opts.hooks.ctx = &gate;
+    REQUIRE_OK(spn_task_times_create(&times, &opts));
+    pool = pool_with(times, pool_opts);
+    ex = spn_pool_executor(pool);
+    CHECK_OK(spn_executor_execute(ex, &hold)); /* timed, and found by its worker */
+    T_AWAIT(atomic_load(&running) == 1);
+    CHECK_OK(spn_executor_call(ex, quick, NULL)); /* not timed */
+    CHECK_OK(spn_executor_execute(ex, &task));    /* timed */
+    CHECK_STATUS(spn_executor_execute(ex, &task), SPN_EBUSY);
+    CHECK_EQ(atomic_load(&submits), 3);
+    atomic_store(&gate, 1);
+    end_pool(pool);
+    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK_EQ(s.count, 2);
+    spn_task_times_destroy(times);
+}
+
 static struct {
     int calls;
     char label[64];
@@ -272,12 +321,6 @@ static void see(void *ctx, const spn_running *what)
     seen.running_ns = what->running_ns;
     snprintf(seen.label, sizeof seen.label, "%s",
              what->label != NULL ? what->label : "-");
-}
-
-static int run_job(spn_task *task)
-{
-    (void)task;
-    return run(NULL);
 }
 
 /* What waits and what runs is known while it does; the wait is as long as it was. */

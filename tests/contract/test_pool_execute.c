@@ -650,9 +650,12 @@ TEST(pool__no_memory_for_a_call__enomem_and_no_policy, "G-22")
                  SPN_ENOMEM);
     CHECK_STATUS(spn_executor_submit(spn_pool_executor(pool), call, NULL, &f),
                  SPN_ENOMEM);
+    CHECK_STATUS(spn_executor_submit_run(spn_pool_executor(pool), count_up, &runs, NULL,
+                                         &f),
+                 SPN_ENOMEM);
     atomic_store(&counting_refuse, 0);
-    CHECK_EQ(stats_of(pool).rejected_no_memory, 1); /* a future never got as far */
-    CHECK_EQ(stats_of(pool).rejected, 1);
+    CHECK_EQ(stats_of(pool).rejected_no_memory, 3); /* futures, too */
+    CHECK_EQ(stats_of(pool).rejected, 3);
     CHECK_EQ(stats_of(pool).caller_ran, 0);
     pool_close(pool);
     CHECK_EQ(atomic_load(&runs), 0);

@@ -155,6 +155,147 @@ TEST(server__failing_method__status_70_and_reason, "EXC-4", "EXC-12", "COD-13")
     serving_end(&s);
 }
 
+/* What a method does before it ends its thread. */
+enum farewell { SILENT, RETURNING, THROWING, DROPPING, DEFERRING };
+
+struct dying {
+    enum farewell farewell;
+    _Atomic(spn_request *) kept; /* by DEFERRING */
+};
+
+static int die(void *arg, spn_request *request)
+{
+    struct dying *d = arg;
+
+    switch (d->farewell) {
+    case SILENT:
+        break;
+    case RETURNING:
+        CHECK_OK(spn_request_return_text(request, "never said"));
+        break;
+    case THROWING:
+        CHECK_OK(spn_request_throw(request, "demo.Gone", "with a word"));
+        break;
+    case DROPPING:
+        CHECK_OK(spn_request_drop(request));
+        break;
+    case DEFERRING:
+        CHECK_OK(spn_request_defer(request));
+        atomic_store(&d->kept, request);
+        break;
+    }
+    pthread_exit(NULL);
+}
+
+/* A method that ends its thread is answered for, what it decided on before stays; the pool
+ * has another thread for the next request, and unexport and stop find nothing that runs. */
+TEST(server__method_ends_its_thread__answered_and_over, "EXC-4", "EXC-6", "EXC-22")
+{
+    static const char *const queries[] = { "dispatcher=all&threads=1&queues=10",
+                                           "dispatcher=message&threads=1&queues=10",
+                                           "dispatcher=execution&threads=2&queues=10" };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct dying dying[] = { { .farewell = SILENT },
+                                 { .farewell = RETURNING },
+                                 { .farewell = THROWING },
+                                 { .farewell = DROPPING },
+                                 { .farewell = DEFERRING } };
+        const spn_method methods[] = {
+            { "silent", "", die, &dying[SILENT] },
+            { "returning", "", die, &dying[RETURNING] },
+            { "throwing", "", die, &dying[THROWING] },
+            { "dropping", "", die, &dying[DROPPING] },
+            { "deferring", "", die, &dying[DEFERRING] },
+        };
+        const spn_service service = { .size = sizeof(spn_service),
+                                      .interface = "demo.Dying",
+                                      .methods = methods,
+                                      .method_count = 5 };
+        struct asked asked = { .path = "demo.Dying", .version = "-", .group = "-" };
+        spn_server_stats stats;
+        spn_request *kept;
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        REQUIRE_OK(spn_server_export(s.server, &service, NULL));
+        fd = peer_open(s.port);
+        for (int plan = SILENT; plan <= RETURNING; plan++) {
+            asked.id = 1;
+            asked.method = methods[plan].name;
+            CHECK(peer_ask(fd, &asked, &told));
+            CHECK_EQ(told.id, 1);
+            CHECK_EQ(told.status, 80);
+            CHECK_HAS(told_text(&told), "demo.Dying.");
+            CHECK_HAS(told_text(&told), asked.method);
+            CHECK_HAS(told_text(&told), "ended its thread");
+        }
+        asked.method = "throwing";
+        CHECK(peer_ask(fd, &asked, &told));
+        CHECK_EQ(told.status, 20);
+        asked.method = "dropping";
+        peer_send(fd, &asked);
+        asked.method = "silent";
+        asked.flags = ONE_WAY;
+        peer_send(fd, &asked);
+        asked.method = "deferring";
+        asked.flags = TWO_WAY;
+        peer_send(fd, &asked);
+        T_AWAIT((kept = atomic_load(&dying[DEFERRING].kept)) != NULL);
+        CHECK_OK(spn_request_return_int(kept, 7));
+        CHECK_OK(spn_request_finish(kept, SPN_OK)); /* whenever its thread is gone */
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.status, 20);
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        CHECK(peer_ask(fd, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        CHECK_OK(spn_server_unexport(s.server, &service));
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        stats = stats_of(s.server);
+        CHECK_EQ(stats.requests, 7);
+        CHECK_EQ(stats.replies, 5);
+        CHECK_EQ(stats.dropped, 1);
+        CHECK_EQ(stats.one_way, 1);
+        CHECK_EQ(stats.exceptions, 1);
+        CHECK_EQ(stats.statuses[spn_server_status_slot(80)], 2);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+static void die_when_told(void *ctx, spn_channel_event event,
+                          const spn_channel_info *info)
+{
+    (void)info;
+    if (event == SPN_CHANNEL_CONNECTED || event == SPN_CHANNEL_DISCONNECTED) {
+        atomic_fetch_add((atomic_int *)ctx, 1);
+        pthread_exit(NULL);
+    }
+}
+
+/* The program's function for events ends its thread: the connection is let go of all the
+ * same, so that stop and destroy do not wait for it. */
+TEST(server__event_ends_its_thread__connection_let_go, "EXC-17", "EXC-20")
+{
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    atomic_int told_of = 0;
+    struct serving s;
+    struct told told;
+    int fd;
+
+    opts.event = die_when_told;
+    opts.ctx = &told_of;
+    serve_with(&s, "dispatcher=all&threads=1&queues=10", &opts);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
+    close(fd);
+    T_AWAIT(atomic_load(&told_of) == 2);
+    serving_end(&s);
+}
+
 static int export_twice(void *arg)
 {
     struct serving *s = arg;

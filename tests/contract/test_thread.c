@@ -9,7 +9,6 @@
 #include "peer.h"
 #include "test.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -90,18 +89,6 @@ static int refused(const spn_thread_opts *opts)
     if (rc == SPN_OK)
         spn_thread_unref(thread);
     return rc;
-}
-
-static int count_tasks(void)
-{
-    DIR *dir = opendir("/proc/self/task");
-    int count = 0;
-
-    REQUIRE(dir != NULL);
-    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
-        count += e->d_name[0] != '.';
-    closedir(dir);
-    return count;
 }
 
 /* Reads a small file whole. */
@@ -484,7 +471,7 @@ static void ask_for_too_much(void *arg)
     CHECK_STATUS(refused(&opts), SPN_EPERM);
     opts.sched = SPN_SCHED_RR;
     CHECK_STATUS(refused(&opts), SPN_EPERM);
-    T_AWAIT(count_tasks() == 1 || INSTRUMENTED); /* no thread is left */
+    T_AWAIT(t_threads() == 1 || INSTRUMENTED); /* no thread is left */
     CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
 }
 
@@ -1018,11 +1005,11 @@ TEST(thread__result__reported_as_it_is, "G-4")
 /* When join has returned the thread is gone from the system too. */
 TEST(thread__joined__gone_from_the_system, "G-19")
 {
-    const int before = count_tasks();
+    const int before = t_threads();
 
     for (int i = 0; i < 100; i++) {
         CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
-        T_AWAIT(count_tasks() == before);
+        T_AWAIT(t_threads() == before);
     }
 }
 
@@ -1100,7 +1087,7 @@ static int say_done(void *arg)
  * of them leave nothing behind. */
 TEST(thread__handle_dropped__runs_on_detached, "G-16")
 {
-    const int threads = t_rounds(1000), before = count_tasks();
+    const int threads = t_rounds(1000), before = t_threads();
     atomic_int done = 0;
     long live = 0;
 
@@ -1110,11 +1097,11 @@ TEST(thread__handle_dropped__runs_on_detached, "G-16")
         REQUIRE_OK(spn_thread_create(&thread, NULL, say_done, &done));
         spn_thread_unref(thread);
         if (i % 16 == 15)
-            T_AWAIT(atomic_load(&done) == i + 1 && count_tasks() == before);
+            T_AWAIT(atomic_load(&done) == i + 1 && t_threads() == before);
         if (i == 63)
             live = atomic_load(&counting_live);
     }
-    T_AWAIT(atomic_load(&done) == threads && count_tasks() == before);
+    T_AWAIT(atomic_load(&done) == threads && t_threads() == before);
     CHECK(threads < 64 || atomic_load(&counting_live) <= live + 16);
 }
 
@@ -1133,7 +1120,7 @@ static int drop_own_handle(void *arg)
 /* A thread may drop the last handle of itself. */
 TEST(thread__drops_its_own_handle__goes_on, "G-16")
 {
-    const int before = count_tasks();
+    const int before = t_threads();
 
     for (int i = 0; i < 100; i++) {
         spn_thread *shared = NULL, *thread;
@@ -1141,7 +1128,7 @@ TEST(thread__drops_its_own_handle__goes_on, "G-16")
         REQUIRE_OK(spn_thread_create(&thread, NULL, drop_own_handle, &shared));
         __atomic_store_n(&shared, thread, __ATOMIC_RELEASE);
         T_AWAIT(__atomic_load_n(&shared, __ATOMIC_ACQUIRE) == NULL);
-        T_AWAIT(count_tasks() == before);
+        T_AWAIT(t_threads() == before);
     }
 }
 

@@ -258,20 +258,6 @@ TEST(timer__forgotten__reported_in_debug_builds, "HWT-47")
 
 /* ---- start and stop ------------------------------------------------------------------ */
 
-static int64_t threads_of_process(void)
-{
-    int64_t count = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[128];
-
-    REQUIRE(f != NULL);
-    while (fgets(line, sizeof line, f) != NULL)
-        if (strncmp(line, "Threads:", 8) == 0)
-            count = strtoll(line + 8, NULL, 10);
-    fclose(f);
-    return count;
-}
-
 static char thread_name[32];
 
 static int note_name(spn_timeout *t)
@@ -286,25 +272,25 @@ TEST(timer__first_use__starts_the_thread, "HWT-7")
 {
     const spn_thread_opts thread = { .size = sizeof thread, .name = "pulse" };
     spn_timer_opts opts = defaults();
-    int64_t before;
+    int before;
 
     opts.drive = SPN_TIMER_THREAD;
     opts.thread = &thread;
     open_thread(); /* a sanitizer has a thread of its own from the first one on */
     CHECK_OK(spn_timer_start(timer));
     CHECK_EQ(shut(), 0);
-    before = threads_of_process();
+    before = t_threads();
     open_with(opts);
-    CHECK_EQ(threads_of_process(), before);
+    CHECK_EQ(t_threads(), before);
     CHECK_OK(spn_timer_schedule(timer, &jobs[0].timeout, note_name, 0));
-    CHECK_EQ(threads_of_process(), before + 1);
+    CHECK_EQ(t_threads(), before + 1);
     CHECK_OK(spn_timer_start(timer));
     CHECK_OK(spn_timer_start(timer));
-    CHECK_EQ(threads_of_process(), before + 1);
+    CHECK_EQ(t_threads(), before + 1);
     T_AWAIT(runs(0) == 1);
     CHECK_STR(thread_name, "pulse");
     CHECK_EQ(shut(), 0);
-    CHECK_EQ(threads_of_process(), before);
+    CHECK_EQ(t_threads(), before);
 }
 
 /* After stop nothing is taken, and nothing is counted. */

@@ -8,54 +8,37 @@
 #ifndef OWN_THREADS_H
 #define OWN_THREADS_H
 
-#include <dirent.h>
-
-#include <spindle/clock.h>
+#include <spindle/latch.h>
 #include <spindle/thread.h>
 
 #include "test.h"
 
 static int own_threads; /* of the program, and a sanitizer's own */
 
-static int threads_of_process(void)
+static int await_latch(void *latch)
 {
-    DIR *dir = opendir("/proc/self/task");
-    int count = 0;
-
-    REQUIRE(dir != NULL);
-    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
-        count += e->d_name[0] != '.';
-    closedir(dir);
-    return count;
+    return spn_latch_await(latch, SPN_FOREVER);
 }
 
-static int return_zero(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-
+/* One fewer than with a thread of ours: a sanitizer's come with the first. */
 static void count_own_threads(void)
 {
     spn_thread *thread;
+    spn_latch *latch;
 
-    /* A sanitizer's come with the first. */
-    REQUIRE_OK(spn_thread_create(&thread, NULL, return_zero, NULL));
+    REQUIRE_OK(spn_latch_create(&latch, 1));
+    REQUIRE_OK(spn_thread_create(&thread, NULL, await_latch, latch));
+    own_threads = t_threads() - 1;
+    CHECK_OK(spn_latch_count_down(latch));
     CHECK_OK(spn_thread_join(thread, SPN_FOREVER, NULL));
     spn_thread_unref(thread);
-    own_threads = threads_of_process();
-    for (int i = 0; i < 500; i++) { /* that thread may be leaving still */
-        const int now = threads_of_process();
-
-        own_threads = now < own_threads ? now : own_threads;
-        t_pause();
-    }
+    CHECK_OK(spn_latch_destroy(latch));
+    t_await_threads(own_threads);
 }
 
 static void await_threads_gone(void)
 {
-    while (threads_of_process() > own_threads)
-        t_pause();
+    t_await_threads(own_threads);
 }
 
 #endif /* OWN_THREADS_H */

@@ -110,9 +110,10 @@ bool pipe_feed(struct spn__conn *conn, const void *data, size_t size)
         memmove(conn->in, conn->in + used, conn->in_size - (size_t)used);
         conn->in_size -= (size_t)used;
     }
-    if (conn->wants_close)
-        tell_closed(conn);
-    return !conn->is_told;
+    if (!conn->wants_close)
+        return true;
+    tell_closed(conn);
+    return false;
 }
 
 void pipe_close(struct spn__conn *conn)

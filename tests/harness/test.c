@@ -14,6 +14,7 @@
  */
 #include "test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -190,6 +191,37 @@ uint64_t t_random(uint64_t *state)
 void t_pause(void)
 {
     sched_yield();
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+int t_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int count = 0;
+
+    REQUIRE(dir != NULL);
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
+        count += e->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+void t_await_threads(int count)
+{
+    const int64_t until_ms = now_ms() + T_LONG_NS / SPN_MS(1);
+
+    while (t_threads() > count && now_ms() < until_ms)
+        t_pause();
+    if (t_threads() > count)
+        fprintf(stderr, "  %d threads, expected %d\n", t_threads(), count);
+    REQUIRE(t_threads() <= count);
 }
 
 struct parallel {
@@ -402,14 +434,6 @@ static void print_stacks(pid_t pid)
     fflush(NULL);
     if (system(command) != 0)
         fprintf(stderr, "no stacks: install elfutils or gdb\n");
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 static int64_t limit_ms(void)

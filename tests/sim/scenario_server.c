@@ -32,7 +32,7 @@ enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
 /* ---- the service ------------------------------------------------------------------------- */
 
 /* What its method does. */
-enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS };
+enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS, ENDS_THREAD };
 
 static struct {
     enum plan plan;
@@ -74,6 +74,9 @@ static int method(void *arg, spn_request *request)
         spn__gate_open(&site.begun);
         spn__store(&site.returned, 1, relaxed);
         return 0;
+    case ENDS_THREAD:
+        spn__gate_open(&site.begun);
+        sim_exit();
     }
     return SPN_EINVAL;
 }
@@ -556,6 +559,27 @@ SCENARIO(server__unexported_beside_requests__none_runs_afterwards, "EXC-1", "EXC
     hang_up(&callers[0]);
 }
 SCENARIO_OPTS(server__unexported_beside_requests__none_runs_afterwards, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* Methods end their threads while the service is taken out: each is answered for, and
+ * unexport does not wait for what is no more. */
+SCENARIO(server__unexported_beside_dying_methods__each_answered, "EXC-4", "EXC-6")
+{
+    start_server(ENDS_THREAD, URL STILL POOL "&dispatcher=message");
+    connect_and_ask(2);
+    if (sim_choose(2) == 0)
+        spn__gate_wait(&site.begun);
+    sim_assert(spn_server_unexport(site.server, &service) == SPN_OK);
+    spn__store(&site.alive, 0, relaxed);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_SERVER_ERROR) +
+                   with_status(&callers[0], SPN__STATUS_SERVICE_ERROR) ==
+               2);
+    sim_outcome((unsigned)with_status(&callers[0], SPN__STATUS_SERVER_ERROR));
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__unexported_beside_dying_methods__each_answered, .schedules = 40,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 /* ---- back-pressure ------------------------------------------------------------------------- */

@@ -9,7 +9,6 @@
  */
 #include "net_bed.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -46,18 +45,6 @@ static void closed(void *context, struct spn__conn *conn, int why)
 }
 
 static const struct spn__conn_events events = { opened, echo, NULL, closed };
-
-static int threads_now(void)
-{
-    DIR *const folder = opendir("/proc/self/task");
-    int count = 0;
-
-    REQUIRE(folder != NULL);
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
 
 static bool allow_descriptors(rlim_t count)
 {
@@ -123,12 +110,12 @@ static void many(int count)
     REQUIRE_OK(spn__transport_create(&opts, &transport));
     REQUIRE_OK(spn__transport_listen(transport, &at, &events, NULL, &listener));
     port = spn__listener_port(listener);
-    threads = threads_now();
+    threads = t_threads();
     REQUIRE(write(orders[0], &port, sizeof port) == (ssize_t)sizeof port);
     REQUIRE(read(orders[0], &port, sizeof port) ==
             (ssize_t)sizeof port); /* all asked */
     CHECK_EQ(atomic_load(&standing), count);
-    CHECK_EQ(threads_now(), threads);
+    CHECK_EQ(t_threads(), threads);
     do /* the last answer is counted after it was written */
         spn__transport_get_stats(transport, &stats);
     while (stats.bytes_written < stats.bytes_read);

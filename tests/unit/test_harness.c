@@ -9,6 +9,7 @@
 #include "test.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -356,4 +357,33 @@ TEST(harness__child_writes_much__output_cut)
 
     CHECK_EQ(t_child(write_much, NULL, small, sizeof small), 0);
     CHECK_STR(small, "line 0\nline 1\nl");
+}
+
+static void *wait_for_end(void *fd)
+{
+    char byte;
+
+    (void)!read(*(const int *)fd, &byte, 1);
+    return NULL;
+}
+
+/* Threads are counted while they are there, and waited for until they are not. */
+TEST(harness__threads__counted_and_awaited)
+{
+    pthread_t threads[2];
+    int fds[2], before;
+
+    REQUIRE(pipe(fds) == 0);
+    REQUIRE(pthread_create(&threads[0], NULL, wait_for_end, &fds[0]) == 0);
+    before = t_threads(); /* with a sanitizer's own, which come with the first */
+    CHECK(before >= 2);
+    REQUIRE(pthread_create(&threads[1], NULL, wait_for_end, &fds[0]) == 0);
+    CHECK_EQ(t_threads(), before + 1);
+    t_await_threads(before + 1); /* there are no more */
+    close(fds[1]);
+    for (int i = 0; i < 2; i++)
+        REQUIRE(pthread_join(threads[i], NULL) == 0);
+    t_await_threads(before - 1);
+    CHECK_EQ(t_threads(), before - 1);
+    close(fds[0]);
 }
