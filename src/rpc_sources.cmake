@@ -44,6 +44,7 @@ set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_connect.c
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_listen.c
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_loop.c
+  ${CMAKE_CURRENT_LIST_DIR}/net/uv_spread.c
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_transport.c
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_write.c)
 # Its public headers; those of include/spindle that are not here are libspindle's.

@@ -81,6 +81,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/objpool/upkeep.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/inside.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/monitor.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c

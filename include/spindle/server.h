@@ -39,6 +39,9 @@ extern "C" {
  * Lifecycle   create -> export... -> start -> stop -> destroy.  Services come and go while
  *             it runs.
  * Threads     every call but destroy is safe from any thread; stop not from a method.
+ *             Connections begin on one I/O thread; one that has too much to do hands
+ *             some over to others, between two events, so what runs on I/O threads
+ *             must not take a connection to have the same one for ever.
  * Overload    a request the pool refuses is answered at once from the I/O thread: status
  *             100.  Heartbeats are answered there too, whatever the pool does.
  * Deviations  a request above `payload` is answered with status 40 before its body is

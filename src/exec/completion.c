@@ -225,23 +225,6 @@ static int take(struct spn_completion *c, spn_future **future, int64_t timeout_n
     return SPN_OK;
 }
 
-int spn_completion_take(spn_completion *c, spn_future **future)
-{
-    void *item = NULL;
-    int rc;
-
-    if (future == NULL)
-        return SPN_EINVAL;
-    *future = NULL;
-    if (c == NULL)
-        return SPN_EINVAL;
-    if (c->queue == NULL)
-        return take(c, future, SPN_FOREVER);
-    rc = spn_queue_take(c->queue, &item);
-    *future = rc == SPN_OK ? item : NULL;
-    return rc;
-}
-
 int spn_completion_poll_timed(spn_completion *c, spn_future **future,
                               int64_t timeout_ns)
 {
@@ -258,6 +241,11 @@ int spn_completion_poll_timed(spn_completion *c, spn_future **future,
     rc = spn_queue_poll_timed(c->queue, &item, timeout_ns);
     *future = rc == SPN_OK ? item : NULL;
     return rc;
+}
+
+int spn_completion_take(spn_completion *c, spn_future **future)
+{
+    return spn_completion_poll_timed(c, future, SPN_FOREVER);
 }
 
 int spn_completion_poll(spn_completion *c, spn_future **future)

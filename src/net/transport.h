@@ -8,10 +8,13 @@
  * explorer that delays, cuts, and loses (tests/sim), so that everything above
  * runs in both.
  *
- * Threads.  A connection belongs to one I/O loop for its whole life; every
- * event of spn__conn_events is called on that loop's thread, one at a time for
- * a connection, and must not block.  The functions here may be called from any
- * thread, from inside an event too.
+ * Threads.  A connection belongs to one I/O loop at a time; every event of
+ * spn__conn_events is called on that loop's thread, one at a time for a
+ * connection, and must not block.  Between two events an accepted connection may
+ * be handed over to another loop, if its own has too much to do: what happened
+ * in an event happens before the next one, on whichever thread that is.  One that
+ * was made by connect, or that a job was posted to, stays where it is.  The
+ * functions here may be called from any thread, from inside an event too.
  *
  * Writing.  spn__conn_send copies, so nothing of the caller's is kept.  What is
  * sent from inside an event of the same loop is written once, at the end of
@@ -124,8 +127,9 @@ int64_t spn__conn_last_write_ns(const struct spn__conn *conn);
 bool spn__conn_on_loop(const struct spn__conn *conn);
 
 /* Runs fn once on the connection's loop, soon; in order for one caller.  The job
- * is the caller's memory until fn is called.  After the transport has stopped:
- * SPN_ESHUTDOWN, and fn is not called. */
+ * is the caller's memory until fn is called.  The connection is not handed over to
+ * another loop any more.  After the transport has stopped: SPN_ESHUTDOWN, and fn is
+ * not called. */
 struct spn__net_job {
     struct spn__net_job *next;
     void (*fn)(struct spn__net_job *job);
@@ -183,6 +187,7 @@ struct spn__transport_stats {
     uint64_t open;            /* connections that stand now, both kinds */
     uint64_t bytes_read, bytes_written;
     uint64_t wakeups; /* times a loop was woken by another thread */
+    uint64_t moved;   /* connections handed over from loop to loop */
 };
 void spn__transport_get_stats(struct spn__transport *transport,
                               struct spn__transport_stats *stats);

@@ -42,6 +42,7 @@ static void on_poll(uv_poll_t *handle, int status, int events);
 /* ---- made, counted, freed ------------------------------------------------------- */
 
 struct spn__conn *spn__conn_create(struct spn__transport *transport,
+                                   struct spn__loop *loop,
                                    const struct spn__conn_events *events, void *context,
                                    void *data)
 {
@@ -51,7 +52,8 @@ struct spn__conn *spn__conn_create(struct spn__transport *transport,
         return NULL;
     memset(conn, 0, sizeof *conn);
     spn__init(&conn->refs, 1u); /* the transport's */
-    conn->loop = spn__transport_deal(transport);
+    conn->transport = transport;
+    spn__init(&conn->loop, loop);
     conn->events = events;
     conn->context = context;
     spn__init(&conn->data, data);
@@ -72,7 +74,7 @@ struct spn__conn *spn__conn_create(struct spn__transport *transport,
 
 void spn__conn_drop(struct spn__conn *conn)
 {
-    struct spn__transport *const transport = conn->loop->transport;
+    struct spn__transport *const transport = conn->transport;
 
     if (conn->fd >= 0)
         (void)close(conn->fd);
@@ -95,14 +97,6 @@ void spn__conn_unref(struct spn__conn *conn)
         return;
     (void)spn__load(&conn->refs, acquire); /* [ref] */
     spn__conn_drop(conn);
-}
-
-struct spn__loop *spn__transport_deal(struct spn__transport *transport)
-{
-    /* relaxed: any loop will do. */
-    const uint32_t turn = spn__fetch_add(&transport->next, 1u, relaxed);
-
-    return &transport->loops[turn % (uint32_t)transport->loop_count];
 }
 
 /* ---- the end ---------------------------------------------------------------------- */
@@ -133,7 +127,7 @@ void spn__conn_close(struct spn__conn *conn, int why)
     ask = spn__conn_close_locked(conn, why);
     spn__unlock(&conn->lock);
     if (ask)
-        spn__loop_ask(conn->loop, conn);
+        spn__loop_ask(spn__conn_loop(conn), conn);
 }
 
 void spn__conn_end(struct spn__conn *conn)
@@ -150,21 +144,23 @@ void spn__conn_end(struct spn__conn *conn)
     }
     spn__unlock(&conn->lock);
     if (ask)
-        spn__loop_ask(conn->loop, conn);
+        spn__loop_ask(spn__conn_loop(conn), conn);
 }
 
 /* libuv has given all handles back. */
 static void finish(struct spn__conn *conn)
 {
-    struct spn__transport *const transport = conn->loop->transport;
+    struct spn__transport *const transport = conn->transport;
 
     /* relaxed, all: numbers. */
-    if (conn->accepted)
+    if (conn->accepted) {
         spn__fetch_sub(&transport->accepted_now, (int64_t)1, relaxed);
+        spn__fetch_sub(&spn__conn_loop(conn)->share, 1, relaxed);
+    }
     if (conn->opened)
         spn__fetch_sub(&transport->open, (int64_t)1, relaxed);
     conn->events->closed(conn->context, conn, conn->why);
-    conn->loop->live--;
+    spn__conn_loop(conn)->live--;
     spn__conn_unref(conn); /* the transport's */
 }
 
@@ -219,7 +215,7 @@ int spn__conn_poll(struct spn__conn *conn, unsigned events, uv_poll_cb callback)
     int rc;
 
     if (!conn->has_poll) {
-        rc = uv_poll_init_socket(&conn->loop->uv, &conn->poll, conn->fd);
+        rc = uv_poll_init_socket(&spn__conn_loop(conn)->uv, &conn->poll, conn->fd);
         if (rc != 0)
             return rc == UV_ENOMEM ? SPN_ENOMEM : SPN_EIO;
         conn->poll.data = conn;
@@ -257,13 +253,13 @@ void spn__conn_start_timer(struct spn__conn *conn, int64_t deadline_ns)
     const uint64_t ms = left_ns <= 0 ? 0 : (uint64_t)left_ns / 1000000 + 1;
 
     if (!conn->has_timer) {
-        (void)uv_timer_init(&conn->loop->uv, &conn->timer); /* cannot fail */
+        (void)uv_timer_init(&spn__conn_loop(conn)->uv, &conn->timer); /* cannot fail */
         conn->timer.data = conn;
         conn->has_timer = true;
         conn->handles++;
     }
     conn->deadline_ns = deadline_ns;
-    uv_update_time(&conn->loop->uv);
+    uv_update_time(&spn__conn_loop(conn)->uv);
     (void)uv_timer_start(&conn->timer, on_timer, ms, 0); /* nor this */
 }
 
@@ -318,7 +314,7 @@ static unsigned char *room_for(struct spn__conn *conn, size_t *room)
 
     if (conn->in.size == 0) {
         *room = SPN__LOOP_IN;
-        return conn->loop->in;
+        return spn__conn_loop(conn)->in;
     }
     if (conn->want > conn->in.size && conn->want - conn->in.size > least)
         least = conn->want - conn->in.size;
@@ -339,8 +335,8 @@ static ssize_t get(struct spn__conn *conn, unsigned char *to, size_t room)
     while (n < 0 && errno == EINTR);
     if (n > 0) {
         /* relaxed, both: numbers. */
-        spn__fetch_add(&conn->loop->bytes_read, (uint64_t)n, relaxed);
-        spn__store(&conn->last_read_ns, spn__loop_now(conn->loop), relaxed);
+        spn__fetch_add(&spn__conn_loop(conn)->bytes_read, (uint64_t)n, relaxed);
+        spn__store(&conn->last_read_ns, spn__loop_now(spn__conn_loop(conn)), relaxed);
     }
     return n;
 }
@@ -386,7 +382,7 @@ static bool read_once(struct spn__conn *conn)
 
 static void throw_away(struct spn__conn *conn)
 {
-    const ssize_t n = get(conn, conn->loop->in, SPN__LOOP_IN);
+    const ssize_t n = get(conn, spn__conn_loop(conn)->in, SPN__LOOP_IN);
 
     if (n == 0)
         conn->eof = true;
@@ -397,8 +393,10 @@ static void throw_away(struct spn__conn *conn)
 static void on_poll(uv_poll_t *handle, int status, int events)
 {
     struct spn__conn *const conn = handle->data;
+    struct spn__loop *const loop = spn__conn_loop(conn);
     bool ending, drain = false;
 
+    spn__spread_visit(loop);
     if (status < 0) /* libuv has stopped polling; a read tells what is wrong */
         conn->interest = 0;
     spn__lock(&conn->lock);
@@ -418,6 +416,8 @@ static void on_poll(uv_poll_t *handle, int status, int events)
                 ;
     }
     spn__conn_attend(conn);
+    if (loop->give != 0)
+        spn__spread_give(conn);
 }
 
 /* ---- looking after it ----------------------------------------------------------------------- */
@@ -431,15 +431,15 @@ void spn__conn_unlist(struct spn__conn *conn)
 
 void spn__conn_enlist(struct spn__conn *conn)
 {
-    spn__list_push_back(&conn->loop->conns, &conn->link);
-    conn->loop->live++;
-    if (conn->loop->stopping)
+    spn__list_push_back(&spn__conn_loop(conn)->conns, &conn->link);
+    spn__conn_loop(conn)->live++;
+    if (spn__conn_loop(conn)->stopping)
         spn__conn_close(conn, SPN_ECLOSED);
 }
 
 void spn__conn_established(struct spn__conn *conn)
 {
-    struct spn__transport *const transport = conn->loop->transport;
+    struct spn__transport *const transport = conn->transport;
     bool stands;
     int rc;
 
@@ -528,9 +528,8 @@ void spn__conn_attend(struct spn__conn *conn)
     switch (phase) {
     case SPN__ENDING:
         if (!conn->lingers)
-            spn__conn_start_timer(conn,
-                                  spn__deadline(spn__now(),
-                                                conn->loop->transport->opts.linger_ns));
+            spn__conn_start_timer(conn, spn__deadline(spn__now(),
+                                                      conn->transport->opts.linger_ns));
         conn->lingers = true;
         if (all)
             end_now(conn);
@@ -541,8 +540,10 @@ void spn__conn_attend(struct spn__conn *conn)
             spn__conn_close(conn, rc);
         break;
     case SPN__CLOSING:
-        if (!writing) /* else he asks again when he is done */
+        if (!writing)
             close_now(conn);
+        else if (conn->has_poll) /* he asks again when he is done */
+            (void)spn__conn_poll(conn, 0, NULL);
         break;
     case SPN__CONNECTING:
     case SPN__CLOSED:
@@ -565,7 +566,7 @@ static void look_again(struct spn__conn *conn)
     ask = spn__conn_list_locked(conn);
     spn__unlock(&conn->lock);
     if (ask)
-        spn__loop_ask(conn->loop, conn);
+        spn__loop_ask(spn__conn_loop(conn), conn);
 }
 
 /* relaxed, both: the loop learns of it through its inbox, under locks. */
@@ -623,10 +624,16 @@ int64_t spn__conn_last_write_ns(const struct spn__conn *conn)
 
 bool spn__conn_on_loop(const struct spn__conn *conn)
 {
-    return spn__loop_is_mine(conn->loop);
+    return spn__loop_is_mine(spn__conn_loop(conn));
 }
 
 int spn__conn_post(struct spn__conn *conn, struct spn__net_job *job)
 {
-    return spn__loop_post(conn->loop, job) ? SPN_OK : SPN_ESHUTDOWN;
+    struct spn__loop *loop;
+
+    spn__lock(&conn->lock);
+    conn->pinned = true; /* or the job would find that it has gone */
+    loop = spn__conn_loop(conn);
+    spn__unlock(&conn->lock);
+    return spn__loop_post(loop, job) ? SPN_OK : SPN_ESHUTDOWN;
 }

@@ -145,7 +145,7 @@ static void stands(struct spn__conn *conn)
     spn__free(conn->addresses);
     conn->addresses = NULL;
     /* relaxed: a number. */
-    spn__fetch_add(&conn->loop->transport->connected, (uint64_t)1, relaxed);
+    spn__fetch_add(&conn->transport->connected, (uint64_t)1, relaxed);
     spn__conn_established(conn);
 }
 
@@ -248,6 +248,7 @@ int spn__transport_connect(struct spn__transport *transport, const char *host, i
 {
     struct spn__addresses *addresses;
     struct spn__conn *conn;
+    uint32_t turn;
     int rc;
 
     *out = NULL;
@@ -261,7 +262,11 @@ int spn__transport_connect(struct spn__transport *transport, const char *host, i
         spn__free(addresses);
         return rc;
     }
-    conn = spn__conn_create(transport, events, context, data);
+    /* In turn.  relaxed: any loop will do. */
+    turn = spn__fetch_add(&transport->next, 1u, relaxed);
+    conn = spn__conn_create(transport,
+                            &transport->loops[turn % (uint32_t)transport->loop_count],
+                            events, context, data);
     if (conn == NULL) {
         spn__free(addresses);
         return SPN_ENOMEM;
@@ -273,7 +278,7 @@ int spn__transport_connect(struct spn__transport *transport, const char *host, i
     conn->begin.fn = begin;
     spn__conn_ref(conn); /* the caller's */
     *out = conn;         /* first: `opened` may come before we return */
-    if (!spn__loop_post(conn->loop, &conn->begin)) {
+    if (!spn__loop_post(spn__conn_loop(conn), &conn->begin)) {
         *out = NULL;
         spn__conn_drop(conn);
         return SPN_ESHUTDOWN;

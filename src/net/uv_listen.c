@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * uv_listen.c - the acceptor: one thread that takes connections and deals them to
- * the loops in turn.
+ * the loops (uv_spread.c).
  *
  * A loop of its own, started with the first listener, so that handlers which run on
  * I/O threads never keep a connection from being taken.
@@ -36,7 +36,8 @@ static void begin_conn(struct spn__net_job *job)
         (struct spn__conn *)((char *)job - offsetof(struct spn__conn, begin));
 
     spn__conn_enlist(conn);
-    if (conn->loop->stopping) {
+    spn__fetch_add(&spn__conn_loop(conn)->begun, 1u, relaxed); /* a number */
+    if (spn__conn_loop(conn)->stopping) {
         spn__conn_attend(conn);
         return;
     }
@@ -52,7 +53,8 @@ static void take(struct spn__listener *listener, int fd)
 
     /* relaxed, all: numbers; only this thread adds. */
     if (limit == 0 || spn__load(&transport->accepted_now, relaxed) < limit)
-        conn = spn__conn_create(transport, listener->events, listener->context, NULL);
+        conn = spn__conn_create(transport, spn__spread_deal(transport),
+                                listener->events, listener->context, NULL);
     if (conn == NULL) {
         spn__fetch_add(&transport->refused, (uint64_t)1, relaxed);
         (void)close(fd);
@@ -61,10 +63,12 @@ static void take(struct spn__listener *listener, int fd)
     spn__net_socket_ready(fd);
     spn__fetch_add(&transport->accepted, (uint64_t)1, relaxed);
     spn__fetch_add(&transport->accepted_now, (int64_t)1, relaxed);
+    spn__fetch_add(&spn__conn_loop(conn)->share, 1, relaxed);
+    spn__conn_loop(conn)->dealt++;
     conn->fd = fd;
     conn->accepted = true;
     conn->begin.fn = begin_conn;
-    if (!spn__loop_post(conn->loop, &conn->begin))
+    if (!spn__loop_post(spn__conn_loop(conn), &conn->begin))
         spn__assert(false); /* the acceptor ends before the loops do */
 }
 

@@ -134,6 +134,8 @@ static bool empty_inbox(struct spn__loop *loop)
 
         spn__conn_unlist(conn); /* from here on it may be asked for again */
         spn__conn_attend(conn);
+        if (loop->give != 0)
+            spn__spread_give(conn);
         spn__conn_unref(conn);
         conn = next;
     }
@@ -178,6 +180,8 @@ static void before_sleep(uv_prepare_t *handle)
             spn__assert(false);
         break;
     }
+    if (loop->visits != 0)
+        spn__spread_turn(loop);
     if (loop->stopping && !loop->ended && loop->live == 0 &&
         spn__list_empty(&loop->listeners))
         close_handles(loop);
@@ -254,6 +258,10 @@ int spn__loop_init(struct spn__loop *loop, struct spn__transport *transport,
     spn__init(&loop->senders, 0u);
     spn__init(&loop->bytes_read, (uint64_t)0);
     spn__init(&loop->wakeups, (uint64_t)0);
+    spn__init(&loop->moved, (uint64_t)0);
+    spn__init(&loop->share, 0);
+    spn__init(&loop->begun, 0u);
+    loop->until_look = 1;
     spn__list_init(&loop->conns);
     spn__list_init(&loop->listeners);
     if (for_conns) {
@@ -265,6 +273,7 @@ int spn__loop_init(struct spn__loop *loop, struct spn__transport *transport,
     rc = uv_loop_init(&loop->uv);
     if (rc != 0)
         goto no_loop;
+    loop->uv.data = loop;
     rc = uv_async_init(&loop->uv, &loop->wake, woken_up);
     if (rc != 0) {
         (void)uv_loop_close(&loop->uv);

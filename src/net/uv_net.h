@@ -6,6 +6,7 @@
  *   uv_loop.c       a loop: its thread, its inbox, sleeping and waking
  *   uv_conn.c       a connection's life on its loop: opened, read, closed
  *   uv_write.c      the outgoing stream, which any thread may write
+ *   uv_spread.c     which loop a connection is on: dealt, handed over
  *   uv_listen.c     the acceptor
  *   uv_connect.c    addresses, connecting
  *
@@ -27,6 +28,10 @@
  *           one who is writing has come back, so a number is never written to that
  *           the system has given to somebody else meanwhile
  *   CLOSED  `closed` has been or is being called
+ *
+ * ITS LOOP   An accepted connection may be handed over to another loop while it is OPEN
+ *   (uv_spread.c).  Its own loop's thread does that, under the lock, only while it is not
+ *   `listed`, and lists it: so whoever has listed a connection asks the loop it is on.
  */
 #ifndef SPN__NET_UV_NET_H
 #define SPN__NET_UV_NET_H
@@ -90,9 +95,23 @@ struct spn__loop {
     size_t gathered;
     unsigned char *in, *out; /* loop */
 
+    /* uv_spread.c. */
+    SPN__ATOMIC(int32_t) share;  /* accepted connections dealt or handed to it */
+    unsigned visits;             /* loop: connections that were ready in this turn */
+    unsigned until_look;         /* loop: turns that pass before one is timed */
+    int64_t began_ns;            /* loop: of the turn that is being timed; else 0 */
+    int strain;                  /* loop: long turns of late, less the short ones */
+    unsigned give;               /* loop: connections to hand over in this turn */
+    struct spn__loop *give_to;   /* loop */
+    SPN__ATOMIC(uint32_t) begun; /* connections that have come from the acceptor */
+    uint32_t dealt,
+        begun_seen;         /* the acceptor's: it has dealt, it knows to have begun */
+    int64_t waits_since_ns; /* the acceptor's */
+
     /* relaxed, all of them: numbers to look at. */
     SPN__ATOMIC(uint64_t) bytes_read;
     SPN__ATOMIC(uint64_t) wakeups;
+    SPN__ATOMIC(uint64_t) moved; /* connections handed over */
 };
 
 struct spn__address {
@@ -112,7 +131,8 @@ struct spn__addresses {
 
 struct spn__conn {
     SPN__ATOMIC(uint32_t) refs;
-    struct spn__loop *loop;
+    struct spn__transport *transport;
+    SPN__ATOMIC(struct spn__loop *) loop; /* see spn__conn_loop */
     const struct spn__conn_events *events;
     void *context;
     SPN__ATOMIC(void *) data;
@@ -127,6 +147,7 @@ struct spn__conn {
     bool listed;                    /* lock: is or will be in the loop's inbox */
     bool writing;                   /* lock: somebody writes, `front` is his */
     bool blocked;                   /* lock: the socket is full, the loop polls it */
+    bool pinned;                    /* lock: jobs were posted, it stays where it is */
     struct spn__bytes back;         /* lock: what was taken and comes behind front */
     struct spn__bytes front;        /* the writer's, and without one the lock's */
     SPN__ATOMIC(uint64_t) position; /* end of what was taken; changed with the lock */
@@ -136,7 +157,7 @@ struct spn__conn {
     SPN__ATOMIC(size_t) grain; /* bytes of a write at most; 0: any number */
 
     struct spn__conn *next_asked; /* the inbox's */
-    struct spn__net_job begin;    /* its first job */
+    struct spn__net_job begin;    /* its first job on a loop */
 
     struct spn__list_node link; /* loop, and all that follows */
     uv_poll_t poll;
@@ -179,7 +200,8 @@ struct spn__transport {
     bool stopping;              /* lock */
     bool has_acceptor;          /* lock; its thread runs */
     struct spn__gate stopped;
-    SPN__ATOMIC(uint32_t) next;        /* loop to deal to */
+    SPN__ATOMIC(uint32_t) next;        /* loop for one that is made from here */
+    SPN__ATOMIC(uint32_t) used;        /* loops that accepted ones are dealt to */
     SPN__ATOMIC(int64_t) conns;        /* that have not been freed */
     SPN__ATOMIC(int64_t) accepted_now; /* against max_connections */
     SPN__ATOMIC(int64_t) open;
@@ -209,12 +231,20 @@ bool spn__loop_post(struct spn__loop *loop, struct spn__net_job *job);
 void spn__loop_ask(struct spn__loop *loop, struct spn__conn *conn);
 int64_t spn__loop_now(struct spn__loop *loop);
 
+/* The loop a connection is on.  relaxed: only that loop's thread changes it, and lists the
+ * connection as it does (see above).  So for that thread, and for one who has listed the
+ * connection, it is the loop; for others it is one that was a moment ago, which is not
+ * theirs, or is theirs from now on. */
+static inline struct spn__loop *spn__conn_loop(const struct spn__conn *conn)
+{
+    return spn__load(&conn->loop, relaxed);
+}
+
 /* uv_conn.c */
 struct spn__conn *spn__conn_create(struct spn__transport *transport,
+                                   struct spn__loop *loop,
                                    const struct spn__conn_events *events, void *context,
                                    void *data);
-/* The next loop, in turn. */
-struct spn__loop *spn__transport_deal(struct spn__transport *transport);
 /* Frees one that nobody knows but the caller. */
 void spn__conn_drop(struct spn__conn *conn);
 /* On the loop: the connection's first moments there. */
@@ -242,6 +272,21 @@ void spn__conn_drain(struct spn__conn *conn, bool on_loop);
 void spn__conn_gather_begin(struct spn__conn *conn);
 void spn__conn_gather_end(struct spn__conn *conn);
 bool spn__conn_all_written_locked(const struct spn__conn *conn);
+
+/* uv_spread.c */
+/* The acceptor: the loop for one more connection. */
+struct spn__loop *spn__spread_deal(struct spn__transport *transport);
+/* On the loop: a connection is ready. */
+static inline void spn__spread_visit(struct spn__loop *loop)
+{
+    if (loop->visits++ == 0 && loop->until_look == 0)
+        loop->began_ns = spn__now();
+}
+/* On the loop: the turn is over. */
+void spn__spread_turn(struct spn__loop *loop);
+/* On the loop, when everything that was due has been done: maybe hands the connection over;
+ * then it is another's.  Only while loop->give. */
+void spn__spread_give(struct spn__conn *conn);
 
 /* uv_connect.c */
 int spn__net_status(int error);

@@ -76,6 +76,7 @@ int spn__transport_create(const struct spn__transport_opts *user,
     spn__list_init(&transport->listeners);
     spn__gate_init(&transport->stopped);
     spn__init(&transport->next, 0u);
+    spn__init(&transport->used, 1u);
     spn__init(&transport->conns, (int64_t)0);
     spn__init(&transport->accepted_now, (int64_t)0);
     spn__init(&transport->open, (int64_t)0);
@@ -184,5 +185,6 @@ void spn__transport_get_stats(struct spn__transport *transport,
     for (int i = 0; i < transport->loop_count; i++) {
         stats->bytes_read += spn__load(&transport->loops[i].bytes_read, relaxed);
         stats->wakeups += spn__load(&transport->loops[i].wakeups, relaxed);
+        stats->moved += spn__load(&transport->loops[i].moved, relaxed);
     }
 }

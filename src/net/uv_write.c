@@ -83,15 +83,15 @@ static int64_t put(struct spn__conn *conn, struct iovec *vector, size_t count)
     /* relaxed: a number; who needs to know what is behind it asks with the lock. */
     spn__store(&conn->written, spn__load(&conn->written, relaxed) + (uint64_t)n,
                relaxed);
-    spn__fetch_add(&conn->loop->transport->bytes_written, (uint64_t)n, relaxed);
+    spn__fetch_add(&conn->transport->bytes_written, (uint64_t)n, relaxed);
     return n;
 }
 
 static void note_time(struct spn__conn *conn, bool on_loop)
 {
     /* relaxed: a number. */
-    spn__store(&conn->last_write_ns, on_loop ? spn__loop_now(conn->loop) : spn__now(),
-               relaxed);
+    spn__store(&conn->last_write_ns,
+               on_loop ? spn__loop_now(spn__conn_loop(conn)) : spn__now(), relaxed);
 }
 
 /* Lets go.  With why != 0 the connection is closed; with blocked the loop polls. */
@@ -109,7 +109,7 @@ static void let_go(struct spn__conn *conn, bool blocked, int why, bool on_loop)
         ask = spn__conn_list_locked(conn) || ask;
     spn__unlock(&conn->lock);
     if (ask)
-        spn__loop_ask(conn->loop, conn);
+        spn__loop_ask(spn__conn_loop(conn), conn);
 }
 
 /* Gets more to write into front; false: there is none, and we have let go. */
@@ -132,7 +132,7 @@ static bool next(struct spn__conn *conn, bool on_loop)
         ask = spn__conn_list_locked(conn);
     spn__unlock(&conn->lock);
     if (ask)
-        spn__loop_ask(conn->loop, conn);
+        spn__loop_ask(spn__conn_loop(conn), conn);
     return false;
 }
 
@@ -197,9 +197,9 @@ static bool put_now(struct spn__conn *conn, struct iovec *vector, size_t count,
 
 void spn__conn_gather_begin(struct spn__conn *conn)
 {
-    conn->loop->gathers = conn;
-    conn->loop->gathering = false;
-    conn->loop->gathered = 0;
+    spn__conn_loop(conn)->gathers = conn;
+    spn__conn_loop(conn)->gathering = false;
+    spn__conn_loop(conn)->gathered = 0;
 }
 
 /* Writes what was gathered, and maybe one message that did not fit behind it.  false:
@@ -208,7 +208,7 @@ static bool put_gathered(struct spn__conn *conn, const struct spn__piece *pieces
                          size_t count)
 {
     struct iovec vector[MAX_PIECES + 1];
-    struct spn__loop *const loop = conn->loop;
+    struct spn__loop *const loop = spn__conn_loop(conn);
     size_t used = 0;
 
     if (loop->gathered != 0)
@@ -224,7 +224,7 @@ static bool put_gathered(struct spn__conn *conn, const struct spn__piece *pieces
 
 void spn__conn_gather_end(struct spn__conn *conn)
 {
-    struct spn__loop *const loop = conn->loop;
+    struct spn__loop *const loop = spn__conn_loop(conn);
     bool closing;
 
     loop->gathers = NULL;
@@ -245,7 +245,7 @@ void spn__conn_gather_end(struct spn__conn *conn)
 static bool gather_locked(struct spn__conn *conn, const struct spn__piece *pieces,
                           size_t count, size_t total)
 {
-    struct spn__loop *const loop = conn->loop;
+    struct spn__loop *const loop = spn__conn_loop(conn);
 
     if (!loop->gathering) {
         if (conn->writing || conn->blocked || conn->phase != SPN__OPEN ||
@@ -286,8 +286,8 @@ static int refuse_locked(const struct spn__conn *conn, size_t total, unsigned fl
         return SPN_ECLOSED;
     /* A message that is larger than the bound goes when nothing waits. */
     if ((flags & SPN__SEND_URGENT) == 0 && waiting != 0 &&
-        (waiting > conn->loop->transport->opts.max_unwritten ||
-         total > conn->loop->transport->opts.max_unwritten - waiting))
+        (waiting > conn->transport->opts.max_unwritten ||
+         total > conn->transport->opts.max_unwritten - waiting))
         return SPN_EFULL;
     return SPN_OK;
 }
@@ -319,7 +319,7 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
         drain = spn__conn_claim_locked(conn);
     spn__unlock(&conn->lock);
     if (ask)
-        spn__loop_ask(conn->loop, conn);
+        spn__loop_ask(spn__conn_loop(conn), conn);
     if (direct) {
         for (size_t i = 0; i < count; i++)
             vector[used++] =
@@ -335,7 +335,7 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
 static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
                      size_t count, size_t total, unsigned flags, uint64_t *position)
 {
-    struct spn__loop *const loop = conn->loop;
+    struct spn__loop *const loop = spn__conn_loop(conn);
     bool ask = false, flush = false;
     int rc;
 
@@ -370,7 +370,7 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
         total += pieces[i].size;
     if (total == 0)
         flags |= SPN__SEND_MORE; /* nothing to write for */
-    if (spn__loop_is_mine(conn->loop))
+    if (spn__loop_is_mine(spn__conn_loop(conn)))
         return send_here(conn, pieces, count, total, flags, position);
     return send_apart(conn, pieces, count, total, flags, position);
 }

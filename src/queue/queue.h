@@ -2,7 +2,7 @@
 /*
  * queue.h - what a kind of queue provides, and what the kinds share.
  *
- * The public calls (queue.c) check their arguments, choose a style of waiting
+ * The public calls (queue.c, inside.c) check their arguments, choose a style of waiting
  * and go through the table below; a kind knows nothing of the four styles.
  */
 #ifndef SPN__QUEUE_H
@@ -129,6 +129,11 @@ static inline void spn__first_look_learn(spn__first_look *first, bool stream)
 
     if (next >= 1 && next <= SPN__FIRST_LOOK_MAX)
         spn__store(first, next, relaxed);
+}
+
+static inline bool spn__queue_is_deque(const spn_queue *q)
+{
+    return q->kind == SPN_QUEUE_DEQUE;
 }
 
 /* Fills in the head. */

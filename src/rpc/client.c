@@ -128,8 +128,10 @@ static void take_response(struct spn_client *client, struct spn__response *respo
         return;
     }
     if (response->reply != NULL) {
-        spn__call_reply(call, response->reply);
+        spn_reply *reply = response->reply;
+
         response->reply = NULL; /* the caller's now */
+        spn__call_reply(call, reply);
         return;
     }
     /* One in a foreign serialization was counted as a frame already. */
@@ -140,12 +142,21 @@ static void take_response(struct spn_client *client, struct spn__response *respo
                                                    : "the reply makes no sense");
 }
 
+/* Follows what was done with a message, also when a stage ended its thread. */
+static void release_message(void *arg)
+{
+    struct spn__message *message = arg;
+
+    message->release(message);
+}
+
 static int received(struct spn__handler *handler, struct spn__channel *channel,
                     struct spn__message *message)
 {
     struct spn_client *client = client_of(channel);
 
     (void)handler;
+    SPN__CLEANUP_PUSH(release_message, message);
     if (is_response(message)) {
         take_response(client, (struct spn__response *)message);
     } else if (spn__frame_is_event(&message->frame) && message->frame.length == 2 &&
@@ -159,7 +170,7 @@ static int received(struct spn__handler *handler, struct spn__channel *channel,
         (void)spn__channel_answer(channel, &message->frame, SPN__STATUS_SERVICE_ERROR,
                                   "a client has no services", 0);
     }
-    message->release(message);
+    SPN__CLEANUP_POP();
     return SPN_OK;
 }
 

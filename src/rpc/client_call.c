@@ -75,28 +75,47 @@ static void part(struct spn__call *call, uint32_t parts)
         ended(client);
 }
 
-/* Completes the future, with a reply or else a failure; false: it was done already.  A
- * stage that is run by this and calls close is told so. */
-static bool complete(struct spn__call *call, spn_reply *reply, int code,
+/* A call whose future is being completed. */
+struct completing {
+    struct spn__call *call;
+    spn_reply *reply; /* NULL: a failure */
+    spn_executor_frame
+        ending; /* a stage that is run by this and calls close is told so */
+    bool entered, was_done;
+};
+
+/* Follows the stages, also when one of them ended its thread. */
+static void after_stages(void *arg)
+{
+    struct completing *c = arg;
+
+    if (c->entered)
+        (void)spn_executor_leave(&c->ending);
+    if (c->was_done)
+        spn_reply_destroy(c->reply); /* cancelled a moment ago */
+    part(c->call, 1);
+}
+
+/* Completes the future, with a reply or else a failure, and gives the call up. */
+static void complete(struct spn__call *call, spn_reply *reply, int code,
                      const char *message)
 {
-    spn_executor_frame frame;
-    const bool entered = spn_executor_enter(&call->client->ending, &frame) == SPN_OK;
-    const int rc = reply != NULL
-                       ? spn_future_complete(call->future, reply)
-                       : spn_future_complete_error(call->future, code, message);
+    struct completing c = { .call = call, .reply = reply };
 
-    if (entered)
-        (void)spn_executor_leave(&frame);
-    return rc == 1;
+    c.entered = spn_executor_enter(&call->client->ending, &c.ending) == SPN_OK;
+    SPN__CLEANUP_PUSH(after_stages, &c);
+    if (reply != NULL)
+        c.was_done = spn_future_complete(call->future, reply) != 1;
+    else
+        (void)spn_future_complete_error(call->future, code, message);
+    SPN__CLEANUP_POP();
 }
 
 void spn__call_fail(struct spn__call *call, enum spn__call_end end, int code,
                     const char *message)
 {
     conclude(call, end);
-    (void)complete(call, NULL, code, message);
-    part(call, 1);
+    complete(call, NULL, code, message);
 }
 
 void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, int code,
@@ -109,9 +128,7 @@ void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, in
 void spn__call_reply(struct spn__call *call, spn_reply *reply)
 {
     conclude(call, SPN__END_REPLY);
-    if (!complete(call, reply, SPN_OK, NULL))
-        spn_reply_destroy(reply); /* cancelled a moment ago */
-    part(call, 1);
+    complete(call, reply, SPN_OK, NULL);
 }
 
 size_t spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,

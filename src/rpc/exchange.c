@@ -20,8 +20,9 @@
 /* ---- requests ------------------------------------------------------------------------ */
 
 /* Nobody will run it: the reply says why. */
-static void answer(spn_request *request, int status, const char *text)
+static void answer(spn_request *request, int status, char *text)
 {
+    spn__text_end_whole(text);
     (void)spn_request_answer(request, status, text);
     (void)spn__request_send(request);
 }
@@ -40,6 +41,14 @@ static bool is_expired(const spn_request *request)
 {
     return !request->server->run_expired && request->timeout_ms > 0 &&
            spn_request_remaining_ns(request) == 0;
+}
+
+static void answer_expired(spn_request *request)
+{
+    char text[] = "the client has stopped waiting: its timeout passed in the queue";
+
+    spn__count(&request->server->endpoint.counts, SPN__COUNT_EXPIRED, 1);
+    answer(request, SPN__STATUS_SERVER_TIMEOUT, text);
 }
 
 static void answer_unknown_service(spn_request *request)
@@ -124,9 +133,7 @@ static void serve(spn_request *request)
         return;
     }
     if (is_expired(request)) {
-        spn__count(&request->server->endpoint.counts, SPN__COUNT_EXPIRED, 1);
-        answer(request, SPN__STATUS_SERVER_TIMEOUT,
-               "the client has stopped waiting: its timeout passed in the queue");
+        answer_expired(request);
         return;
     }
     request->exported =

@@ -169,6 +169,24 @@ int spn__request_send(struct spn_request *request)
     return rc;
 }
 
+void spn__text_end_whole(char *text)
+{
+    const size_t length = strlen(text);
+    size_t lead = length;
+    unsigned char byte;
+    size_t wanted;
+
+    while (lead > 0 && length - lead < 3 &&
+           ((unsigned char)text[lead - 1] & 0xC0) == 0x80)
+        lead--;
+    if (lead == 0)
+        return;
+    byte = (unsigned char)text[lead - 1];
+    wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    if (length - (lead - 1) < wanted)
+        text[lead - 1] = '\0';
+}
+
 static bool is_decided(const spn_request *request)
 {
     return request->reply == SPN__REPLY_EXCEPTION ||
@@ -189,6 +207,7 @@ int spn__request_conclude(struct spn_request *request, int status)
         (void)snprintf(text, sizeof text, "Failed to invoke %.*s.%.*s: %s (%d)",
                        (int)request->path.length, request->path.data,
                        (int)request->method.length, request->method.data, why, status);
+        spn__text_end_whole(text);
         (void)spn_request_answer(request, SPN__STATUS_SERVICE_ERROR, text);
     }
     return spn__request_send(request);
@@ -207,6 +226,7 @@ int spn__request_fail(struct spn_request *request, int status, const char *forma
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    spn__text_end_whole(text);
     return spn__refuse(request->problem, status, 0, "%s", text);
 }
 
@@ -249,6 +269,7 @@ void spn__request_cut_short(struct spn_request *request)
                    "not return",
                    (int)request->path.length, request->path.data,
                    (int)request->method.length, request->method.data);
+    spn__text_end_whole(text);
     (void)spn_request_answer(request, SPN__STATUS_SERVER_ERROR, text);
 }
 

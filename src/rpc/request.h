@@ -86,6 +86,9 @@ int spn__request_conclude(struct spn_request *request, int status);
 void spn__request_cut_short(struct spn_request *request);
 /* The method has returned; the request may be gone afterwards. */
 void spn__request_returned(struct spn_request *request, int status);
+/* A text that was cut to its room ends with a whole character: half a one is no text, and
+ * would not be sent. */
+void spn__text_end_whole(char *text);
 /* What is wrong, for the reply; returns the status. */
 __attribute__((format(printf, 3, 4))) int
 spn__request_fail(struct spn_request *request, int status, const char *format, ...);

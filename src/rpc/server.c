@@ -271,15 +271,20 @@ static int listen_on(spn_server *server, spn_problem *problem)
     if (server->owns_transport) {
         rc = spn__transport_create(&opts, &server->transport);
         if (rc != SPN_OK)
-            return spn__refuse(problem, rc, 0, "no I/O threads: %s",
-                               spn_status_text(rc));
+            return spn__refuse(problem, rc, 0, "iothreads=%d: %s",
+                               (int)server->io_threads,
+                               rc == SPN_EINVAL ? "so many cannot be had"
+                                                : spn_status_text(rc));
     }
     rc = spn__transport_listen(server->transport, &where, &spn__channel_events,
                                &server->endpoint, &server->listener);
     if (rc != SPN_OK)
         (void)spn__refuse(problem, rc, 0, "cannot listen on %s port %d: %s",
                           where.host != NULL ? where.host : "any address", where.port,
-                          spn_status_text(rc));
+                          rc == SPN_EINVAL
+                              ? "it is no address; 127.0.0.1 is this machine alone, "
+                                "0.0.0.0 all of its addresses"
+                              : spn_status_text(rc));
     else
         rc = note_port(server, spn__listener_port(server->listener));
     if (rc == SPN_OK)

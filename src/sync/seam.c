@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -461,6 +462,9 @@ bool spn__cycles_usable(void)
 
 /* ---- memory, randomness ------------------------------------------------ */
 
+/* The usual size; a system with larger ones takes the hint for what it is. */
+#define LARGE_PAGE ((uintptr_t)2 << 20)
+
 void *spn__os_alloc(size_t bytes, size_t alignment)
 {
     if (alignment <= _Alignof(max_align_t))
@@ -473,6 +477,21 @@ void *spn__os_alloc(size_t bytes, size_t alignment)
 void spn__os_free(void *memory)
 {
     free(memory);
+}
+
+void spn__expect_use(void *memory, size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    /* Whole ones that lie inside: nobody else's memory is meant. */
+    const uintptr_t first = ((uintptr_t)memory + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1);
+    const uintptr_t end = ((uintptr_t)memory + bytes) & ~(LARGE_PAGE - 1);
+
+    if (first < end && !spn__mem_watched())
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+#else
+    (void)memory;
+    (void)bytes;
+#endif
 }
 
 /* ---- events ------------------------------------------------------------ */

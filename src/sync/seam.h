@@ -326,6 +326,10 @@ SPN__SHARED void spn__mem_free(void *memory);
 /* Whether somebody may watch every block come and go, so that none should be kept
  * back: the program's own allocator, or a sanitizer. */
 bool spn__mem_watched(void);
+/* Says of a block that all of it will be used, here and there: the system may take large
+ * pages for it, which are fewer to make and to find.  A hint; not given of blocks of the
+ * program's own allocator, whose affair that is. */
+void spn__expect_use(void *memory, size_t bytes);
 
 /* ---- a descriptor that others can poll ---------------------------------- */
 

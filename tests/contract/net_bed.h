@@ -4,7 +4,8 @@
  * record of what befell them, and raw sockets to be the other end.
  *
  * A line is what a test sees of one connection.  Its events check on every call that
- * they come on one thread, one at a time, in order, and none after `closed`.
+ * they come on its loop's thread, one at a time, in order, and none after `closed`.  That
+ * thread is another one only when the connection was handed over.
  */
 #ifndef NET_BED_H
 #define NET_BED_H
@@ -33,9 +34,10 @@ struct line {
     atomic_int opened, closed, why, inside, offers;
     atomic_size_t got; /* bytes used up */
     unsigned char head[LINE_HEAD];
-    atomic_ullong written; /* as the event said */
-    pthread_t thread;
-    void *mine; /* the test's */
+    atomic_ullong written;     /* as the event said */
+    _Atomic(pthread_t) thread; /* its loop's, at the last event */
+    atomic_int moves;          /* times that was another one than before */
+    void *mine;                /* the test's */
 };
 
 struct bed {
@@ -51,12 +53,20 @@ struct bed {
     int (*open)(struct line *line);
 };
 
+static inline void line_see_thread(struct line *line)
+{
+    if (pthread_equal(line->thread, pthread_self()))
+        return;
+    line->thread = pthread_self();
+    atomic_fetch_add(&line->moves, 1);
+}
+
 static inline void line_enter(struct line *line)
 {
     CHECK_EQ(atomic_exchange(&line->inside, 1), 0);
     CHECK_EQ(atomic_load(&line->closed), 0);
-    CHECK(pthread_equal(line->thread, pthread_self()));
     CHECK(spn__conn_on_loop(line->conn));
+    line_see_thread(line);
 }
 
 static inline int line_opened(void *context, struct spn__conn *conn)
@@ -137,8 +147,9 @@ static inline void line_closed(void *context, struct spn__conn *conn, int why)
         return;
     }
     CHECK_EQ(atomic_load(&line->inside), 0);
+    CHECK(spn__conn_on_loop(conn));
     if (atomic_load(&line->opened))
-        CHECK(pthread_equal(line->thread, pthread_self()));
+        line_see_thread(line);
     atomic_store(&line->why, why);
     CHECK_EQ(atomic_exchange(&line->closed, 1), 0);
 }
@@ -179,7 +190,14 @@ static inline void line_close(struct line *line)
 
 static inline void bed_close(struct bed *bed)
 {
+    struct spn__transport_stats stats;
+    uint64_t moves = 0;
+
     REQUIRE_OK(spn__transport_stop(bed->transport));
+    spn__transport_get_stats(bed->transport, &stats);
+    for (int i = 0; i < LINES; i++)
+        moves += (uint64_t)atomic_load(&bed->line[i].moves);
+    CHECK(moves <= stats.moved); /* one may be moved twice between events */
     if (bed->listener != NULL)
         CHECK_OK(spn__listener_close(bed->listener));
     for (int i = 0; i < LINES; i++) {

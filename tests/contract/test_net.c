@@ -819,23 +819,210 @@ TEST(net__written__told_on_the_loop, "NET-14")
 
 /* ---- the acceptor --------------------------------------------------------------------------- */
 
-/* Connections are dealt to the loops in turn: with three loops, six connections have
- * three threads, two each; and no number of connections makes more threads. */
-TEST(net__accepted__dealt_in_turn, "NET-19", "NET-28")
-{
-    struct spn__transport_opts opts = { .loops = 3 };
-    int fds[6], same = 0;
+enum { POSTERS = 3, JOBS = 300 };
 
-    bed_open(&bed, &opts);
-    for (int i = 0; i < 6; i++) {
+struct numbered {
+    struct spn__net_job job;
+    int poster, number;
+};
+
+static struct numbered jobs[POSTERS][JOBS];
+static int next_job[POSTERS]; /* the loop's */
+static atomic_int jobs_run, jobs_refused;
+
+static void run_numbered(struct spn__net_job *job)
+{
+    const struct numbered *const mine = (const struct numbered *)job;
+
+    CHECK(spn__conn_on_loop(bed.line[0].conn));
+    CHECK(next_job[mine->poster] <= mine->number);
+    next_job[mine->poster] = mine->number + 1;
+    atomic_fetch_add(&jobs_run, 1);
+}
+
+enum { PEERS = 6 };
+
+/* Pairs of connections that have the same thread. */
+static int pairs(void)
+{
+    int same = 0;
+
+    for (int i = 0; i < PEERS; i++)
+        for (int j = 0; j < i; j++)
+            same += pthread_equal(bed.line[i].thread, bed.line[j].thread) != 0;
+    return same;
+}
+
+static void connect_peers(int fds[PEERS])
+{
+    for (int i = 0; i < PEERS; i++) {
         fds[i] = raw_connect(bed.port);
         AWAIT_LINES(&bed, i + 1);
     }
-    for (int i = 0; i < 6; i++)
-        for (int j = 0; j < i; j++)
-            same += pthread_equal(bed.line[i].thread, bed.line[j].thread) != 0;
-    CHECK_EQ(same, 3); /* three pairs */
-    for (int i = 0; i < 6; i++)
+}
+
+/* Each asks once and is answered. */
+static void ask_peers(const int fds[PEERS], unsigned number)
+{
+    unsigned answer;
+
+    for (int i = 0; i < PEERS; i++)
+        raw_send(fds[i], &number, sizeof number);
+    for (int i = 0; i < PEERS; i++) {
+        raw_read(fds[i], &answer, sizeof answer);
+        CHECK_EQ(answer, number);
+    }
+}
+
+static void close_peers(const int fds[PEERS])
+{
+    for (int i = 0; i < PEERS; i++)
+        close(fds[i]);
+}
+
+/* Connections that have little to do are together on one loop. */
+TEST(net__accepted__together_on_one_loop, "NET-19", "NET-28")
+{
+    struct spn__transport_opts opts = { .loops = 3 };
+    struct spn__transport_stats stats;
+    unsigned answer;
+    int fds[PEERS];
+
+    bed_open(&bed, &opts);
+    bed.use = echo;
+    connect_peers(fds);
+    for (unsigned i = 0; i < 200; i++) { /* one ready at a time: nobody waits */
+        raw_send(fds[i % PEERS], &i, sizeof i);
+        raw_read(fds[i % PEERS], &answer, sizeof answer);
+        CHECK_EQ(answer, i);
+    }
+    CHECK_EQ(pairs(), PEERS * (PEERS - 1) / 2);
+    spn__transport_get_stats(bed.transport, &stats);
+    CHECK_EQ(stats.moved, 0);
+    close_peers(fds);
+    bed_close(&bed);
+}
+
+/* Takes a millisecond for every request, so that those who wait do so for long. */
+static int64_t echo_slowly(struct line *line, const unsigned char *data, size_t size)
+{
+    const int64_t until = spn_clock_now(spn_clock_monotonic()) + SPN_MS(1);
+
+    while (spn_clock_now(spn_clock_monotonic()) < until)
+        ;
+    return echo(line, data, size);
+}
+
+/* Until there are two on each of three loops; some rounds more, since a connection shows
+ * where it is by its events. */
+static void ask_until_even(const int fds[PEERS])
+{
+    int even = 0;
+
+    for (unsigned i = 0; i < 10000 && even < 3; i++) {
+        ask_peers(fds, i);
+        even = pairs() == 3 ? even + 1 : 0;
+    }
+    CHECK_EQ(even, 3);
+}
+
+/* A loop whose connections wait for each other hands some over: in the end there are as
+ * many on each of the loops, and from then on they stay. */
+TEST(net__crowded_loop__hands_over_until_even, "NET-29")
+{
+    struct spn__transport_opts opts = { .loops = 3 };
+    struct spn__transport_stats before, after;
+    int fds[PEERS];
+
+    bed_open(&bed, &opts);
+    bed.use = echo_slowly;
+    connect_peers(fds);
+    CHECK_EQ(pairs(), PEERS * (PEERS - 1) / 2);
+    ask_until_even(fds);
+    spn__transport_get_stats(bed.transport, &before);
+    CHECK(before.moved >= 4);
+    for (unsigned i = 0; i < 50; i++)
+        ask_peers(fds, i);
+    spn__transport_get_stats(bed.transport, &after);
+    CHECK_EQ(after.moved, before.moved);
+    CHECK_EQ(after.open, PEERS);
+    close_peers(fds);
+    bed_close(&bed);
+}
+
+/* Those that were made by connect, and those that a job was posted to, stay; and when the
+ * last accepted one has gone, the next are together again. */
+TEST(net__handed_over__not_if_it_must_stay, "NET-29", "NET-19", "NET-24")
+{
+    struct spn__transport_opts opts = { .loops = 3 };
+    int fds[PEERS];
+
+    memset(next_job, 0, sizeof next_job);
+    atomic_store(&jobs_run, 0);
+    bed_open(&bed, &opts);
+    bed.use = echo_slowly;
+    connect_peers(fds);
+    jobs[0][0] = (struct numbered){ { .fn = run_numbered }, 0, 0 };
+    CHECK_OK(spn__conn_post(bed.line[0].conn, &jobs[0][0].job));
+    ask_until_even(fds);
+    CHECK_EQ(atomic_load(&bed.line[0].moves), 0);
+    CHECK_EQ(atomic_load(&jobs_run), 1);
+    close_peers(fds);
+    for (int i = 0; i < PEERS; i++)
+        AWAIT_CLOSED(&bed.line[i]);
+    for (int i = 0; i < 3; i++) {
+        fds[i] = raw_connect(bed.port);
+        AWAIT_LINES(&bed, PEERS + i + 1);
+        CHECK(pthread_equal(bed.line[PEERS].thread, bed.line[PEERS + i].thread));
+    }
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    bed_close(&bed);
+}
+
+static atomic_int holds;
+
+/* Does not come back before it may. */
+static int64_t hold(struct line *line, const unsigned char *data, size_t size)
+{
+    (void)line;
+    (void)data;
+    while (atomic_load(&holds))
+        t_pause();
+    return (int64_t)size;
+}
+
+/* While a handler holds its loop up, connections are dealt to others. */
+TEST(net__loop_held_up__dealt_to_others, "NET-30")
+{
+    struct spn__transport_opts opts = { .loops = 2 };
+    struct spn__transport_stats stats;
+    int64_t since;
+    int fds[4];
+
+    atomic_store(&holds, 1);
+    bed_open(&bed, &opts);
+    bed.use = hold;
+    fds[0] = raw_connect(bed.port);
+    AWAIT_LINES(&bed, 1);
+    raw_send(fds[0], "x", 1);
+    T_AWAIT(atomic_load(&bed.line[0].inside));
+    fds[1] = raw_connect(bed.port); /* this one has to wait: nobody knows yet */
+    do
+        spn__transport_get_stats(bed.transport, &stats);
+    while (stats.accepted < 2);
+    since = spn_clock_now(spn_clock_monotonic());
+    T_AWAIT(spn_clock_now(spn_clock_monotonic()) - since > SPN_MS(20));
+    for (int i = 2; i < 4; i++) {
+        fds[i] = raw_connect(bed.port);
+        AWAIT_LINES(&bed, i);
+        CHECK(!pthread_equal(bed.line[0].thread, bed.line[i - 1].thread));
+    }
+    CHECK_EQ(atomic_load(&bed.line[0].inside), 1);
+    atomic_store(&holds, 0);
+    AWAIT_LINES(&bed, 4); /* the one that waited is served */
+    CHECK(pthread_equal(bed.line[0].thread, bed.line[3].thread));
+    for (int i = 0; i < 4; i++)
         close(fds[i]);
     bed_close(&bed);
 }
@@ -1038,27 +1225,6 @@ TEST(net__listener_closed__connections_live_on, "NET-23")
 }
 
 /* ---- jobs, stop, destroy ----------------------------------------------------------------------- */
-
-enum { POSTERS = 3, JOBS = 300 };
-
-struct numbered {
-    struct spn__net_job job;
-    int poster, number;
-};
-
-static struct numbered jobs[POSTERS][JOBS];
-static int next_job[POSTERS]; /* the loop's */
-static atomic_int jobs_run, jobs_refused;
-
-static void run_numbered(struct spn__net_job *job)
-{
-    const struct numbered *const mine = (const struct numbered *)job;
-
-    CHECK(spn__conn_on_loop(bed.line[0].conn));
-    CHECK(next_job[mine->poster] <= mine->number);
-    next_job[mine->poster] = mine->number + 1;
-    atomic_fetch_add(&jobs_run, 1);
-}
 
 static void post_all(int index, void *arg)
 {

@@ -83,6 +83,43 @@ TEST(server__unknown_service__status_70_with_its_key, "EXC-1")
     serving_end(&s);
 }
 
+/* A name that is too long for the text is cut between two characters, wherever they are:
+ * half a character is none, and the reply would be another one. */
+TEST(server__unknown_service_with_a_long_name__status_70_and_cut, "EXC-1")
+{
+    enum { LETTERS = 500 };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "threads=1&queues=10", NULL);
+    fd = peer_open(s.port);
+    for (int ascii = 0; ascii < 4; ascii++) { /* letters of one byte in front */
+        struct bytes body = { .size = 0 }, b = { .size = 0 };
+
+        put_text(&body, "2.0.2");
+        put_byte(&body, 0x30 + (LETTERS >> 8));
+        put_byte(&body, LETTERS & 0xff);
+        for (int i = 0; i < LETTERS; i++)
+            put(&body, i < ascii ? "x" : "\xe2\x82\xac", i < ascii ? 1 : 3);
+        put_text(&body, "1.0.0");
+        put_text(&body, "m");
+        put_text(&body, "");
+        put(&body, "HZ", 2);
+        put_header(&b, TWO_WAY, 0, 9, (uint32_t)body.size);
+        put(&b, body.data, body.size);
+        peer_write(fd, b.data, b.size);
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.id, 9);
+        CHECK_EQ(told.status, 70);
+        REQUIRE(told.length > 40);
+        CHECK(memcmp(told.body + 2, "Not found exported service: ", 28) == 0);
+        CHECK(memcmp(told.body + told.length - 3, "\xe2\x82\xac", 3) == 0);
+    }
+    close(fd);
+    serving_end(&s);
+}
+
 /* Which method: name and descriptor. */
 TEST(server__unknown_method__status_70_with_its_name, "EXC-2")
 {

@@ -2,34 +2,62 @@
 /*
  * faults.h - an allocator that refuses one allocation, or all from one on, and counts
  * what is live.  It is set before main, as an allocator must be; one per program.
+ *
+ * A program that has other calls refused too, which the linker leads to it, asks refuse()
+ * there: all are counted in one sequence.  With FAULTS_ARMED 0 nothing counts until it
+ * says so.
  */
 #ifndef FAULTS_H
 #define FAULTS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include <spindle/alloc.h>
 #include <spindle/status.h>
+#include <spindle/thread.h>
 
-static atomic_int point;     /* allocations counted */
-static atomic_int fail_at;   /* the one to refuse; 0: none */
-static atomic_int fail_more; /* 1: and all that follow */
+#include "test.h"
+
+#ifndef FAULTS_ARMED
+#define FAULTS_ARMED 1
+#endif
+
+/* What runs inside ThreadSanitizer's own start must not call it. */
+#if defined(__clang__) /* whose no_sanitize leaves the entry and exit of functions */
+#define UNSEEN __attribute__((disable_sanitizer_instrumentation))
+#else
+#define UNSEEN __attribute__((no_sanitize("thread")))
+#endif
+
+static atomic_int armed = FAULTS_ARMED; /* 1: calls count, and are refused */
+static atomic_int point;                /* calls counted */
+static atomic_int fail_at;              /* the one to refuse; 0: none */
+static atomic_int fail_more;            /* 1: and all that follow */
 static atomic_int refused;
 static atomic_long live;
 
+UNSEEN static bool refuse(void)
+{
+    int n, at;
+
+    if (atomic_load(&armed) == 0)
+        return false;
+    n = atomic_fetch_add(&point, 1) + 1;
+    at = atomic_load(&fail_at);
+    if (at == 0 || n < at || (n > at && atomic_load(&fail_more) == 0))
+        return false;
+    atomic_fetch_add(&refused, 1);
+    return true;
+}
+
 static void *faulty_alloc(void *ctx, size_t bytes, size_t alignment)
 {
-    const int n = atomic_fetch_add(&point, 1) + 1;
-    const int at = atomic_load(&fail_at);
     void *memory = NULL;
 
     (void)ctx;
-    if (at != 0 && (n == at || (n > at && atomic_load(&fail_more) != 0))) {
-        atomic_fetch_add(&refused, 1);
-        return NULL;
-    }
-    if (posix_memalign(&memory, alignment, bytes) != 0)
+    if (refuse() || posix_memalign(&memory, alignment, bytes) != 0)
         return NULL;
     atomic_fetch_add(&live, 1);
     return memory;
@@ -49,6 +77,32 @@ __attribute__((constructor)) static void set_faulty(void)
 
     if (spn_allocator_set(&allocator) != SPN_OK)
         abort();
+}
+
+/*
+ * Runs a script again and again, each time with the next call refused, and all that follow
+ * if `more`, until it reaches no refusal: it leaves as much as it found each time, and has
+ * more than `least` such calls.  What is kept for good must be there before.
+ */
+static inline void fault_sweep(void (*script)(void), bool more, int least)
+{
+    const long before = atomic_load(&live);
+    int at = 0;
+
+    atomic_store(&fail_more, more);
+    do {
+        atomic_store(&fail_at, ++at);
+        atomic_store(&point, 0);
+        atomic_store(&refused, 0);
+        script();
+        if (atomic_load(&live) != before)
+            CHECK_EQ(atomic_load(&live), before + 1000000 * at); /* tells which */
+        REQUIRE(at < 10000);
+    } while (atomic_load(&refused) != 0);
+    atomic_store(&fail_at, 0);
+    CHECK(at > least);
+    script();
+    CHECK_EQ(atomic_load(&live), before);
 }
 
 #endif /* FAULTS_H */

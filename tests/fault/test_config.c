@@ -98,27 +98,12 @@ static void script(void)
 
 static void sweep(bool more)
 {
-    int at = 0;
-    long before;
-
     (void)spn_thread_current();
-    atomic_store(&fail_at, 0);
     whole = 0;
     script();
     script(); /* what is kept for good is there */
     CHECK_EQ(whole, 4);
-    before = atomic_load(&live);
-    atomic_store(&fail_more, more);
-    do {
-        atomic_store(&fail_at, ++at);
-        atomic_store(&point, 0);
-        atomic_store(&refused, 0);
-        script();
-        if (atomic_load(&live) != before)
-            CHECK_EQ(atomic_load(&live), before + 1000000 * at); /* tells which */
-    } while (atomic_load(&refused) != 0);
-    atomic_store(&fail_at, 0);
-    CHECK(at > 30); /* the script has that many points */
+    fault_sweep(script, more, 30);
 }
 
 /* One allocation fails. */

@@ -126,27 +126,10 @@ static void script(void)
 
 static void sweep(bool more)
 {
-    int at = 0;
-    long before;
-
     (void)spn_thread_current();
-    atomic_store(&fail_at, 0);
     script();
     CHECK_EQ(set_count, 12); /* two tasks ran */
-    before = atomic_load(&live);
-    atomic_store(&fail_more, more);
-    do {
-        atomic_store(&fail_at, ++at);
-        atomic_store(&point, 0);
-        atomic_store(&refused, 0);
-        script();
-        if (atomic_load(&live) != before)
-            CHECK_EQ(atomic_load(&live), before + 1000000 * at); /* tells which */
-    } while (atomic_load(&refused) != 0);
-    atomic_store(&fail_at, 0);
-    CHECK(at > 12); /* the script has that many points */
-    script();
-    CHECK_EQ(atomic_load(&live), before);
+    fault_sweep(script, more, 12);
 }
 
 /* One allocation fails. */

@@ -79,32 +79,14 @@ static void script(void)
     spn_counter_destroy(counter);
 }
 
-static void sweep(int more)
-{
-    for (int at = 1;; at++) {
-        const long before = atomic_load(&live);
-
-        atomic_store(&point, 0);
-        atomic_store(&refused, 0);
-        atomic_store(&fail_more, more);
-        atomic_store(&fail_at, at);
-        script();
-        atomic_store(&fail_at, 0);
-        CHECK_EQ(atomic_load(&live), before);
-        if (atomic_load(&refused) == 0)
-            break;
-        REQUIRE(at < 1000);
-    }
-}
-
 /* Without memory nothing is half made, and nothing that was counted is lost. */
 TEST(fault_metrics__each_allocation_refused__counts_right, "G-22", "MET-4")
 {
     CHECK(spn_thread_current() != NULL); /* the thread's record stays */
     script();
     CHECK(written > 1000);
-    sweep(0);
-    sweep(1);
+    fault_sweep(script, false, 3);
+    fault_sweep(script, true, 3);
 }
 
 static atomic_int submits, lefts;

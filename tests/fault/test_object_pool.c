@@ -75,32 +75,13 @@ static void script(void)
     CHECK_OK(spn_timer_destroy(timer));
 }
 
-static void sweep(int more)
-{
-    long before;
-
-    for (int at = 1;; at++) {
-        before = atomic_load(&live);
-        atomic_store(&point, 0);
-        atomic_store(&refused, 0);
-        atomic_store(&fail_more, more);
-        atomic_store(&fail_at, at);
-        script();
-        atomic_store(&fail_at, 0);
-        CHECK_EQ(atomic_load(&live), before);
-        if (atomic_load(&refused) == 0)
-            break;
-        REQUIRE(at < 1000);
-    }
-}
-
 /* Without memory nothing is half made. */
 TEST(fault_object_pool__each_allocation_refused__nothing_left, "G-22", "OBJ-10")
 {
     CHECK(spn_thread_current() != NULL); /* the thread's record stays */
     script();
-    sweep(0);
-    sweep(1);
+    fault_sweep(script, false, 3);
+    fault_sweep(script, true, 3);
 }
 
 /* Whichever make fails, what was made is destroyed. */

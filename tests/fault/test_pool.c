@@ -14,40 +14,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <spindle/alloc.h>
 #include <spindle/log.h>
 
+#define FAULTS_ARMED 0
+#include "faults.h"
 #include "own_threads.h"
 
 /* ---- the faults ------------------------------------------------------------------------ */
-
-static atomic_int armed;     /* 1: threads count, and are refused */
-static atomic_int point;     /* calls counted */
-static atomic_int fail_at;   /* the one to refuse; 0: none */
-static atomic_int fail_more; /* 1: and all that follow */
-static atomic_int refused;
-static atomic_long live;
-
-/* The wrap runs inside ThreadSanitizer's own start: it must not call it. */
-#if defined(__clang__)
-#define UNSEEN __attribute__((disable_sanitizer_instrumentation))
-#else
-#define UNSEEN __attribute__((no_sanitize("thread")))
-#endif
-
-UNSEEN static bool refuse(void)
-{
-    int n, at;
-
-    if (atomic_load(&armed) == 0)
-        return false;
-    n = atomic_fetch_add(&point, 1) + 1;
-    at = atomic_load(&fail_at);
-    if (at == 0 || n < at || (n > at && atomic_load(&fail_more) == 0))
-        return false;
-    atomic_fetch_add(&refused, 1);
-    return true;
-}
 
 int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr,
                           void *(*fn)(void *), void *arg);
@@ -58,33 +31,6 @@ UNSEEN int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr,
                                  void *(*fn)(void *), void *arg)
 {
     return refuse() ? EAGAIN : __real_pthread_create(id, attr, fn, arg);
-}
-
-static void *faulty_alloc(void *ctx, size_t bytes, size_t alignment)
-{
-    void *memory = NULL;
-
-    (void)ctx;
-    if (refuse() || posix_memalign(&memory, alignment, bytes) != 0)
-        return NULL;
-    atomic_fetch_add(&live, 1);
-    return memory;
-}
-
-static void faulty_release(void *ctx, void *memory)
-{
-    (void)ctx;
-    atomic_fetch_sub(&live, 1);
-    free(memory);
-}
-
-__attribute__((constructor)) static void set_faulty(void)
-{
-    const spn_allocator allocator = { sizeof allocator, faulty_alloc, faulty_release,
-                                      NULL };
-
-    if (spn_allocator_set(&allocator) != SPN_OK)
-        abort();
 }
 
 /* ---- the script --------------------------------------------------------------------------- */

@@ -17,58 +17,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <spindle/alloc.h>
 #include <spindle/log.h>
 #include <spindle/report.h>
 
+#define FAULTS_ARMED 0
+#include "faults.h"
+
 /* ---- the faults --------------------------------------------------------------------- */
 
-static atomic_int armed;     /* 1: count, and refuse */
-static atomic_int point;     /* calls counted */
-static atomic_int fail_at;   /* the call to refuse; 0: none */
-static atomic_int fail_more; /* 1: and all that follow */
-static atomic_int refused;
-static atomic_long live;
-
-static bool refuse(void)
+__attribute__((constructor)) static void be_quiet(void)
 {
-    int n, at;
-
-    if (atomic_load(&armed) == 0)
-        return false;
-    n = atomic_fetch_add(&point, 1) + 1;
-    at = atomic_load(&fail_at);
-    if (at == 0 || n < at || (n > at && atomic_load(&fail_more) == 0))
-        return false;
-    atomic_fetch_add(&refused, 1);
-    return true;
-}
-
-static void *faulty_alloc(void *ctx, size_t bytes, size_t alignment)
-{
-    void *memory = NULL;
-
-    (void)ctx;
-    if (refuse() || posix_memalign(&memory, alignment, bytes) != 0)
-        return NULL;
-    atomic_fetch_add(&live, 1);
-    return memory;
-}
-
-static void faulty_release(void *ctx, void *memory)
-{
-    (void)ctx;
-    atomic_fetch_sub(&live, 1);
-    free(memory);
-}
-
-__attribute__((constructor)) static void set_faulty(void)
-{
-    const spn_allocator allocator = { sizeof allocator, faulty_alloc, faulty_release,
-                                      NULL };
-
-    if (spn_allocator_set(&allocator) != SPN_OK)
-        abort();
     (void)spn_log_set_level(SPN_LOG_OFF);
 }
 

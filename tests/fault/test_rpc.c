@@ -19,12 +19,6 @@
 #include "faults.h"
 #include "test.h"
 
-#if defined(__clang__)
-#define UNSEEN __attribute__((disable_sanitizer_instrumentation))
-#else
-#define UNSEEN __attribute__((no_sanitize("thread")))
-#endif
-
 enum { TIMEOUT_MS = 250 };
 
 static atomic_int threads, no_thread; /* created; the one to refuse, 0: none */

@@ -143,7 +143,8 @@ static void begin(void)
     transport.opts.max_unwritten = 1000;
     spn__init(&transport.bytes_written, (uint64_t)0);
     loop.transport = &transport;
-    conn.loop = &loop;
+    conn.transport = &transport;
+    spn__init(&conn.loop, &loop);
     conn.fd = LOOP_FD;
     conn.phase = SPN__OPEN;
     {

@@ -3,6 +3,9 @@
  * Many connections at once: each is served, none makes a thread, an idle one costs little
  * memory, and all go again.  Raw sockets of a child process are the other end, so that a
  * connection takes one descriptor here; where the system gives too few, the test is skipped.
+ *
+ * And connections that are handed over from loop to loop while other threads send, pause and
+ * resume: every message is counted once, in order.
  */
 #include "net_bed.h"
 
@@ -10,6 +13,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+
+#include <spindle/clock.h>
 
 static atomic_int standing, gone;
 
@@ -138,4 +143,136 @@ TEST(net__two_thousand_connections__served_by_two_threads, "NET-28")
 TEST_WHEN_NAMED(net__ten_thousand_connections__served_by_two_threads)
 {
     many(10000);
+}
+
+/* ---- handed over under traffic ------------------------------------------------------------- */
+
+enum { MOVERS = 12, SENDERS = 2, ASKED_AT_ONCE = 4 };
+
+struct message {
+    uint32_t from; /* 0: the answer to the peer's; else a sender */
+    uint32_t number;
+};
+
+static struct bed bed;
+static atomic_int paused[MOVERS];
+static atomic_bool senders_end;
+static atomic_uint may_send; /* messages of each sender, so that they do not run away */
+static uint32_t sent_by[SENDERS][MOVERS]; /* after they have ended */
+
+/* Long enough for the others to wait.  It pauses itself, and a sender resumes. */
+static int64_t answer_slowly(struct line *line, const unsigned char *data, size_t size)
+{
+    const int64_t until = spn_clock_now(spn_clock_monotonic()) + SPN_MS(1) / 5;
+    const size_t whole = size / sizeof(struct message) * sizeof(struct message);
+    const ptrdiff_t index = line - bed.line;
+
+    while (spn_clock_now(spn_clock_monotonic()) < until)
+        ;
+    if (whole != 0)
+        CHECK_OK(line_send(line, data, whole));
+    if (!atomic_load(&paused[index])) { /* one pause at a time */
+        spn__conn_pause(line->conn);
+        atomic_store(&paused[index], 1);
+    }
+    return (int64_t)whole;
+}
+
+static void *send_on(void *arg)
+{
+    const int me = (int)(intptr_t)arg;
+    uint32_t number[MOVERS] = { 0 };
+
+    while (!atomic_load(&senders_end)) {
+        for (int i = 0; i < MOVERS; i++) {
+            const struct message message = { (uint32_t)me + 1, number[i] };
+            const struct spn__piece piece = { &message, sizeof message };
+
+            if (atomic_exchange(&paused[i], 0) == 1)
+                spn__conn_resume(bed.line[i].conn);
+            if (number[i] >= atomic_load(&may_send))
+                continue;
+            number[i]++;
+            CHECK_OK(spn__conn_send(bed.line[i].conn, &piece, 1,
+                                    number[i] % 3 == 0 ? SPN__SEND_SOON : 0, NULL));
+        }
+        t_pause();
+    }
+    memcpy(sent_by[me], number, sizeof number);
+    return NULL;
+}
+
+/* What a peer has got so far of each. */
+struct peer {
+    int fd;
+    uint32_t next[SENDERS + 1];
+};
+
+static void read_until(struct peer *peer, uint32_t from, uint32_t count)
+{
+    while (peer->next[from] < count) {
+        struct message message;
+
+        raw_read(peer->fd, &message, sizeof message);
+        REQUIRE(message.from <= SENDERS);
+        REQUIRE(message.number == peer->next[message.from]);
+        peer->next[message.from]++;
+    }
+}
+
+static void move_once(int asks)
+{
+    const struct spn__transport_opts opts = { .loops = 4, .max_unwritten = 64 << 20 };
+    struct spn__transport_stats stats;
+    struct peer peers[MOVERS];
+    pthread_t senders[SENDERS];
+    uint32_t asked = 0;
+
+    memset(peers, 0, sizeof peers);
+    memset(paused, 0, sizeof paused);
+    atomic_store(&senders_end, false);
+    atomic_store(&may_send, 0);
+    bed_open(&bed, &opts);
+    bed.use = answer_slowly;
+    for (int i = 0; i < MOVERS; i++) {
+        peers[i].fd = raw_connect(bed.port);
+        AWAIT_LINES(&bed, i + 1); /* so that lines and peers are in the same order */
+    }
+    for (int i = 0; i < SENDERS; i++)
+        REQUIRE(pthread_create(&senders[i], NULL, send_on, (void *)(intptr_t)i) == 0);
+    do {
+        for (int i = 0; i < MOVERS; i++) {
+            struct message ask[ASKED_AT_ONCE];
+
+            for (int j = 0; j < ASKED_AT_ONCE; j++)
+                ask[j] = (struct message){ 0, asked + (uint32_t)j };
+            raw_send(peers[i].fd, ask, sizeof ask);
+        }
+        asked += ASKED_AT_ONCE;
+        atomic_store(&may_send, asked * 2);
+        for (int i = 0; i < MOVERS; i++)
+            read_until(&peers[i], 0, asked);
+        spn__transport_get_stats(bed.transport, &stats);
+    } while (stats.moved < MOVERS / 2 || (int)asked < asks);
+    atomic_store(&senders_end, true);
+    for (int i = 0; i < SENDERS; i++)
+        pthread_join(senders[i], NULL);
+    for (int i = 0; i < MOVERS; i++) {
+        for (uint32_t from = 1; from <= SENDERS; from++)
+            read_until(&peers[i], from, sent_by[from - 1][i]);
+        if (i % 2 == 0)
+            close(peers[i].fd);
+    }
+    bed_close(&bed); /* the others are closed by it */
+    for (int i = 1; i < MOVERS; i += 2)
+        close(peers[i].fd);
+}
+
+/* Handed over while others send, pause and resume: nothing is lost, doubled or disordered. */
+TEST(net__handed_over_under_traffic__each_message_once, "NET-29", "NET-14", "NET-12")
+{
+    const int rounds = t_rounds(10);
+
+    for (int i = 0; i < rounds; i++)
+        move_once(40);
 }

@@ -24,15 +24,18 @@ static int print_reply(const spn_reply *reply)
         putchar('\n');
         return EXIT_GOOD;
     }
-    if (spn_reply_exception(reply) != NULL)
-        fprintf(stderr, "exception %s: %s\n",
-                spn_hvalue_type(spn_reply_exception(reply)) != NULL
-                    ? spn_hvalue_type(spn_reply_exception(reply))
-                    : "",
-                spn_reply_message(reply) != NULL ? spn_reply_message(reply) : "");
-    else
-        fprintf(stderr, "status %d: %s\n", spn_reply_status(reply),
-                spn_reply_message(reply) != NULL ? spn_reply_message(reply) : "");
+    if (spn_reply_exception(reply) != NULL) {
+        const char *type = spn_hvalue_type(spn_reply_exception(reply));
+
+        fputs("exception ", stderr);
+        wire_print(stderr, type != NULL ? type : "");
+    } else {
+        fprintf(stderr, "status %d", spn_reply_status(reply));
+    }
+    fputs(": ", stderr);
+    wire_print(stderr,
+               spn_reply_message(reply) != NULL ? spn_reply_message(reply) : "");
+    fputc('\n', stderr);
     return EXIT_REMOTE;
 }
 
@@ -103,7 +106,8 @@ static int run(int argc, char **argv)
             call.version = value != NULL ? value : "";
         else if (!words_only && words < 2 && option_is(argv[i], "group", &value))
             call.group = value != NULL ? value : "";
-        else if (!words_only && words < 2 && option_is(argv[i], "one-way", &value))
+        else if (!words_only && words < 2 && option_is(argv[i], "one-way", &value) &&
+                 value == NULL)
             one_way = true;
         else if (!words_only && words < 2 && option_is(argv[i], "timeout", &value)) {
             if (!option_number(value, 1, INT32_MAX, &call.timeout_ms))

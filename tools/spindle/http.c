@@ -166,6 +166,18 @@ struct query {
     bool whole;
 };
 
+/* What can be changed while it serves; another wish would be granted by doing nothing. */
+static bool is_changeable(const char *key)
+{
+    static const char *const keys[] = { "threads", "accepts", "heartbeat",
+                                        "heartbeat.timeout", "close.timeout" };
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
 static enum MHD_Result add_argument(void *context, enum MHD_ValueKind kind,
                                     const char *key, const char *value)
 {
@@ -176,7 +188,7 @@ static enum MHD_Result add_argument(void *context, enum MHD_ValueKind kind,
                  query->length > 0 ? "&" : "", key, value != NULL ? value : "");
 
     (void)kind;
-    if (wrote < 0 || (size_t)wrote >= left || strpbrk(key, "&?#/=;") != NULL ||
+    if (wrote < 0 || (size_t)wrote >= left || !is_changeable(key) ||
         (value != NULL && strpbrk(value, "&?#/=;") != NULL)) {
         query->whole = false;
         return MHD_NO;
@@ -200,7 +212,8 @@ static enum MHD_Result change_pools(struct http_server *server,
                                     &query);
     if (!query.whole || query.length == 0)
         return say(connection, MHD_HTTP_BAD_REQUEST,
-                   "Say what to change, as ?threads=N or ?corethreads=N\n");
+                   "Say what to change, as ?threads=N; there are threads, accepts, "
+                   "heartbeat, heartbeat.timeout and close.timeout.\n");
     if (server->source.reset(server->source.context, query.text, problem,
                              sizeof(problem)) != 0) {
         char text[300];

@@ -174,9 +174,7 @@ static void take_reply(struct load *l, struct connection *c,
     l->done++;
     if (header->status != 20) {
         if (l->failed++ == 0)
-            snprintf(l->text, sizeof(l->text), "%.*s",
-                     (int)(have < sizeof(l->text) ? have : sizeof(l->text) - 1),
-                     (const char *)body);
+            wire_error_text(body, have, l->text, sizeof(l->text));
     }
 }
 
@@ -407,8 +405,11 @@ static void tell(const struct load *l, const spn_histogram_snapshot *latency)
                (double)spn_histogram_quantile(latency, quantiles[i].part) / 1e3,
                quantiles[i].name);
     printf("%12.1f  us at most\n", (double)latency->max / 1e3);
-    if (l->text[0] != '\0')
-        printf("the first error: %s\n", l->text);
+    if (l->text[0] != '\0') {
+        fputs("the first error: ", stdout);
+        wire_print(stdout, l->text);
+        putchar('\n');
+    }
 }
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
@@ -532,9 +533,9 @@ static int read_option(struct load *l, struct wire_call *call, const char *argum
         call->version = value != NULL ? value : "";
     } else if (option_is(argument, "group", &value)) {
         call->group = value != NULL ? value : "";
-    } else if (option_is(argument, "json", &value)) {
+    } else if (option_is(argument, "json", &value) && value == NULL) {
         l->json = true;
-    } else if (option_is(argument, "quiet", &value)) {
+    } else if (option_is(argument, "quiet", &value) && value == NULL) {
         l->quiet = true;
     } else {
         return misused("load", "there is no option '%s'.", argument);

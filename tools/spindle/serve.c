@@ -62,17 +62,26 @@ static bool read_url(struct wishes *wishes)
 {
     FILE *file = fopen(wishes->url_file, "r");
     char line[URL_BYTES];
-    bool found = false;
+    bool found = false, cut = false;
+    int error;
 
     if (file == NULL) {
         fprintf(stderr, "spindle serve: %s: %s\n", wishes->url_file, strerror(errno));
         return false;
     }
+    errno = 0;
     while (!found && fgets(line, sizeof(line), file) != NULL) {
+        cut = strlen(line) == sizeof(line) - 1 && strchr(line, '\n') == NULL;
         line[strcspn(line, "\r\n")] = '\0';
         found = line[0] != '\0' && line[0] != '#';
     }
+    error = ferror(file) ? errno : 0;
     (void)fclose(file);
+    if (error != 0 || cut) { /* half a URL would say something else */
+        fprintf(stderr, "spindle serve: %s: %s\n", wishes->url_file,
+                error != 0 ? strerror(error) : "the line is too long");
+        return false;
+    }
     if (!found) {
         fprintf(stderr, "spindle serve: there is no URL in %s\n", wishes->url_file);
         return false;
@@ -114,6 +123,10 @@ static int read_arguments(int argc, char **argv, struct wishes *w)
             w->plugins[w->plugin_count++] = value;
         } else if (option_is(argv[i], "no-demo", &value) && value == NULL) {
             w->no_demo = true;
+        } else if (option_is(argv[i], "status-host", &value) ||
+                   option_is(argv[i], "url-file", &value) ||
+                   option_is(argv[i], "plugin", &value)) {
+            return misused("serve", "%s wants a value, as %s=...", argv[i], argv[i]);
         } else {
             return misused("serve", "there is no option '%s'.", argv[i]);
         }

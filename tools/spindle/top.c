@@ -135,13 +135,21 @@ static int show(const struct wire_address *address, bool once)
     (void)sigaction(SIGINT, &stop, NULL);
     (void)sigaction(SIGTERM, &stop, NULL);
     do {
-        char path[64], why[300] = "";
+        char path[64], why[400] = "";
         int status = 0;
         char *text;
 
         snprintf(path, sizeof(path), "/status.txt?columns=%d&colour=%d", columns(),
                  terminal);
         text = ask(address, "GET", path, &status, why, sizeof(why));
+        if (text != NULL && status != 200) { /* the page of somebody else */
+            snprintf(why, sizeof(why),
+                     "%s port %d answers with HTTP status %d: name the status port of "
+                     "spindle serve",
+                     address->host, address->port, status);
+            free(text);
+            text = NULL;
+        }
         if (text == NULL && (once || !terminal)) {
             fprintf(stderr, "spindle top: %s\n", why);
             return EXIT_BAD;
@@ -163,7 +171,8 @@ static int change(const struct wire_address *address, const char *wishes)
     int status = 0;
     char *text;
 
-    snprintf(path, sizeof(path), "/admin/pools?%s", wishes);
+    if ((size_t)snprintf(path, sizeof(path), "/admin/pools?%s", wishes) >= sizeof(path))
+        return misused("top", "--set is too long."); /* and half of it a wrong one */
     text = ask(address, "POST", path, &status, why, sizeof(why));
     if (text == NULL) {
         fprintf(stderr, "spindle top: %s\n", why);

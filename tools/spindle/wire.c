@@ -48,6 +48,8 @@ bool wire_address(const char *text, struct wire_address *address)
     }
     if (length == 0 || length >= sizeof(address->host))
         return false;
+    if (colon[1] < '0' || colon[1] > '9') /* strtol would pass over more */
+        return false;
     port = strtol(colon + 1, &after, 10);
     if (after != end || port <= 0 || port > 65535)
         return false;
@@ -294,13 +296,16 @@ static spn_hvalue *read_list(struct reading *r, int depth)
     return list;
 }
 
-/* The type of an object: "a.B" is La/B; */
-static void is_of_class(struct reading *r, const char *name)
+/* The type of an object: "a.B" is La/B;  False: the name is none, or too long. */
+static bool is_of_class(struct reading *r, const char *name)
 {
-    snprintf(r->type, sizeof(r->type), "L%s;", name);
+    const int length = snprintf(r->type, sizeof(r->type), "L%s;", name);
+
     for (char *c = r->type; *c != '\0'; c++)
         if (*c == '.')
             *c = '/';
+    return *name != '\0' && strpbrk(name, ";[") == NULL && length > 0 &&
+           (size_t)length < sizeof(r->type);
 }
 
 static spn_hvalue *read_object(struct reading *r, int depth)
@@ -309,6 +314,11 @@ static spn_hvalue *read_object(struct reading *r, int depth)
     spn_hvalue *object = NULL;
 
     r->at++;
+    if (*r->at == '}') {
+        r->at++;
+        is_of(r, "Ljava/util/Map;");
+        return spn_harena_map(r->arena, NULL);
+    }
     do {
         const char *name = read_piece(r, ":,}");
 
@@ -321,6 +331,8 @@ static spn_hvalue *read_object(struct reading *r, int depth)
             class_name = read_piece(r, ",}");
             if (class_name == NULL)
                 return NULL;
+            if (!is_of_class(r, class_name))
+                return wrong(r, "no name of a class, or too long");
             object = spn_harena_object(r->arena, class_name);
         } else {
             spn_hvalue *value = read_value(r, depth + 1);
@@ -337,7 +349,7 @@ static spn_hvalue *read_object(struct reading *r, int depth)
         return wrong(r, "an object ends with }");
     r->at++;
     if (class_name != NULL)
-        is_of_class(r, class_name);
+        (void)is_of_class(r, class_name); /* its fields had types of their own */
     else
         is_of(r, "Ljava/util/Map;");
     return object;
@@ -469,4 +481,44 @@ bool wire_read_header(const unsigned char b[WIRE_HEADER_BYTES],
     header->id = (int64_t)get_be(b + 4, 8);
     header->length = (int64_t)get_be(b + 12, 4);
     return header->length <= INT32_MAX;
+}
+
+/* ---- what a server said ------------------------------------------------------------- */
+
+void wire_error_text(const unsigned char *body, size_t size, char *text,
+                     size_t capacity)
+{
+    /* The forms of a Hessian string, by how long what stands in front is; of one in
+     * several parts the first. */
+    const size_t front = size == 0                            ? 0
+                         : body[0] < 0x20                     ? 1
+                         : body[0] >= 0x30 && body[0] <= 0x33 ? 2
+                         : body[0] == 'S' || body[0] == 'R'   ? 3
+                                                              : 0;
+    const size_t length = size > front ? size - front : 0;
+    const size_t copied = length < capacity ? length : capacity - 1;
+
+    if (front == 0) {
+        snprintf(text, capacity, "(no text)");
+        return;
+    }
+    memcpy(text, body + (copied > 0 ? front : 0), copied);
+    text[copied] = '\0';
+}
+
+void wire_print(FILE *to, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        const unsigned char byte = (unsigned char)text[0];
+        const unsigned char next = (unsigned char)text[1];
+
+        if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
+            fprintf(to, "\\u%04x", next); /* control characters of the second kind */
+            text++;
+        } else if ((byte < ' ' && byte != '\n' && byte != '\t') || byte == 127) {
+            fprintf(to, "\\u%04x", byte);
+        } else {
+            putc(byte, to);
+        }
+    }
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <spindle/hessian.h>
 
@@ -67,5 +68,13 @@ bool wire_read_header(const unsigned char bytes[WIRE_HEADER_BYTES],
 
 /* Sets the id of a frame that was made. */
 void wire_set_id(unsigned char *frame, int64_t id);
+
+/* The text in the first bytes of a reply with another status than 20: no longer than
+ * these and `capacity` allow. */
+void wire_error_text(const unsigned char *body, size_t size, char *text,
+                     size_t capacity);
+
+/* Prints what a server said.  Its control characters are not for our terminal. */
+void wire_print(FILE *to, const char *text);
 
 #endif /* WIRE_H */
