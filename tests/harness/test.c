@@ -201,27 +201,69 @@ static int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+/* As the kernel counts them.  (Who reads the folder /proc/self/task may miss one while
+ * another ends.) */
 int t_threads(void)
 {
-    DIR *dir = opendir("/proc/self/task");
+    FILE *status = fopen("/proc/self/status", "re");
+    char line[256];
     int count = 0;
 
-    REQUIRE(dir != NULL);
-    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
-        count += e->d_name[0] != '.';
-    closedir(dir);
+    REQUIRE(status != NULL);
+    while (count == 0 && fgets(line, sizeof line, status) != NULL)
+        (void)sscanf(line, "Threads: %d", &count);
+    fclose(status);
+    REQUIRE(count > 0);
     return count;
+}
+
+/* The first line of a thread's file in /proc; empty: the thread has gone. */
+static void thread_line(const char *tid, const char *name, char *line, int size)
+{
+    char path[sizeof "/proc/self/task//syscall" + sizeof((struct dirent *)0)->d_name];
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%s/%s", tid, name);
+    line[0] = '\0';
+    file = fopen(path, "re");
+    if (file == NULL)
+        return;
+    if (fgets(line, size, file) != NULL)
+        line[strcspn(line, "\n")] = '\0';
+    fclose(file);
+}
+
+/* Who they are, and where they stay. */
+static void print_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    char name[32], state[256], call[256];
+
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        if (e->d_name[0] == '.')
+            continue;
+        thread_line(e->d_name, "comm", name, sizeof name);
+        thread_line(e->d_name, "stat", state, sizeof state);
+        thread_line(e->d_name, "syscall", call, sizeof call);
+        fprintf(stderr, "  thread %s \"%s\"\n    stat %s\n    syscall %s\n", e->d_name,
+                name, state, call);
+    }
+    if (dir != NULL)
+        closedir(dir);
 }
 
 void t_await_threads(int count)
 {
     const int64_t until_ms = now_ms() + T_LONG_NS / SPN_MS(1);
+    int found;
 
-    while (t_threads() > count && now_ms() < until_ms)
+    while ((found = t_threads()) > count && now_ms() < until_ms)
         t_pause();
-    if (t_threads() > count)
-        fprintf(stderr, "  %d threads, expected %d\n", t_threads(), count);
-    REQUIRE(t_threads() <= count);
+    if (found > count) {
+        fprintf(stderr, "  %d threads, expected %d\n", found, count);
+        print_threads();
+    }
+    REQUIRE(found <= count);
 }
 
 struct parallel {
