@@ -67,7 +67,7 @@ static struct {
     uv_close_cb closed;
     uv_poll_t *polled;
     uv_poll_cb callback;
-    int events, thread;
+    int events;
 } side[2];
 
 static struct spn__conn *conn;
@@ -83,9 +83,13 @@ static struct spn__loop *loop_at(int i)
     return &transport->loops[i];
 }
 
+/* The number of the calling thread's loop, or -1: the loops' threads are the first two
+ * after the body, which is 0. */
 static int mine(void)
 {
-    return sim_self() == side[0].thread ? 0 : sim_self() == side[1].thread ? 1 : -1;
+    const int self = sim_self();
+
+    return self == 1 || self == 2 ? self - 1 : -1;
 }
 
 /* ---- libuv and the socket ------------------------------------------------------------ */
@@ -413,7 +417,7 @@ static void begin(void)
     spn__conn_ref(conn); /* ours */
     sim_assert(spn__loop_post(loop_at(0), &conn->begin));
     for (int i = 0; i < 2; i++)
-        side[i].thread = sim_thread(run_loop, (void *)(uintptr_t)&numbers[i]);
+        sim_assert(sim_thread(run_loop, (void *)(uintptr_t)&numbers[i]) == i + 1);
 }
 
 static void end(void)
