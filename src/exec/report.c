@@ -665,7 +665,7 @@ static struct spn__captures *make_captures(uint32_t max_frames)
     return captures;
 }
 
-static bool all_idle(const struct spn__captures *captures)
+static bool all_idle(struct spn__captures *captures)
 {
     for (size_t i = 0; i < BATCH; i++)
         if (!spn__os_capture_idle(&captures->each[i]))

@@ -27,11 +27,13 @@
  * STATE of a question
  *   IDLE --ask--> ASKED --handler--> FILLING --handler--> DONE --await--> IDLE
  *                 ASKED --await, too late--> FORGOTTEN --handler--> IDLE
+ *                                            FORGOTTEN --idle, thread gone--> IDLE
  *
  *   A thread that has the signal blocked, or sleeps where nothing wakes it, answers
  *   late or never.  So the memory of a question is kept until it is IDLE again, and the
  *   handler stays installed while one is not: a real-time signal without a handler ends
- *   the process.
+ *   the process.  The program knows nothing of that, and may put something else in its
+ *   place: whoever takes the signal next looks.
  *
  * ORDERING
  *   [asked] ask's release pairs with the handler's acquire: the question is whole.
@@ -91,9 +93,18 @@ int32_t spn__os_tid(void)
 #endif
 }
 
-bool spn__os_capture_idle(const struct spn__os_capture *c)
+bool spn__os_capture_idle(struct spn__os_capture *c)
 {
-    return spn__load(&c->state, acquire) == IDLE; /* [asked] */
+    const uint32_t state = spn__load(&c->state, acquire); /* [asked] */
+
+#ifdef __linux__
+    if (state == FORGOTTEN && syscall(SYS_tgkill, getpid(), c->tid, 0) != 0 &&
+        errno == ESRCH) {
+        spn__store(&c->state, IDLE, relaxed); /* who might have answered has gone */
+        return true;
+    }
+#endif
+    return state == IDLE;
 }
 
 #ifdef __linux__
@@ -287,20 +298,18 @@ static int install(uint32_t signal)
 {
     struct sigaction action, before;
 
-    if (signals.users[signal] == 0) {
-        if (sigaction((int)signal, NULL, &before) != 0)
+    if (sigaction((int)signal, NULL, &before) != 0)
+        return SPN_EINVAL;
+    if (!is_free(&before))
+        return SPN_EBUSY;
+    if (!is_ours(&before)) {
+        memset(&action, 0, sizeof action);
+        action.sa_sigaction = on_signal;
+        action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+        sigfillset(&action.sa_mask);
+        if (sigaction((int)signal, &action, NULL) != 0)
             return SPN_EINVAL;
-        if (!is_free(&before))
-            return SPN_EBUSY;
-        if (!is_ours(&before)) { /* ours: left there for a late answer */
-            memset(&action, 0, sizeof action);
-            action.sa_sigaction = on_signal;
-            action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-            sigfillset(&action.sa_mask);
-            if (sigaction((int)signal, &action, NULL) != 0)
-                return SPN_EINVAL;
-            signals.before[signal] = before;
-        }
+        signals.before[signal] = before;
     }
     signals.users[signal]++;
     return SPN_OK;

@@ -62,7 +62,7 @@ void spn__os_capture_close(uint32_t signal);
  */
 int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal);
 bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns);
-bool spn__os_capture_idle(const struct spn__os_capture *c);
+bool spn__os_capture_idle(struct spn__os_capture *c);
 
 /* For a new thread itself: lets the signal through, and remembers where its stack is,
  * without which it can tell only where it is. */

@@ -747,6 +747,61 @@ TEST(report__thread_does_not_answer__left_out, "X-14", "P34")
     }
 }
 
+static void end_with_signals_blocked(spn_latch *gate)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    atomic_store(&blocked, 1);
+    full_pool_wait(gate);
+}
+
+/* A signal that nobody answered is with its handler still when its report has gone.  What
+ * the program does with it then does not harm the next report, and it is given back when
+ * the thread has ended. */
+TEST(report__unanswered_signal__taken_again_and_given_back, "X-14", "P34")
+{
+    const int number = SIGRTMIN + 10, threads = t_threads();
+    struct heard h, h2;
+    const spn_reject_report_opts ropts = report_opts(&h), ropts2 = report_opts(&h2);
+    spn_reject_report *report;
+    struct sigaction action;
+    struct full_pool f, f2;
+    struct item item, item2;
+    spn_pool_opts opts;
+
+    make_folder();
+    atomic_store(&blocked, 0);
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    opts = full_pool_opts(spn_reject_report_policy(report), 0);
+    full_pool_start_with(&f, &opts, end_with_signals_blocked);
+    T_AWAIT(atomic_load(&blocked) == 1);
+    item_init(&item);
+    CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK(strstr(read_file(h.file), "(no stack: it did not answer)") != NULL);
+    CHECK_OK(spn_pool_set_reject(f.pool, spn_reject_abort()));
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(sigaction(number, NULL, &action), 0);
+    CHECK((action.sa_flags & SA_SIGINFO) != 0); /* it waits for the answer */
+
+    REQUIRE(signal(number, SIG_DFL) != SIG_ERR);
+    report = start_reporting(&f2, &ropts2, 0);
+    item_init(&item2);
+    CHECK_STATUS(spn_executor_execute(f2.executor, &item2.task), SPN_EREJECTED);
+    T_AWAIT(atomic_load(&h2.calls) == 1);
+    CHECK(DEFERRED_SIGNALS || strstr(read_file(h2.file), "    #1 ") != NULL);
+
+    full_pool_stop(&f);
+    full_pool_stop(&f2);
+    t_await_threads(threads + 1); /* the report's */
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(sigaction(number, NULL, &action), 0);
+    CHECK(action.sa_handler == SIG_DFL);
+    CHECK_EQ(remove_folder(), 2);
+}
+
 /* Where the system queues no more signals, the report says so. */
 TEST(report__signal_cannot_be_queued__said, "X-14")
 {
