@@ -78,8 +78,10 @@ typedef struct spn_reject_report_opts {
  *         *out is NULL and nothing needs undoing.  opts may be NULL for all defaults.
  *         Where stacks cannot be had (no such signals, no /proc) the file has less.
  * destroy: finishes a report under way, which may take seconds if threads do not
- *         answer, ends the thread, and gives the signal its former disposition.  No
- *         pool may have the policy any more.  NULL is a no-op.
+ *         answer, ends the thread, and gives the signal its former disposition: if a
+ *         thread has not answered even then, when a later report is destroyed and the
+ *         thread has answered or ended.  No pool may have the policy any more.  NULL is
+ *         a no-op.
  *
  * Returns  create: SPN_OK; SPN_EINVAL (interval_ns < 0, too many frames, a signal that
  *          is not a real-time one, a policy without a function); SPN_EBUSY (the signal has a handler); SPN_ENOMEM;
