@@ -31,7 +31,11 @@ static void insertion_sort(uint32_t *a, size_t n)
     }
 }
 
-void fj_merge(uint32_t *to, const uint32_t *x, size_t nx, const uint32_t *y, size_t ny)
+/* The loop lies within one line of 64 bytes if the function begins in the middle of one.
+ * Across two lines the whole sort takes 5 to 8 percent longer, and which it is was the
+ * linker's choice, another one in the program of each peer. */
+__attribute__((aligned(64), patchable_function_entry(32, 32))) void
+fj_merge(uint32_t *to, const uint32_t *x, size_t nx, const uint32_t *y, size_t ny)
 {
     const uint32_t *const x_end = x + nx, *const y_end = y + ny;
 
