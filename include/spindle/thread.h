@@ -23,7 +23,10 @@ extern "C" {
  * Fork        only the thread that called fork is in the child, with the
  *             signal mask the process had before the library blocked anything;
  *             the child may use the library's calls that do not wait for
- *             threads it no longer has, exec or _exit.  exec, system and popen
+ *             threads it no longer has, exec or _exit.  A pool, queue or timer
+ *             that another thread was using at that moment may be locked in the
+ *             child for ever: leave the parent's alone there, unless its threads
+ *             slept or were inside tasks, and make your own.  exec, system and popen
  *             called straight from a thread with blocked signals hand the mask
  *             on: see spn_thread_exec_sigmask.
  * Cancel      pthread_cancel on a thread of the library, or on one inside a call

@@ -116,7 +116,18 @@ static bool use_a_pool_of_its_own(spn_pool *pool)
     return ok && CHECK(ran(&p));
 }
 
-TEST(process__forked_with_a_live_pool__child_not_stuck, "P13")
+static void fork_often(spn_pool *pool)
+{
+    for (int i = 0; i < 10; i++) {
+        in_child(use_parents_pool, pool);
+        if (!INSTRUMENTED) /* their run time forbids new threads after such a fork */
+            in_child(use_a_pool_of_its_own, pool);
+    }
+}
+
+/* A worker that lies down holds the pool's lock for a moment, and a fork then leaves it
+ * locked in the child for ever; so the workers sleep, or are inside their tasks. */
+TEST(process__forked_while_workers_sleep__child_not_stuck, "P13")
 {
     spn_pool *pool = pool_of(2, 2, 8);
     struct piece p[2];
@@ -125,12 +136,24 @@ TEST(process__forked_with_a_live_pool__child_not_stuck, "P13")
     for (int i = 0; i < 2; i++)
         CHECK_OK(execute(pool, &p[i]));
     pool_rest(pool);
-    for (int i = 0; i < 10; i++) {
-        in_child(use_parents_pool, pool);
-        if (!INSTRUMENTED) /* their run time forbids new threads after such a fork */
-            in_child(use_a_pool_of_its_own, pool);
-    }
+    t_await_asleep(spn_pool_name(pool), 2);
+    fork_often(pool);
     pool_close(pool); /* the parent's is as it was */
+}
+
+TEST(process__forked_while_workers_work__child_not_stuck, "P13")
+{
+    spn_pool *pool = pool_of(2, 2, 8);
+    spn_latch *gate = gate_new();
+    struct piece p[2];
+
+    pieces_init(p, 2, gate);
+    for (int i = 0; i < 2; i++)
+        start(pool, &p[i]);
+    fork_often(pool);
+    gate_open(gate);
+    pool_close(pool);
+    gate_free(gate);
 }
 
 /* ---- signals ----------------------------------------------------------------------------- */

@@ -266,6 +266,34 @@ void t_await_threads(int count)
     REQUIRE(found <= count);
 }
 
+static int count_asleep(const char *name)
+{
+    DIR *dir = opendir("/proc/self/task");
+    char own[32], stat[256];
+    int count = 0;
+
+    REQUIRE(dir != NULL);
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+        const char *state;
+
+        if (e->d_name[0] == '.')
+            continue;
+        thread_line(e->d_name, "comm", own, sizeof own);
+        thread_line(e->d_name, "stat", stat, sizeof stat);
+        state = strrchr(stat, ')'); /* behind the name: ") S 1 ..." */
+        if (strncmp(own, name, strlen(name)) == 0 && state != NULL &&
+            strncmp(state, ") S", 3) == 0)
+            count++;
+    }
+    closedir(dir);
+    return count;
+}
+
+void t_await_asleep(const char *name, int count)
+{
+    T_AWAIT(count_asleep(name) >= count);
+}
+
 struct parallel {
     void (*fn)(int, void *);
     void *arg;

@@ -116,6 +116,8 @@ int t_threads(void);
 /* Waits until there are no more than that; the test fails and ends if there still are
  * after T_LONG_NS. */
 void t_await_threads(int count);
+/* Waits until that many threads of this name (its first letters) sleep in the kernel. */
+void t_await_asleep(const char *name, int count);
 
 /* Marks the test as skipped, with the reason, and leaves it to return. */
 void t_skip(const char *reason);

@@ -527,15 +527,18 @@ TEST_EACH(stress_pool__submit_at_the_keep_alive__runs, "TPE-35", "P1")
 
 /* ---- make test-long --------------------------------------------------------------------------------- */
 
+struct shuffle {
+    atomic_int stop;
+    cpu_set_t all; /* the CPUs the process had before */
+};
+
 /* Moves the process's threads from CPU to CPU. */
 static int shuffle_affinity(void *arg)
 {
-    atomic_int *stop = arg;
+    struct shuffle *s = arg;
     uint64_t seed = t_seed();
-    cpu_set_t all;
 
-    REQUIRE(sched_getaffinity(getpid(), sizeof all, &all) == 0);
-    while (atomic_load(stop) == 0) {
+    while (atomic_load(&s->stop) == 0) {
         DIR *dir = opendir("/proc/self/task");
 
         REQUIRE(dir != NULL);
@@ -544,16 +547,15 @@ static int shuffle_affinity(void *arg)
 
             CPU_ZERO(&some);
             for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-                if (CPU_ISSET(cpu, &all) && t_random(&seed) % 2 == 0)
+                if (CPU_ISSET(cpu, &s->all) && t_random(&seed) % 2 == 0)
                     CPU_SET(cpu, &some);
             if (e->d_name[0] != '.' && CPU_COUNT(&some) > 0)
                 (void)!sched_setaffinity(atoi(e->d_name), sizeof some, &some);
         }
         closedir(dir);
-        for (int i = 0; i < 100 && atomic_load(stop) == 0; i++)
+        for (int i = 0; i < 100 && atomic_load(&s->stop) == 0; i++)
             t_pause();
     }
-    (void)!sched_setaffinity(0, sizeof all, &all);
     return 0;
 }
 
@@ -619,10 +621,11 @@ static void run_long(const struct pool_kind *k, long tasks)
 {
     const struct stopper stopper = start_stopper(t_seed());
     const bool aloud = tasks >= 1000000; /* it takes minutes */
-    atomic_int stop = 0;
+    struct shuffle shuffle = { .stop = 0 };
     struct peer shuffler;
 
-    peer_start(&shuffler, shuffle_affinity, &stop);
+    REQUIRE(sched_getaffinity(0, sizeof shuffle.all, &shuffle.all) == 0);
+    peer_start(&shuffler, shuffle_affinity, &shuffle);
     for (int part = 0; part < LONG_PARTS; part++) {
         const int64_t from = spn_now();
 
@@ -637,8 +640,10 @@ static void run_long(const struct pool_kind *k, long tasks)
         if (aloud)
             say_progress(k, part, tasks / LONG_PARTS, from);
     }
-    atomic_store(&stop, 1);
+    atomic_store(&shuffle.stop, 1);
     CHECK_OK(peer_finish(&shuffler));
+    /* The shuffler left this thread where it was; its children would stay there too. */
+    REQUIRE(sched_setaffinity(0, sizeof shuffle.all, &shuffle.all) == 0);
     end_stopper(stopper);
 }
 
