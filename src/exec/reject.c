@@ -25,6 +25,7 @@
 #include "base/time.h"
 #include "exec/pool.h"
 #include "future/ambient.h"
+#include "future/executor.h"
 
 enum { OLDEST_ROUNDS = 16 };
 #define BLOCK_DEFAULT_NS SPN_SEC(60)
@@ -59,7 +60,7 @@ static void drop_new(struct spn_pool *pool, spn_task *task, int64_t *counter,
     *counter += 1;
     spn__unlock(&pool->lock);
     spn_task_release(task);
-    (void)spn_task_drop(task, reason);
+    spn__task_drop_guarded(task, reason);
 }
 
 static int drop_with(struct spn_pool *pool, spn_task *task, int reason)
@@ -146,7 +147,7 @@ static int replace_oldest(spn_pool *pool, spn_task *task, bool *replaced)
     if (oldest != NULL) {
         spn__job_forget(oldest);
         spn_task_release(oldest);
-        (void)spn_task_drop(oldest, SPN_EREJECTED);
+        spn__task_drop_guarded(oldest, SPN_EREJECTED);
     }
     *replaced = oldest != NULL;
     return rc;

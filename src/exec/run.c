@@ -132,7 +132,7 @@ static void refuse_to_run(struct spn__worker *w, spn_task *task)
 {
     count(w, &w->counts.failed);
     spn_task_release(task);
-    (void)spn_task_drop(task, SPN_ECANCELED);
+    spn__task_drop_guarded(task, SPN_ECANCELED);
 }
 
 static bool expired(const spn_job *job)
@@ -154,7 +154,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
         spn__pool_left(pool, task);
         spn__job_forget(task);
         spn_task_release(task);
-        (void)spn_task_drop(task, SPN_ETIMEDOUT);
+        spn__task_drop_guarded(task, SPN_ETIMEDOUT);
         return;
     }
     count_start(w);

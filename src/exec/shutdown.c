@@ -222,7 +222,7 @@ static void give_back(struct spn_pool *pool, struct spn__list *tasks,
             spn__task_given_back(task); /* before anybody can submit it again */
         spn_task_release(task);
         if (unrun == NULL) {
-            (void)spn_task_drop(task, reason);
+            spn__task_drop_guarded(task, reason);
             continue;
         }
         unrun(ctx, task);

@@ -332,7 +332,7 @@ int spn__pool_call_at(struct spn_pool *pool, spn_run_fn fn, void *arg, int64_t d
         return no_memory(pool, NULL);
     rc = refuse(pool, task, rc);
     if (rc != SPN_OK)
-        (void)spn_task_drop(task, rc);
+        spn__task_drop_guarded(task, rc);
     return rc;
 }
 
@@ -426,7 +426,7 @@ static __attribute__((noinline)) int call_with_node(struct spn_pool *pool,
         return no_memory(pool, NULL);
     rc = spn__pool_execute(pool, task);
     if (rc != SPN_OK)
-        (void)spn_task_drop(task, rc);
+        spn__task_drop_guarded(task, rc);
     return rc;
 }
 

@@ -245,7 +245,7 @@ static void give_away(struct spn_threadless *t)
     while ((task = take(t)) != NULL) {
         rc = t->shared != NULL ? spn_executor_execute(t->shared, task) : SPN_ECANCELED;
         if (rc != SPN_OK)
-            (void)spn_task_drop(task, rc);
+            spn__task_drop_guarded(task, rc);
         let_end(t, &t->busy);
     }
 }

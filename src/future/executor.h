@@ -26,7 +26,9 @@ static inline bool spn__thread_is_inside(const struct spn_thread *self,
     return frame != NULL;
 }
 
-/* Calls a task's drop, if it has one; no exception comes out of it. */
+/* Calls a task's drop, if it has one; no exception comes out of it.  Unlike spn_task_drop it
+ * does not look whether the task is queued: an executor releases a task before it drops
+ * it, and somebody else may have submitted it again in between. */
 void spn__task_drop_guarded(spn_task *task, int reason);
 
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees

@@ -331,7 +331,7 @@ int spn_scheduled_call(spn_scheduled *s, spn_run_fn run, void *arg, int64_t dela
         return SPN_ENOMEM;
     rc = spn__pool_execute_at(s->pool, task, due_after(s, delay_ns));
     if (rc != SPN_OK)
-        (void)spn_task_drop(task, rc);
+        spn__task_drop_guarded(task, rc);
     return rc;
 }
 

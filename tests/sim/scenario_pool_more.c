@@ -525,6 +525,24 @@ SCENARIO(pool_more__three_want_the_same_task__one_gets_it, "TPE-43 P19 P27")
     close_pool();
 }
 
+/* A task is dropped, and submitted again before its drop was called: it has both ends. */
+SCENARIO(pool_more__submitted_again_amid_its_drop__dropped_and_run, "TPE-43 P19")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    cancelled = 0;
+    open_pool(&o);
+    fates[0].job.owner = &cancelled;
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    (void)submit(0);
+    sim_thread(cancel_owner, &cancelled);
+    sim_thread(submit_one, (void *)0); /* refused while it is queued */
+    sim_join_all();
+    sim_assert(cancelled > 0);
+    sim_assert(spn__load(&fates[0].dropped, relaxed) == (int)cancelled);
+    close_pool();
+}
+
 static void purge(void *arg)
 {
     (void)arg;
