@@ -332,8 +332,8 @@ static int64_t collect_if(struct spn__delays *d,
     spn__list_init(&found);
     spn__lock(&d->lock);
     spn__dues_line_up(&d->dues);
-    for (uint32_t i = 0; i < d->dues.near.used; i++) {
-        const struct spn__due e = d->dues.near.entries[i];
+    for (uint32_t i = 0; i < d->dues.run.end; i++) {
+        const struct spn__due e = d->dues.run.entries[i];
         const struct spn__entry entry = spn__dues_slot(&d->dues, e.slot)->entry;
         spn_task *task = task_in(&entry);
 
@@ -355,7 +355,7 @@ static int64_t collect_if(struct spn__delays *d,
         if (task != NULL)
             spn__list_push_back(&found, spn__task_node(task));
     }
-    d->dues.near.used = kept; /* what is left is in order */
+    spn__dues_kept(&d->dues, kept);
     (void)publish(d);
     count_popped(d, count);
     spn__unlock(&d->lock);
@@ -440,10 +440,10 @@ static int64_t snapshot(struct spn__work_source *source, spn_task **tasks,
 
     spn__lock(&d->lock);
     spn__dues_line_up(&d->dues);
-    count = d->dues.near.used;
+    count = d->dues.run.end;
     for (uint32_t i = 0; i < count && shown < capacity; i++) {
         spn_task *task =
-            task_in(&spn__dues_slot(&d->dues, d->dues.near.entries[i].slot)->entry);
+            task_in(&spn__dues_slot(&d->dues, d->dues.run.entries[i].slot)->entry);
 
         if (task != NULL)
             tasks[shown++] = task;

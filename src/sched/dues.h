@@ -11,11 +11,10 @@ struct spn__delay {
     int64_t due_ns;
     uint64_t sequence;       /* of equals the lower one comes first */
     struct spn__entry entry; /* of a task: its link[0] is the slot's number */
-    uint32_t next;           /* in a bucket, or among the free ones */
     uint32_t at;             /* where it is: see dues.c */
 };
 
-/* An entry of a heap, which has all that comparing needs. */
+/* An entry of a heap or the run, which has all that comparing needs. */
 struct spn__due {
     int64_t due_ns;
     uint64_t sequence;
@@ -26,22 +25,31 @@ struct spn__due_heap {
     uint32_t used;
     uint32_t tag; /* fixed: what `at` says of those in it */
 };
+struct spn__due_run {
+    struct spn__due *entries;
+    uint32_t first,
+        end; /* in order; the first of them is somebody's, while there are any */
+};
 
-enum { SPN__BUCKETS = 1024, SPN__DUES_PARTS = 24, SPN__DUES_FIRST_ROOM = 64 };
+enum { SPN__BUCKETS = 1024, SPN__DUES_PARTS = 23, SPN__DUES_FIRST_ROOM = 64 };
 #define SPN__NO_SLOT UINT32_MAX
 
 struct spn__dues {
-    uint32_t room;      /* of the slots and of each heap */
+    uint32_t room;      /* of the slots, of each heap and of the run */
     uint32_t made;      /* slots that were ever taken */
     uint32_t free;      /* the first free one of those */
     uint32_t used;      /* slots that are taken: what waits, and the dead */
     uint32_t dead;      /* in a bucket, and no longer waiting */
-    int64_t tick;       /* all that is due in it or before is in `near` */
+    int64_t tick;       /* all that is due in it or before is in `run` or `near` */
     int64_t first_tick; /* of the first bucket that is not empty, at the latest */
     uint64_t sequence;  /* the next one's */
-    struct spn__due_heap near, far; /* in one block */
+    struct spn__due_heap near, far; /* in one block, with the next two */
+    struct spn__due_run run;
+    struct spn__due *spare; /* for sorting */
     uint32_t part_count;
     struct spn__delay *parts[SPN__DUES_PARTS]; /* the slots: see dues.c, ROOM */
+    uint32_t *links[SPN__DUES_PARTS]; /* of each slot: the next in its bucket, or of the
+                                         free ones; in one block with the slots */
     uint64_t filled[SPN__BUCKETS / 64];
     uint32_t buckets[SPN__BUCKETS]; /* by tick modulo their number */
 };
@@ -53,7 +61,7 @@ void spn__dues_fini(struct spn__dues *q);
 uint32_t spn__dues_add(struct spn__dues *q, struct spn__entry entry, int64_t due_ns);
 /* Takes what is in a slot out, wherever it is. */
 struct spn__entry spn__dues_remove(struct spn__dues *q, uint32_t slot);
-/* The slot of the first, if it is due; else SPN__NO_SLOT. */
+/* The slot of the first, if it is due; else SPN__NO_SLOT.  It will be taken out soon. */
 uint32_t spn__dues_first(struct spn__dues *q, int64_t now_ns);
 /* When to look for the first: never later than it is due.  SPN_FOREVER: nothing waits. */
 int64_t spn__dues_next(const struct spn__dues *q);
@@ -65,13 +73,14 @@ bool spn__dues_is_far(const struct spn__dues *q, int64_t due_ns);
 uint32_t spn__dues_find(const struct spn__dues *q, uint64_t sequence);
 
 /*
- * All that waits, in order: from near.entries[0] on, near.used of them.  Whoever goes
- * through them calls for each either keep, with how many it has kept so far, or drop, and
- * says at the end how many it has kept.
+ * All that waits, in order: run.entries[0] to run.entries[run.end - 1].  Whoever takes
+ * some of them out calls for each in turn either keep, with how many it has kept so far,
+ * or drop, and at the end `kept`.
  */
 void spn__dues_line_up(struct spn__dues *q);
 void spn__dues_keep(struct spn__dues *q, uint32_t kept, struct spn__due due);
 void spn__dues_drop(struct spn__dues *q, uint32_t slot);
+void spn__dues_kept(struct spn__dues *q, uint32_t kept);
 
 /* Room for twice as many.  It is asked for without the caller's lock, for a number of
  * parts that was read with it; add takes it (true) if that is still the number, and what
