@@ -37,6 +37,17 @@
  *   others wakes the leader, so that it sleeps shorter; with no leader, and nobody
  *   searching, any other.
  *
+ *   THE DEPUTY  Who finds a leader, and no deputy, is that: it sleeps until SPN__STAND_BY
+ *   after the next task is due.  When the leader wakes and takes a task, which may run for
+ *   ever, somebody must see to the next; but if the deputy wakes soon by itself, nobody
+ *   wakes it.  Mostly tasks are short, and the leader is through with all that are due
+ *   long before that: two workers that got up together for each handful of tasks spent a
+ *   third of their time on each other's lock.  So a task that is due behind one that runs
+ *   long starts SPN__STAND_BY later, at most; and a burst finds its other workers when the
+ *   deputy is up, who wakes the next as ever.  Who is responsible does not change: a
+ *   deputy that wakes is a searcher, as a leader is, and one that is no longer listed is
+ *   not relied on.  On a clock that cannot be slept by there is none.
+ *
  *   Nobody spins for what is due later: with a task every few microseconds that would be
  *   a CPU for as long as there are tasks, while a leader that sleeps finds all that have
  *   become due meanwhile.
@@ -81,6 +92,8 @@ void spn__idle_init(struct spn_pool *pool)
     spn__init(&pool->searching, 0);
     spn__init(&pool->epoch, 0);
     spn__init(&pool->leader, NULL);
+    spn__init(&pool->deputy, NULL);
+    spn__init(&pool->deputy_ns, SPN_FOREVER);
     spn__lock_init(&pool->idle_lock);
     spn__list_init(&pool->idle);
 }
@@ -102,12 +115,22 @@ static void count_idle(struct spn_pool *pool, int32_t by)
     spn__store(&pool->idle_count, spn__load(&pool->idle_count, relaxed) + by, relaxed);
 }
 
+/* There is no deputy from now on; the lock is held. */
+static void dismiss(struct spn_pool *pool)
+{
+    /* relaxed, both: the lock is held for writing. */
+    spn__store(&pool->deputy, NULL, relaxed);
+    spn__store(&pool->deputy_ns, SPN_FOREVER, relaxed);
+}
+
 /* Off the list of the idle; the lock is held. */
 static void unlead(struct spn_pool *pool, const struct spn__worker *w)
 {
-    /* relaxed, both: the lock is held for writing. */
+    /* relaxed, all: the lock is held for writing. */
     if (spn__load(&pool->leader, relaxed) == w)
         spn__store(&pool->leader, NULL, relaxed);
+    if (spn__load(&pool->deputy, relaxed) == w)
+        dismiss(pool);
 }
 
 /* [wake] Whether a push ends with the release of a lock, whatever is pushed. */
@@ -216,6 +239,7 @@ void spn__idle_look_around(struct spn_pool *pool)
     spn__list_init(&all);
     spn__lock(&pool->idle_lock);
     spn__store(&pool->leader, NULL, relaxed); /* the lock is held */
+    dismiss(pool);
     spn__list_each (node, &pool->idle) {
         count_idle(pool, -1);
         pool->wakeups++;
@@ -343,10 +367,38 @@ static bool search(struct spn__worker *w, uint32_t epoch)
     return false;
 }
 
-/* It has come off the list by itself; one that led sees to what waits. */
-static void step_down(struct spn__worker *w, bool led)
+/* Makes it the leader or, if there is one and something is due at due_ns, the deputy, and
+ * returns when that is to wake.  The lock is held. */
+static int64_t take_post(struct spn_pool *pool, struct spn__worker *w, int64_t due_ns)
 {
-    if (!led)
+    /* relaxed, all: the lock is held. */
+    if (!has_leader(pool)) {
+        spn__store(&pool->leader, w, relaxed);
+        return SPN_FOREVER; /* to be read after the fence */
+    }
+    if (due_ns == INT64_MIN || due_ns == SPN_FOREVER ||
+        spn__load(&pool->deputy, relaxed) != NULL)
+        return SPN_FOREVER;
+    due_ns = spn__time_add(due_ns, SPN__STAND_BY);
+    spn__store(&pool->deputy, w, relaxed);
+    spn__store(&pool->deputy_ns, due_ns, relaxed);
+    return due_ns;
+}
+
+/* Whether a deputy wakes soon, by itself. */
+static bool stood_by(struct spn_pool *pool)
+{
+    /* relaxed: after a fence, as idle_count. */
+    const int64_t deputy_ns = spn__load(&pool->deputy_ns, relaxed);
+
+    return deputy_ns != SPN_FOREVER &&
+           deputy_ns <= spn__time_add(spn__now(), SPN__STAND_BY);
+}
+
+/* It has come off the list by itself; one that had a post sees to what waits. */
+static void step_down(struct spn__worker *w, bool had_post)
+{
+    if (!had_post)
         return;
     w->searching = true;
     (void)spn__fetch_add(&w->pool->searching, 1, relaxed); /* as in wake */
@@ -356,7 +408,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
 {
     struct spn_pool *pool = w->pool;
     int64_t due_ns = SPN_FOREVER;
-    bool leads = false;
+    bool leads = false, has_post = false;
 
     if (w->outrun && give_way(w))
         return;
@@ -365,12 +417,15 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         return;
     }
     stop_searching(w); /* [search] the fence below */
+    if (pool->kind == SPN__WORK_TIMED)
+        due_ns = next_due(pool); /* for a deputy, whom nobody relies on for more */
     spn__lock(&pool->idle_lock);
     w->chosen_to_search = false;
     spn__list_push_front(&pool->idle, &w->idle_link);
-    if (pool->kind == SPN__WORK_TIMED && !has_leader(pool)) {
-        spn__store(&pool->leader, w, relaxed); /* the lock is held */
-        leads = true;
+    if (pool->kind == SPN__WORK_TIMED) {
+        due_ns = take_post(pool, w, due_ns);
+        leads = spn__load(&pool->leader, relaxed) == w; /* the lock is held */
+        has_post = leads || due_ns != SPN_FOREVER;
     }
     count_idle(pool, 1);
     spn__unlock(&pool->idle_lock);
@@ -379,7 +434,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         pool->work.stealing->listed(pool->work.stealing, w);
     if (changed(w, epoch) && withdraw(w)) {
         w->outrun = pool->helping;
-        step_down(w, leads);
+        step_down(w, has_post);
         return;
     }
     if (leads)
@@ -387,7 +442,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     if (!spn__parker_park(&w->parker, due_ns < deadline_ns ? due_ns : deadline_ns)) {
         if (withdraw(w)) {
             w->timed_out = due_ns >= deadline_ns;
-            step_down(w, leads);
+            step_down(w, has_post);
             return;
         }
         (void)spn__parker_park(&w->parker, SPN_FOREVER);
@@ -412,6 +467,6 @@ void spn__idle_found(struct spn__worker *w)
     spn__fence(seq_cst); /* [search] */
     /* relaxed, both: after the fence. */
     if (spn__load(&pool->idle_count, relaxed) > 0 &&
-        spn__load(&pool->searching, relaxed) == 0 && unwatched(pool))
+        spn__load(&pool->searching, relaxed) == 0 && !stood_by(pool) && unwatched(pool))
         wake_one(pool);
 }

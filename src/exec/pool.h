@@ -106,6 +106,10 @@ struct spn__worker {
     struct spn__parker parker;
 };
 
+/* TIMED: how much later than the next task is due the deputy looks, see idle.c.  Some
+ * times what a timed sleep is late by itself, and few enough wake-ups. */
+#define SPN__STAND_BY SPN_US(250)
+
 struct spn_pool {
     struct spn_executor executor; /* first: they are the same object */
 
@@ -144,6 +148,9 @@ struct spn_pool {
     int64_t wakeups;       /* guarded by idle_lock */
     /* TIMED: the idle worker that watches what is due next; written under idle_lock. */
     SPN__ATOMIC(struct spn__worker *) leader;
+    /* The same for the deputy, and until when it sleeps; SPN_FOREVER: there is none. */
+    SPN__ATOMIC(struct spn__worker *) deputy;
+    SPN__ATOMIC(int64_t) deputy_ns;
 
     /* Written by every worker that looks for work and finds some: apart, so that
      * submitters do not lose the line above to it. */

@@ -154,14 +154,19 @@ static int repeat(int i, int64_t first_ns, int64_t period_ns)
                                        &jobs[i].future);
 }
 
-static void on_time(int i)
+static void late_by(int i, int64_t late_ns)
 {
     void *value;
 
     sim_assert(spn_future_get(jobs[i].future, &value, SPN_FOREVER) == SPN_OK);
     sim_assert(value == &jobs[i] && runs(i) == 1);
     sim_assert(spn__load(&jobs[i].at, relaxed) <=
-               spn__load(&jobs[i].due, relaxed) + STEPS);
+               spn__load(&jobs[i].due, relaxed) + late_ns);
+}
+
+static void on_time(int i)
+{
+    late_by(i, STEPS);
 }
 
 static void schedules_near(void *i)
@@ -218,19 +223,41 @@ SCENARIO(scheduled__two_schedule_at_once__both_on_time, "STPE-38", "STPE-2", "ST
 SCENARIO_OPTS(scheduled__two_schedule_at_once__both_on_time, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
-/* The leader goes off with a task that blocks: another watches what is left. */
+/* The leader goes off with a task that blocks: its deputy sees to what is left. */
 SCENARIO(scheduled__leader_is_busy__another_leads, "STPE-2", "STPE-37")
 {
     open_pool(2);
     jobs[0].gate = gate;
     sim_assert(schedule(0, NEAR_) == SPN_OK);
     sim_assert(schedule(1, sim_choose(2) == 0 ? NEAR_ : LATER) == SPN_OK);
-    on_time(1);
+    late_by(1, SPN__STAND_BY + STEPS);
     sim_assert(spn_latch_count_down(gate) == SPN_OK);
     on_time(0);
     close_pool();
 }
 SCENARIO_OPTS(scheduled__leader_is_busy__another_leads, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
+/* There was a deputy, and it has gone to sleep with nothing to wait for: the leader that
+ * goes off with a task that blocks does not rely on it. */
+SCENARIO(scheduled__deputy_was_there__another_is_woken, "STPE-2", "STPE-37")
+{
+    open_pool(2);
+    sim_assert(schedule(0, NEAR_) == SPN_OK);
+    sim_assert(schedule(1, NEAR_) == SPN_OK);
+    late_by(0, SPN__STAND_BY + STEPS);
+    late_by(1, SPN__STAND_BY + STEPS);
+    if (sim_choose(2) == 0)
+        sim_settle();
+    jobs[2].gate = gate;
+    sim_assert(schedule(2, sim_choose(2) == 0 ? 0 : NEAR_) == SPN_OK);
+    sim_assert(schedule(3, sim_choose(2) == 0 ? NEAR_ : LATER) == SPN_OK);
+    late_by(3, SPN__STAND_BY + STEPS);
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    late_by(2, SPN__STAND_BY + STEPS);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__deputy_was_there__another_is_woken, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
 /* Due one just after the other, for two workers: what one has seen of the time is never
