@@ -241,7 +241,8 @@ SPN_API int spn_reject_chain_refused(const spn_reject_policy *policy, spn_pool *
  * Makes a pool's threads.  A program makes its own by putting this first in a
  * struct: create starts a thread that runs fn(arg), with spn_thread_create or
  * through it, and must not wait for it; opts has the name ("io-thread-3") and may
- * be changed.  Called with no lock held, on any thread.  Borrowed until the pool is
+ * be changed.  Called with no lock held, on any thread.  Whatever it fails with but
+ * SPN_ENOMEM is SPN_EAGAIN to the pool: no thread now.  Borrowed until the pool is
  * destroyed, also after it was replaced.
  */
 typedef struct spn_thread_factory spn_thread_factory;

@@ -162,14 +162,14 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     if (opts.signal == 0) /* [knob] mutant: what it reads there is plain */
         opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
     rc = factory->create(factory, &thread, &opts, spn__worker_main, w);
-    if (rc == SPN_OK && thread == NULL)
-        rc = SPN_ESTATE; /* it says there is one, and there is none */
-    if (rc != SPN_OK) {
+    if (rc != SPN_OK ||
+        thread == NULL) { /* or it says there is one, and there is none */
         spn__lock(&pool->lock);
         if (pool->thread_number == number)
             pool->thread_number--; /* no gap in the names, as a rule */
         spn__unlock(&pool->lock);
-        return rc < 0 ? rc : SPN_EAGAIN;
+        /* Full, shut down and the like are said by the pool alone. */
+        return rc == SPN_ENOMEM ? SPN_ENOMEM : SPN_EAGAIN;
     }
     spn_thread_unref(thread); /* it goes on by itself */
     return SPN_OK;
