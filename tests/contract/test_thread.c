@@ -1005,11 +1005,13 @@ TEST(thread__result__reported_as_it_is, "G-4")
 /* When join has returned the thread is gone from the system too. */
 TEST(thread__joined__gone_from_the_system, "G-19")
 {
-    const int before = t_threads();
+    int before;
 
+    (void)run_with(NULL, return_zero, NULL); /* a sanitizer's come with the first */
+    before = t_threads();
     for (int i = 0; i < 100; i++) {
         CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
-        T_AWAIT(t_threads() == before);
+        CHECK(t_threads() <= before); /* fewer: one of an earlier test has ended */
     }
 }
 
@@ -1096,12 +1098,15 @@ TEST(thread__handle_dropped__runs_on_detached, "G-16")
 
         REQUIRE_OK(spn_thread_create(&thread, NULL, say_done, &done));
         spn_thread_unref(thread);
-        if (i % 16 == 15)
-            T_AWAIT(atomic_load(&done) == i + 1 && t_threads() == before);
+        if (i % 16 == 15) {
+            T_AWAIT(atomic_load(&done) == i + 1);
+            t_await_threads(before);
+        }
         if (i == 63)
             live = atomic_load(&counting_live);
     }
-    T_AWAIT(atomic_load(&done) == threads && t_threads() == before);
+    T_AWAIT(atomic_load(&done) == threads);
+    t_await_threads(before);
     CHECK(threads < 64 || atomic_load(&counting_live) <= live + 16);
 }
 
@@ -1128,7 +1133,7 @@ TEST(thread__drops_its_own_handle__goes_on, "G-16")
         REQUIRE_OK(spn_thread_create(&thread, NULL, drop_own_handle, &shared));
         __atomic_store_n(&shared, thread, __ATOMIC_RELEASE);
         T_AWAIT(__atomic_load_n(&shared, __ATOMIC_ACQUIRE) == NULL);
-        T_AWAIT(t_threads() == before);
+        t_await_threads(before);
     }
 }
 

@@ -110,8 +110,8 @@ uint64_t t_seed(void);
 /* The next number of a splitmix64 sequence. */
 uint64_t t_random(uint64_t *state);
 
-/* Threads of this process, as the kernel has them; a sanitizer's own are among them.  One
- * that was joined may be there for a moment longer. */
+/* Threads of this process, as the kernel has them; a sanitizer's own are among them, those
+ * that are over are not. */
 int t_threads(void);
 /* Waits until there are no more than that; the test fails and ends if there still are
  * after T_LONG_NS. */
