@@ -1190,7 +1190,7 @@ TEST(client__create_fails_in_a_shared_pool__nothing_is_left, "CLI-9")
     CHECK_OK(spn_future_get(stage, &value, T_LONG_NS));
     spn_reply_destroy(value);
     CHECK_STATUS(atomic_load(&c.rc), SPN_EUNREACHABLE);
-    CHECK_EQ(c.after, c.before);
+    CHECK(c.after <= c.before); /* fewer: those of an earlier test have ended */
     spn_future_unref(stage);
     spn_future_unref(future);
     CHECK_OK(spn_client_close(client, T_LONG_NS));

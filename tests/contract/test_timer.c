@@ -279,6 +279,7 @@ TEST(timer__first_use__starts_the_thread, "HWT-7")
     open_thread(); /* a sanitizer has a thread of its own from the first one on */
     CHECK_OK(spn_timer_start(timer));
     CHECK_EQ(shut(), 0);
+    t_let_threads_go();
     before = t_threads();
     open_with(opts);
     CHECK_EQ(t_threads(), before);

@@ -310,6 +310,17 @@ void t_await_threads(int count)
     REQUIRE(found <= count);
 }
 
+static int own_threads; /* before the first test: a sanitizer's are among them */
+
+/* A test that has threads itself, and forks nevertheless, is not held up for long. */
+void t_let_threads_go(void)
+{
+    const int64_t until_ms = now_ms() + T_MEDIUM_NS / SPN_MS(1);
+
+    while (t_threads() > own_threads && now_ms() < until_ms)
+        t_pause();
+}
+
 static int count_asleep(const char *name)
 {
     DIR *dir = opendir("/proc/self/task");
@@ -379,6 +390,9 @@ int t_child(void (*fn)(void *arg), void *arg, char *output, size_t capacity)
     char byte;
     pid_t pid;
 
+    /* A child that is forked beside other threads finds the locks of a sanitizer's
+     * allocator as they were, and may have no threads under ThreadSanitizer. */
+    t_let_threads_go();
     t_require(pipe(fds) == 0, "a pipe", __FILE__, __LINE__);
     fflush(NULL); /* or the child would print it again */
     pid = fork();
@@ -514,6 +528,7 @@ static struct result run_tests(int argc, char **argv)
     const bool choose = any_named(argc, argv);
     struct result result = { 0, 0, 0 };
 
+    own_threads = t_threads();
     for (int i = 0; i < test_count; i++) {
         enum event what;
 

@@ -116,6 +116,9 @@ int t_threads(void);
 /* Waits until there are no more than that; the test fails and ends if there still are
  * after T_LONG_NS. */
 void t_await_threads(int count);
+/* Waits, for a moment at most, until the threads of earlier tests have gone: those of a pool
+ * that has ended may be on their way out. */
+void t_let_threads_go(void);
 /* Waits until that many threads of this name (its first letters) sleep in the kernel. */
 void t_await_asleep(const char *name, int count);
 
