@@ -430,7 +430,7 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     spn_timeout *t = spn__timeout_of(node);
     const int owned = (t->policy & (SPN__POLICY_OWNED | SPN__POLICY_HANDLE)) != 0;
 
-    spn__wheel_unlink(c->shard->wheel, node);
+    spn__wheel_unlink(node);
     spn__state_set(t, SPN__TIMEOUT_CANCELLED);
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);
