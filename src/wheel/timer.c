@@ -253,6 +253,10 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     timer = spn__alloc_aligned(sizeof *timer, SPN__CACHE_LINE);
     if (timer == NULL)
         return SPN_ENOMEM;
+    /* The shards' locks are let go of with light fences, which are full ones until somebody
+     * has made a heavy one; and the first of those takes milliseconds where there are
+     * threads, during which every unlock would try to wake who makes it.  So not later. */
+    (void)spn__fence_is_asymmetric();
     memset(timer, 0, sizeof *timer);
     init_words(timer);
     timer->fd = -1;
