@@ -254,6 +254,10 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     timer = spn__alloc_aligned(sizeof *timer, SPN__CACHE_LINE);
     if (timer == NULL)
         return SPN_ENOMEM;
+    /* The shards' locks are let go of with light fences, which are full ones until somebody
+     * has made a heavy one; and the first of those takes milliseconds where there are
+     * threads, during which every unlock would try to wake who makes it.  So not later. */
+    (void)spn__fence_is_asymmetric();
     memset(timer, 0, sizeof *timer);
     init_words(timer);
     timer->fd = -1;
@@ -441,7 +445,7 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     spn_timeout *t = spn__timeout_of(node);
     const int owned = (t->policy & (SPN__POLICY_OWNED | SPN__POLICY_HANDLE)) != 0;
 
-    spn__wheel_unlink(c->shard->wheel, node);
+    spn__wheel_unlink(node);
     spn__state_set(t, SPN__TIMEOUT_CANCELLED);
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);
