@@ -436,6 +436,66 @@ TEST(wheel__slots__rounded_up_to_a_power_of_two, "HWT-3")
     CHECK_OK(spn_wheel_destroy(wheel));
 }
 
+/* Whoever was removed is not waited for: the next expiry is that of the first who is
+ * left, also in a slot that had others, and there is none when all are gone. */
+TEST(wheel__removed__no_longer_the_next_to_expire, "HWT-44")
+{
+    static const uint32_t layouts[] = { SPN_WHEEL_HIERARCHICAL, SPN_WHEEL_HASHED };
+
+    for (size_t i = 0; i < 2; i++) {
+        spn_wheel *wheel = make(layouts[i], 64, 10, 0);
+        spn_wheel_node nodes[3] = { SPN_WHEEL_NODE_INIT, SPN_WHEEL_NODE_INIT,
+                                    SPN_WHEEL_NODE_INIT };
+
+        CHECK_OK(spn_wheel_add(wheel, &nodes[0], 50));
+        CHECK_OK(spn_wheel_add(wheel, &nodes[1], 90));
+        CHECK_OK(spn_wheel_add(wheel, &nodes[2], 90));
+        CHECK_EQ(spn_wheel_remove(wheel, &nodes[0]), 1);
+        CHECK_EQ(spn_wheel_next_expiry(wheel), 90);
+        CHECK_EQ(spn_wheel_remove(wheel, &nodes[1]), 1);
+        CHECK_EQ(spn_wheel_next_expiry(wheel), 90);
+        CHECK_OK(spn_wheel_add(wheel, &nodes[0], 50)); /* where one was before */
+        CHECK_EQ(spn_wheel_next_expiry(wheel), 50);
+        CHECK_EQ(spn_wheel_remove(wheel, &nodes[0]), 1);
+        CHECK_EQ(spn_wheel_remove(wheel, &nodes[2]), 1);
+        CHECK_OK(spn_wheel_check(wheel));
+        CHECK(spn_wheel_next_expiry(wheel) == SPN_FOREVER);
+        CHECK_OK(spn_wheel_advance_to(wheel, 1000));
+        CHECK(spn_wheel_take_due(wheel) == NULL);
+        CHECK_OK(spn_wheel_destroy(wheel));
+    }
+}
+
+/* A tick of any length ends neither a nanosecond early nor late, however many there were
+ * before it. */
+TEST(wheel__ticks_of_any_length__told_exactly, "HWT-17", "HWT-18")
+{
+    static const int64_t ticks[] = {
+        1,          3,          7,         64,
+        1000003,    999999937,  INT32_MAX, INT64_C(1) << 32,
+        4294967297, SPN_SEC(1), SPN_MS(1), INT64_MAX / 5
+    };
+    uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
+
+    for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++)
+        for (int round = 0; round < 64; round++) {
+            const uint64_t most = (uint64_t)(INT64_MAX / ticks[i]);
+            const int64_t due =
+                (int64_t)((round == 0 ? most : (random >> 1) % most + 1) *
+                          (uint64_t)ticks[i]);
+            spn_wheel *wheel = make(SPN_WHEEL_HIERARCHICAL, 4, ticks[i], 0);
+            spn_wheel_node node = SPN_WHEEL_NODE_INIT;
+
+            random = random * UINT64_C(6364136223846793005) + 1;
+            CHECK_OK(spn_wheel_add(wheel, &node, due));
+            CHECK_OK(spn_wheel_advance_to(wheel, due - 1));
+            CHECK(spn_wheel_take_due(wheel) == NULL);
+            CHECK_OK(spn_wheel_advance_to(wheel, due));
+            CHECK(spn_wheel_take_due(wheel) == &node);
+            CHECK_OK(spn_wheel_destroy(wheel));
+        }
+}
+
 TEST(wheel__bad_options__refused, "HWT-2")
 {
     static const struct {
