@@ -294,6 +294,51 @@ TEST(timer__first_use__starts_the_thread, "HWT-7")
     CHECK_EQ(t_threads(), before);
 }
 
+struct workshop {
+    spn_thread_factory factory; /* first */
+    int refusal, made;
+};
+
+static int make_thread(const spn_thread_factory *factory, spn_thread **out,
+                       spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    struct workshop *w = (struct workshop *)(uintptr_t)factory;
+
+    if (w->refusal != SPN_OK)
+        return w->refusal;
+    CHECK_STR(opts->name, "pulse");
+    opts->name = "made";
+    w->made++;
+    return spn_thread_create(out, opts, fn, arg);
+}
+
+/* A factory makes the thread, and may change what it is like; what it refuses with is no
+ * thread, nothing is kept, and the next schedule asks again. */
+TEST(timer__factory__makes_the_thread, "HWT-2", "HWT-7")
+{
+    const spn_thread_opts thread = { .size = sizeof thread, .name = "pulse" };
+    struct workshop w = { .factory = { sizeof w.factory, make_thread } };
+    spn_timer_opts opts = defaults();
+
+    opts.drive = SPN_TIMER_THREAD;
+    opts.thread = &thread;
+    opts.factory = &w.factory;
+    open_with(opts);
+    for (w.refusal = -40; w.refusal < 0; w.refusal++) {
+        const int expected = w.refusal == SPN_ENOMEM ? SPN_ENOMEM : SPN_EAGAIN;
+
+        CHECK_STATUS(spn_timer_start(timer), expected);
+        CHECK_STATUS(spn_timer_schedule(timer, &jobs[0].timeout, note, 0), expected);
+    }
+    CHECK_EQ(spn_timer_pending(timer), 0);
+    CHECK_OK(spn_timer_schedule(timer, &jobs[0].timeout, note_name, 0));
+    CHECK_OK(spn_timer_start(timer));
+    T_AWAIT(runs(0) == 1);
+    CHECK_STR(thread_name, "made");
+    CHECK_EQ(w.made, 1);
+    CHECK_EQ(shut(), 0);
+}
+
 /* After stop nothing is taken, and nothing is counted. */
 TEST(timer__used_after_stop__refused, "HWT-8", "HWT-42", "X-6")
 {
