@@ -278,8 +278,7 @@ static struct slot *end_permit(struct slot *s, enum fate fate)
 static void drop(spn_task *task, int reason)
 {
     spn_task_release(task);
-    if (task->drop != NULL)
-        task->drop(task, reason);
+    spn__task_drop_guarded(task, reason);
 }
 
 /* Follows execute, also when what it ran has ended the thread. */

@@ -167,10 +167,9 @@ static bool help(struct spn_pool *pool, spn_task *task)
     h.taken = spn__work_remove(pool, task);
     if (h.taken) {
         spn__room_notify_thread(&pool->room);
-        spn_task_release(task);
         h.inside = spn_executor_enter(&pool->executor, &h.frame) == SPN_OK;
-        h.status =
-            spn__task_run_here(task); /* a future's: 0, and the node may be gone */
+        /* A future's: 0, and the node may be gone. */
+        h.status = spn__task_run_claimed(task);
         h.returned = true;
     }
     SPN__CLEANUP_POP();

@@ -122,8 +122,7 @@ static int refused_caller_runs(const spn_reject_policy *policy, spn_pool *pool,
     /* relaxed: only a count. */
     (void)spn__fetch_add(&pool->caller_ran, 1, relaxed);
     spn__job_capture(task);
-    spn_task_release(task);
-    info.status = spn__task_run_here(task); /* the node may be gone now */
+    info.status = spn__task_run_claimed(task); /* the node may be gone now */
     if (info.status != 0)
         spn__pool_uncaught(pool, &info);
     return SPN_OK;
@@ -145,9 +144,7 @@ static int replace_oldest(spn_pool *pool, spn_task *task, bool *replaced)
     spn__pool_left_queue(pool, &pool->discarded, oldest != NULL);
     rc = spn__pool_try_execute(pool, task);
     if (oldest != NULL) {
-        spn__job_forget(oldest);
-        spn_task_release(oldest);
-        spn__task_drop_guarded(oldest, SPN_EREJECTED);
+        spn__task_discard(oldest, SPN_EREJECTED);
     }
     *replaced = oldest != NULL;
     return rc;
@@ -175,11 +172,8 @@ static int refused_discard_oldest(const spn_reject_policy *policy, spn_pool *poo
 /* The pool may be gone by now: nothing of it is touched. */
 static int run_alone(void *arg)
 {
-    spn_task *task = arg;
-    int status;
+    const int status = spn__task_run_claimed(arg);
 
-    spn_task_release(task);
-    status = spn__task_run_here(task);
     if (status != 0)
         spn__log(SPN_LOG_WARN, "a task on a thread of its own failed: %d (%s)", status,
                  spn_status_name(status));

@@ -152,9 +152,7 @@ static void run_task(struct spn__worker *w, spn_task *task)
     if (is_job && expired(job)) {
         count(w, &w->counts.expired);
         spn__pool_left(pool, task);
-        spn__job_forget(task);
-        spn_task_release(task);
-        spn__task_drop_guarded(task, SPN_ETIMEDOUT);
+        spn__task_discard(task, SPN_ETIMEDOUT);
         return;
     }
     count_start(w);

@@ -45,14 +45,6 @@
 
 /* ---- tasks --------------------------------------------------------------------------- */
 
-void spn__serial_discard(spn_task *task, int reason)
-{
-    spn__job_forget(task);
-    spn_task_release(task);
-    if (task->drop != NULL)
-        task->drop(task, reason);
-}
-
 /* Goes idle and drops what waited.  The lane may be gone afterwards. */
 static void give_up(struct spn__serial_lane *lane, int reason)
 {
@@ -68,7 +60,7 @@ static void give_up(struct spn__serial_lane *lane, int reason)
     lane->opened++;
     spn__unlock(&lane->shard->lock);
     for (; (node = spn__list_pop_front(&tasks)) != NULL; dropped++)
-        spn__serial_discard(spn__node_task(node), reason);
+        spn__task_discard(spn__node_task(node), reason);
     spn__serial_close_lane(lane);
     spn__serial_count_down(s, dropped + 1); /* and the lane's own */
 }
@@ -233,7 +225,6 @@ static spn_task *next_task(struct running *r)
     }
     if (ran != 0)
         spn__serial_count_down(s, ran);
-    spn_task_release(spn__node_task(node));
     return spn__node_task(node);
 }
 
@@ -311,7 +302,7 @@ static void run_tasks(struct running *r)
 
     for (uint32_t n = 0; (task = next_task(r)) != NULL;) {
         r->in_task = true;
-        rc = spn__task_run_here(task);
+        rc = spn__task_run_claimed(task);
         if (rc != 0)
             spn__log(SPN_LOG_WARN, "serial executor: a task failed with %d (%s)", rc,
                      spn_status_name(rc));

@@ -71,7 +71,6 @@ extern const spn_executor_ops spn__serial_ops[2]; /* of all of it; of a key */
 enum { SPN__SERIAL_WHOLE, SPN__SERIAL_KEY };
 int spn__serial_run_lane(spn_task *runner);
 void spn__serial_drop_lane(spn_task *runner, int reason);
-void spn__serial_discard(spn_task *task, int reason);
 
 /* serial_keys.c */
 void spn__serial_keys_init(struct spn_serial *s);

@@ -106,14 +106,10 @@ int spn__serial_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *c
     for (; (node = spn__list_pop_front(&tasks)) != NULL; returned++) {
         spn_task *task = spn__node_task(node);
 
-        if (unrun == NULL) {
-            spn__serial_discard(task, SPN_ESHUTDOWN);
-        } else {
-            spn__job_forget(task);
-            spn__task_given_back(task);
-            spn_task_release(task);
-            unrun(ctx, task);
-        }
+        if (unrun == NULL)
+            spn__task_discard(task, SPN_ESHUTDOWN);
+        else
+            spn__task_give_back(task, unrun, ctx);
     }
     if (count != NULL)
         *count = (int64_t)returned;

@@ -215,17 +215,10 @@ static void give_back(struct spn_pool *pool, struct spn__list *tasks,
 
     (void)pool;
     while ((node = spn__list_pop_front(tasks)) != NULL) {
-        spn_task *task = spn__node_task(node);
-
-        spn__job_forget(task);
-        if (unrun != NULL)
-            spn__task_given_back(task); /* before anybody can submit it again */
-        spn_task_release(task);
-        if (unrun == NULL) {
-            spn__task_drop_guarded(task, reason);
-            continue;
-        }
-        unrun(ctx, task);
+        if (unrun == NULL)
+            spn__task_discard(spn__node_task(node), reason);
+        else
+            spn__task_give_back(spn__node_task(node), unrun, ctx);
     }
 }
 

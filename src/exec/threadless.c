@@ -163,7 +163,8 @@ static int execute(spn_executor *executor, spn_task *task)
     return rc;
 }
 
-/* The next task, to be run or given away: counted as busy.  NULL: none is left. */
+/* The next task, to be run or given away: counted as busy, and still claimed.  NULL: none
+ * is left. */
 static spn_task *take(struct spn_threadless *t)
 {
     struct spn__list_node *node;
@@ -173,10 +174,7 @@ static spn_task *take(struct spn_threadless *t)
     if (node != NULL)
         t->busy++;
     spn__unlock(&t->lock);
-    if (node == NULL)
-        return NULL;
-    spn_task_release(spn__node_task(node));
-    return spn__node_task(node);
+    return node != NULL ? spn__node_task(node) : NULL;
 }
 
 /* Takes a task off that waits here; false: it does not. */
@@ -199,8 +197,6 @@ static bool take_off(spn_executor *executor, spn_task *task)
     }
     spn__unlock(&t->lock);
     spn__chosen_grant(&chosen);
-    if (found)
-        spn__job_forget(task);
     return found;
 }
 
@@ -208,6 +204,7 @@ static int remove_task(spn_executor *executor, spn_task *task)
 {
     if (!take_off(executor, task))
         return 0;
+    spn__job_forget(task);
     spn__task_given_back(task);
     spn_task_release(task);
     return SPN__GIVEN_BACK;
@@ -228,12 +225,26 @@ static void run_one(struct drain *d, spn_task *task)
     int rc;
 
     d->running = true;
-    rc = spn__task_run_here(task);
+    rc = spn__task_run_claimed(task);
     d->running = false;
     let_end(d->t, &d->t->busy);
     if (rc != 0)
         spn__log(SPN_LOG_WARN, "threadless executor: a task failed with %d (%s)", rc,
                  spn_status_name(rc));
+}
+
+/* Hands a task to the shared executor, in the context it came with. */
+static int pass_on(struct spn_threadless *t, spn_task *task)
+{
+    struct spn_thread *self = spn__thread_self();
+    struct spn__context_frame frame;
+    int rc;
+
+    spn__context_enter(&frame, self, spn__job_take(task));
+    spn_task_release(task);
+    rc = spn_executor_execute(t->shared, task);
+    spn__context_leave(&frame, self);
+    return rc;
 }
 
 /* A task ended its thread: the others go where later ones go. */
@@ -243,8 +254,9 @@ static void give_away(struct spn_threadless *t)
     int rc;
 
     while ((task = take(t)) != NULL) {
-        rc = t->shared != NULL ? spn_executor_execute(t->shared, task) : SPN_ECANCELED;
-        if (rc != SPN_OK)
+        if (t->shared == NULL)
+            spn__task_discard(task, SPN_ECANCELED);
+        else if ((rc = pass_on(t, task)) != SPN_OK)
             spn__task_drop_guarded(task, rc);
         let_end(t, &t->busy);
     }
@@ -429,13 +441,13 @@ static int shut_down_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
     int64_t returned = 0;
     spn_task *task;
 
+    spn__unrun_unwrap(&unrun, &ctx);
     stop(t, SPN_EXECUTOR_STOP);
     for (; (task = take(t)) != NULL; returned++) {
-        spn__job_forget(task);
         if (unrun != NULL)
-            unrun(ctx, task);
-        else if (task->drop != NULL)
-            task->drop(task, SPN_ESHUTDOWN);
+            spn__task_give_back(task, unrun, ctx);
+        else
+            spn__task_discard(task, SPN_ESHUTDOWN);
         let_end(t, &t->busy);
     }
     if (returned > 0)
@@ -485,10 +497,8 @@ static int get_state(spn_executor *executor)
  * run that, so it is run now.  One that is gone elsewhere is waited for. */
 static int wait_begin(spn_executor *executor, spn_task *task)
 {
-    if (take_off(executor, task)) {
-        spn_task_release(task);
-        (void)spn__task_run_here(task);
-    }
+    if (take_off(executor, task))
+        (void)spn__task_run_claimed(task);
     return SPN_OK;
 }
 

@@ -206,8 +206,7 @@ void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task)
     int status;
 
     place->stand = &stand;
-    spn_task_release(task);
-    status = spn__task_run_here(task); /* the node may be gone now */
+    status = spn__task_run_claimed(task); /* the node may be gone now */
     place->stand = before;
     spn__worker_count(place->worker, status);
 }

@@ -9,7 +9,7 @@
  *   on a thread that does   spn__ambient_worker(self) once; then around every task
  *   nothing but run tasks   spn__ambient_begin(self, context) ... spn__ambient_end(self)
  *   on any other thread     spn__ambient_push(&frame, context) ... _pop(&frame)
- *   not run after all       spn__job_forget(task), before it is dropped or given back
+ *   not run after all       spn__job_forget(task), before it is released
  *
  * A context that was captured is a reference; begin and push take it over, end and pop
  * drop it.  Both ends belong into the cleanup that runs when a task ends its thread.
@@ -138,5 +138,9 @@ static inline void spn__job_forget(spn_task *task)
 /* Runs a task that no executor has any more: its context, its values, its function;
  * whatever the thread is doing otherwise.  The node may be gone afterwards. */
 int spn__task_run_here(spn_task *task);
+
+/* The same for one that the executor still has: it is released when its context has been
+ * taken.  Somebody else may submit it from then on, and have its own context in it. */
+int spn__task_run_claimed(spn_task *task);
 
 #endif /* SPN__AMBIENT_H */

@@ -86,6 +86,21 @@ void spn__task_drop_guarded(spn_task *task, int reason)
         spn__guarded(call_task_drop, &c);
 }
 
+void spn__task_discard(spn_task *task, int reason)
+{
+    spn__job_forget(task);
+    spn_task_release(task);
+    spn__task_drop_guarded(task, reason);
+}
+
+void spn__task_give_back(spn_task *task, spn_unrun_fn unrun, void *ctx)
+{
+    spn__job_forget(task);
+    spn__task_given_back(task);
+    spn_task_release(task);
+    unrun(ctx, task);
+}
+
 int spn_task_drop(spn_task *task, int reason)
 {
     if (task == NULL || task->fn == NULL || reason >= 0 || is_queued(task))
@@ -370,8 +385,7 @@ static int direct_execute(spn_executor *executor, spn_task *task)
     if (rc != SPN_OK)
         return rc;
     spn__job_capture(task);
-    spn_task_release(task);
-    rc = spn__task_run_here(task); /* the node may be gone now */
+    rc = spn__task_run_claimed(task); /* the node may be gone now */
     if (rc != 0)
         spn__log(SPN_LOG_WARN, "direct executor: a task failed with %d (%s)", rc,
                  spn_status_name(rc));
@@ -462,7 +476,7 @@ static int manual_shutdown(spn_executor *executor)
     return SPN_OK;
 }
 
-/* The next task, off the list and counted as running; NULL: none waits. */
+/* The next task, off the list, counted as running, and still claimed; NULL: none waits. */
 static spn_task *take(struct spn_manual_executor *m)
 {
     struct spn__list_node *node;
@@ -474,10 +488,7 @@ static spn_task *take(struct spn_manual_executor *m)
         m->running++;
     }
     spn__unlock(&m->lock);
-    if (node == NULL)
-        return NULL;
-    spn_task_release(task_of(node));
-    return task_of(node);
+    return node != NULL ? task_of(node) : NULL;
 }
 
 static void let_end(void *manual)
@@ -499,15 +510,15 @@ static int manual_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void 
     int64_t returned = 0;
     spn_task *task;
 
+    spn__unrun_unwrap(&unrun, &ctx);
     /* First the state: what a callback submits is refused. */
     close_manual(m, SPN_EXECUTOR_STOP);
     for (; (task = take(m)) != NULL; returned++) {
-        spn__job_forget(task);
         SPN__CLEANUP_PUSH(let_end, m);
         if (unrun != NULL)
-            unrun(ctx, task);
-        else if (task->drop != NULL)
-            task->drop(task, SPN_ESHUTDOWN);
+            spn__task_give_back(task, unrun, ctx);
+        else
+            spn__task_discard(task, SPN_ESHUTDOWN);
         SPN__CLEANUP_POP();
     }
     if (count != NULL)
@@ -650,7 +661,7 @@ static int run_task(struct spn_manual_executor *m, spn_task *task)
     /* Without memory for the thread's record only SPN_EDEADLK is lost. */
     r.entered = spn_executor_enter(&m->executor, &r.frame) == SPN_OK;
     SPN__CLEANUP_PUSH(end_run, &r);
-    rc = spn__task_run_here(task);
+    rc = spn__task_run_claimed(task);
     SPN__CLEANUP_POP();
     return rc;
 }
@@ -693,9 +704,8 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
     if (m == NULL || reason >= 0)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; dropped++) {
-        spn__job_forget(task);
         SPN__CLEANUP_PUSH(let_end, m);
-        spn__task_drop_guarded(task, reason);
+        spn__task_discard(task, reason);
         SPN__CLEANUP_POP();
     }
     if (count != NULL)

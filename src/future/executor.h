@@ -31,6 +31,12 @@ static inline bool spn__thread_is_inside(const struct spn_thread *self,
  * it, and somebody else may have submitted it again in between. */
 void spn__task_drop_guarded(spn_task *task, int reason);
 
+/* A task that the executor has claimed goes back to who submitted it, who may submit it
+ * again from then on: dropped, or by the program's unrun, which spn__unrun_unwrap has
+ * freed from its wrapping. */
+void spn__task_discard(spn_task *task, int reason);
+void spn__task_give_back(spn_task *task, spn_unrun_fn unrun, void *ctx);
+
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees
  * itself when it is run or dropped. */
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg);

@@ -185,14 +185,27 @@ static void call_fn(void *p)
     c->status = c->task->fn(c->task); /* the node may be gone now */
 }
 
-int spn__task_run_here(spn_task *task)
+static int run_in(struct spn_context *context, spn_task *task)
 {
     struct spn__ambient_frame frame;
     struct task_call c = { task, 0 };
 
-    spn__ambient_push(&frame, spn__job_take(task));
+    spn__ambient_push(&frame, context);
     SPN__CLEANUP_PUSH(pop, &frame);
     spn__guarded(call_fn, &c);
     SPN__CLEANUP_POP();
     return c.status;
+}
+
+int spn__task_run_here(spn_task *task)
+{
+    return run_in(spn__job_take(task), task);
+}
+
+int spn__task_run_claimed(spn_task *task)
+{
+    struct spn_context *context = spn__job_take(task);
+
+    spn_task_release(task);
+    return run_in(context, task);
 }

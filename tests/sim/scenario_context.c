@@ -311,3 +311,72 @@ SCENARIO(context__last_reference__releases_once_in_order, "G-16", "G-19")
 }
 SCENARIO_OPTS(context__last_reference__releases_once_in_order, .dfs = SIM_UNBOUNDED,
               .dfs_models = SIM_SC, .faults = true)
+
+static spn_job twice;
+static spn_manual_executor *other;
+
+static int note_context(spn_task *task)
+{
+    sim_assert(task == &twice.task);
+    (void)spn__fetch_add(spn_context_current() != NULL ? &runs : &foreign, 1, relaxed);
+    return 0;
+}
+
+static void note_drop(spn_task *task, int reason)
+{
+    sim_assert(task == &twice.task && reason < 0);
+}
+
+/* Without a context; refused while it waits. */
+static void submit_again(void *accepted)
+{
+    if (spn_executor_execute(spn_manual_executor_executor(other), &twice.task) ==
+        SPN_OK)
+        *(int *)accepted = 1;
+}
+
+static bool submit_first(void)
+{
+    spn_context_scope scope;
+    bool submitted = false;
+
+    if (!make_context())
+        return false;
+    if (spn_context_enter(&scope, context) == SPN_OK) {
+        submitted = spn_executor_execute(spn_manual_executor_executor(manual),
+                                         &twice.task) == SPN_OK;
+        sim_assert(spn_context_leave(&scope) == SPN_OK);
+    }
+    spn_context_unref(context);
+    return submitted;
+}
+
+/* A job is submitted again, without a context, as soon as the executor has let go of it:
+ * its first run has the first context, its second none, and the context ends. */
+SCENARIO(context__job_submitted_again__each_has_its_own, "FUT-24", "G-16")
+{
+    const int how = (int)sim_choose(3);
+    int again = 0;
+
+    begin();
+    twice = (spn_job)SPN_JOB_INIT(note_context, note_drop);
+    sim_assert(spn_manual_executor_create(&manual) == SPN_OK);
+    sim_assert(spn_manual_executor_create(&other) == SPN_OK);
+    if (submit_first()) {
+        sim_thread(submit_again, &again);
+        if (how == 0)
+            sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+        else if (how == 1)
+            (void)spn_manual_executor_drop_all(manual, SPN_ECANCELED, NULL);
+        else
+            sim_assert(spn_executor_shutdown_now(spn_manual_executor_executor(manual),
+                                                 NULL, NULL, NULL) == SPN_OK);
+        sim_join_all();
+        sim_assert(spn_manual_executor_run_all(other, NULL) == SPN_OK);
+        sim_assert(spn__load(&runs, relaxed) == (how == 0));
+        sim_assert(spn__load(&foreign, relaxed) == again);
+        sim_assert(ends() == 1);
+    }
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(other) == SPN_OK);
+}
