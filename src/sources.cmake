@@ -87,6 +87,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/delays.c
+  ${CMAKE_CURRENT_LIST_DIR}/sched/dues.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/future.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/scheduled.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/serial_timer.c

@@ -235,25 +235,6 @@ SPN_API int spn_reject_chain_refused(const spn_reject_policy *policy, spn_pool *
             (length)                                                              \
     }
 
-/* ---- threads -------------------------------------------------------------------- */
-
-/*
- * Makes a pool's threads.  A program makes its own by putting this first in a
- * struct: create starts a thread that runs fn(arg), with spn_thread_create or
- * through it, and must not wait for it; opts has the name ("io-thread-3") and may
- * be changed.  Called with no lock held, on any thread.  Borrowed until the pool is
- * destroyed, also after it was replaced.
- */
-typedef struct spn_thread_factory spn_thread_factory;
-struct spn_thread_factory {
-    size_t size; /* sizeof(spn_thread_factory) */
-    int (*create)(const spn_thread_factory *factory, spn_thread **out,
-                  spn_thread_opts *opts, spn_thread_fn fn, void *arg);
-};
-
-/* The one that calls spn_thread_create with opts as they are.  Since 0.1 */
-SPN_API const spn_thread_factory *spn_thread_factory_default(void);
-
 /* ---- hooks ------------------------------------------------------------------------ */
 
 /* What a hook may know of a task: the node itself may be gone.  Valid during the

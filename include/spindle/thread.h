@@ -98,6 +98,24 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
                       void *arg);
 
 /*
+ * Makes the threads of a pool or a timer.  A program makes its own by putting this
+ * first in a struct: create starts a thread that runs fn(arg), with spn_thread_create
+ * or through it, and must not wait for it; opts has the name ("io-thread-3") and may
+ * be changed.  Called on any thread, with no lock held, but for a timer's: see there.
+ * Whatever it fails with but SPN_ENOMEM is taken for SPN_EAGAIN: no thread now.
+ * Borrowed until the pool or timer is destroyed, also after it was replaced.
+ */
+typedef struct spn_thread_factory spn_thread_factory;
+struct spn_thread_factory {
+    size_t size; /* sizeof(spn_thread_factory) */
+    int (*create)(const spn_thread_factory *factory, spn_thread **out,
+                  spn_thread_opts *opts, spn_thread_fn fn, void *arg);
+};
+
+/* The one that calls spn_thread_create with opts as they are.  Since 0.1 */
+SPN_API const spn_thread_factory *spn_thread_factory_default(void);
+
+/*
  * Waits until the thread and its hooks have ended and stores what fn returned
  * in *result (may be NULL); a thread that left through pthread_exit reports
  * SPN_ECANCELED.  May be called by several threads and again; each gets the

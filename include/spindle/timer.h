@@ -98,12 +98,14 @@ typedef struct spn_timer_opts {
                             be wrong, timeouts are late by as much, and the clock is
                             used */
     uint32_t reserved;   /* 0 */
+    const spn_thread_factory *factory; /* makes the thread, when the timer starts; its
+                            create must not use this timer.  NULL: spn_thread_create */
 } spn_timer_opts;
 
 #define SPN_TIMER_OPTS_INIT                                                           \
     {                                                                                 \
         sizeof(spn_timer_opts), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, \
-            NULL, 0, 0                                                                \
+            NULL, 0, 0, NULL                                                          \
     }
 
 /* The finest tick. */
@@ -129,8 +131,8 @@ SPN_API int spn_timer_destroy(spn_timer *timer);
 /*
  * Starts the timer's thread, unless it runs already.  schedule does the same.
  *
- * Returns  SPN_OK; SPN_ESTATE (stopped); what spn_thread_create refuses with;
- *          SPN_EINVAL (NULL).
+ * Returns  SPN_OK; SPN_ESTATE (stopped); what spn_thread_create refuses with, or with a
+ *          factory SPN_EAGAIN or SPN_ENOMEM; SPN_EINVAL (NULL).
  * Since    0.1
  */
 SPN_API SPN_NODISCARD

@@ -376,22 +376,6 @@ static const spn_executor_ops pool_ops = { POOL_OPS };
 static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help };
 static const spn_executor_ops timed_ops = { POOL_OPS, .new_task = op_new_task };
 
-/* ---- threads ------------------------------------------------------------------------ */
-
-static int default_create(const spn_thread_factory *factory, spn_thread **out,
-                          spn_thread_opts *opts, spn_thread_fn fn, void *arg)
-{
-    (void)factory;
-    return spn_thread_create(out, opts, fn, arg);
-}
-
-const spn_thread_factory *spn_thread_factory_default(void)
-{
-    static const spn_thread_factory factory = { sizeof factory, default_create };
-
-    return &factory;
-}
-
 /* ---- asking ---------------------------------------------------------------------------- */
 
 int spn_pool_is_shutdown(spn_pool *pool)

@@ -183,7 +183,7 @@ enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
 
 /*
  * Starts a worker, with a first task or without.  SPN_OK; SPN_EFULL (the bound is
- * reached); SPN_ESHUTDOWN; SPN_EAGAIN or what else the factory said; SPN_ENOMEM.  On
+ * reached); SPN_ESHUTDOWN; SPN_EAGAIN (no thread); SPN_ENOMEM.  On
  * error nothing is left of it.  No lock is held.
  */
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound);
@@ -252,16 +252,11 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
 /* For tests that want the same names every time. */
 void spn__pool_reset_numbers(void);
 
-/* Whether a policy or a factory, which is not NULL, can be used. */
+/* Whether a policy, which is not NULL, can be used. */
 static inline bool spn__reject_is_whole(const spn_reject_policy *policy)
 {
     return policy->size >= sizeof *policy && policy->refused != NULL;
 }
-static inline bool spn__factory_is_whole(const spn_thread_factory *factory)
-{
-    return factory->size >= sizeof *factory && factory->create != NULL;
-}
-
 /* nested.c: operations of the executor, and whether all workers wait for tasks of
  * the pool; pool->lock is held. */
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task);

@@ -15,6 +15,7 @@
 #include "exec/pool.h"
 
 #include "base/options.h"
+#include "sync/thread_record.h"
 
 /* What is to be true afterwards. */
 struct knobs {

@@ -161,15 +161,13 @@ static int start_thread(struct spn_pool *pool, struct spn__worker *w)
     opts.name = name;
     if (opts.signal == 0) /* [knob] mutant: what it reads there is plain */
         opts.signal = spn__reject_signal(spn__load(&pool->reject, acquire));
-    rc = factory->create(factory, &thread, &opts, spn__worker_main, w);
-    if (rc == SPN_OK && thread == NULL)
-        rc = SPN_ESTATE; /* it says there is one, and there is none */
+    rc = spn__thread_make(factory, &thread, &opts, spn__worker_main, w);
     if (rc != SPN_OK) {
         spn__lock(&pool->lock);
         if (pool->thread_number == number)
             pool->thread_number--; /* no gap in the names, as a rule */
         spn__unlock(&pool->lock);
-        return rc < 0 ? rc : SPN_EAGAIN;
+        return rc;
     }
     spn_thread_unref(thread); /* it goes on by itself */
     return SPN_OK;

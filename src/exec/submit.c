@@ -343,11 +343,6 @@ static uint32_t reason_of(int rc)
     case SPN_ESHUTDOWN:
         return SPN_REFUSED_SHUTDOWN;
     case SPN_EAGAIN:
-    case SPN_EPERM:
-    case SPN_ESTATE:
-    case SPN_ENOTSUP:
-    case SPN_EINVAL: /* this one and the next can only be the factory's */
-    case SPN_EBUSY:
         return SPN_REFUSED_NO_THREAD;
     default:
         return SPN_REFUSED_FULL;

@@ -203,11 +203,12 @@ static void left(uv_handle_t *handle)
     conn->handles--;
     conn->begin.fn = arrive_job;
     home->live--;
-    if (spn__loop_post(to, &conn->begin)) {
-        spn__fetch_add(&home->moved, (uint64_t)1, relaxed); /* a number */
+    /* relaxed, all: numbers.  Counted before its next event can come. */
+    spn__fetch_add(&home->moved, (uint64_t)1, relaxed);
+    if (spn__loop_post(to, &conn->begin))
         return;
-    }
-    spn__fetch_sub(&to->share, 1, relaxed); /* numbers */
+    spn__fetch_sub(&home->moved, (uint64_t)1, relaxed);
+    spn__fetch_sub(&to->share, 1, relaxed);
     spn__fetch_add(&home->share, 1, relaxed);
     spn__lock(&conn->lock);
     spn__store(&conn->loop, home, relaxed); /* see spn__conn_loop */

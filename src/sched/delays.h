@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* delays.h - tasks that wait until they are due: a heap that a pool takes its tasks
- * from; see delays.c. */
+/* delays.h - tasks that wait until they are due, which a pool takes its tasks from; see
+ * delays.c. */
 #ifndef SPN__DELAYS_H
 #define SPN__DELAYS_H
 
@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "exec/work.h"
+#include "sched/dues.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
@@ -16,29 +17,6 @@
  * they come and go; and they come back after they have run. */
 #define SPN__TASK_TIED     0x80000000u
 #define SPN__TASK_PERIODIC 0x40000000u
-
-/* What waits, or room for it: a slot is taken when it comes and let go of when it goes. */
-struct spn__delay {
-    int64_t due_ns;
-    uint64_t sequence;       /* of equals the lower one comes first */
-    struct spn__entry entry; /* of a task: its link[0] is the slot's number */
-    uint32_t next;           /* in a bucket, or among the free ones */
-    uint32_t at;             /* where it is: see delays.c */
-};
-
-/* An entry of a heap, which has all that comparing needs. */
-struct spn__due {
-    int64_t due_ns;
-    uint64_t sequence;
-    uint32_t slot;
-};
-struct spn__due_heap {
-    struct spn__due *entries; /* four children each, from 4 * i + 1 on */
-    uint32_t used;
-    uint32_t tag; /* fixed: what `at` says of those in it */
-};
-
-enum { SPN__BUCKETS = 1024, SPN__DELAY_PARTS = 24 };
 
 struct spn__delays {
     struct spn__work_source source; /* first: they are the same object */
@@ -53,26 +31,14 @@ struct spn__delays {
     /* Guards the rest; the door of the pool (work.c).  A leaf. */
     _Alignas(SPN__CACHE_LINE) struct spn__lock lock;
     bool closed;
-    uint32_t room; /* of the slots and of each heap */
-    uint32_t made; /* slots that were ever taken */
-    uint32_t free; /* the first free one of those */
-    uint32_t used; /* slots that are taken: what waits, and the dead */
-    uint32_t dead; /* in a bucket, and no longer waiting */
     uint32_t
-        away;     /* periodic tasks that were taken and may come back: room is theirs */
-    int64_t tick; /* all that is due in it or before is in `near` */
-    int64_t first_tick; /* of the first bucket that is not empty, at the latest */
-    uint64_t sequence;
-    struct spn__due_heap near, far; /* in one block */
+        away; /* periodic tasks that were taken and may come back: room is theirs */
     /* When to look next, SPN_FOREVER: nothing waits.  Written under the lock; read by
      * anybody [next]. */
     SPN__ATOMIC(int64_t) next;
     /* A time that the monotonic clock has shown to whoever looked; INT64_MIN: none. */
     SPN__ATOMIC(int64_t) seen_ns;
-    uint32_t part_count;
-    struct spn__delay *parts[SPN__DELAY_PARTS]; /* the slots: see delays.c, ROOM */
-    uint64_t filled[SPN__BUCKETS / 64];
-    uint32_t buckets[SPN__BUCKETS]; /* by tick modulo their number */
+    struct spn__dues dues;
 };
 
 void spn__delays_init(struct spn__delays *d, spn_clock *clock,

@@ -2,7 +2,8 @@
 /*
  * scheduled.h - the scheduled executor from inside:
  *
- *   delays.c        where tasks wait: a heap, behind the pool's door
+ *   dues.c          what waits, in the order in which it is due
+ *   delays.c        where tasks wait: the lock around that, behind the pool's door
  *   future.c        a future that is due at some time, once or again and again
  *   scheduled.c     making, scheduling, policies
  *   serial_timer.c  one thread of it, with the face of java.util.Timer

@@ -257,6 +257,35 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
     return SPN_OK;
 }
 
+/* ---- factories ----------------------------------------------------------- */
+
+static int default_create(const spn_thread_factory *factory, spn_thread **out,
+                          spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    return spn_thread_create(out, opts, fn, arg);
+}
+
+const spn_thread_factory *spn_thread_factory_default(void)
+{
+    static const spn_thread_factory factory = { sizeof factory, default_create };
+
+    return &factory;
+}
+
+int spn__thread_make(const spn_thread_factory *factory, spn_thread **out,
+                     spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    int rc;
+
+    *out = NULL;
+    rc = factory->create(factory, out, opts, fn, arg);
+    if (rc == SPN_OK && *out != NULL)
+        return SPN_OK;
+    *out = NULL;
+    return rc == SPN_ENOMEM ? SPN_ENOMEM : SPN_EAGAIN;
+}
+
 /* ---- join and handles -------------------------------------------------- */
 
 /* Whether a joiner has to wait for somebody else; the lock is held. */

@@ -124,6 +124,17 @@ void spn__thread_record_recycle(struct spn_thread *record);
 /* The calling thread's record, attaching a foreign thread; NULL: no memory. */
 SPN__SHARED struct spn_thread *spn__thread_self(void);
 
+/* Whether a factory, which is not NULL, can be used. */
+static inline bool spn__factory_is_whole(const spn_thread_factory *factory)
+{
+    return factory->size >= sizeof *factory && factory->create != NULL;
+}
+
+/* Has it make a thread: SPN_OK, SPN_ENOMEM or, whatever else it says, SPN_EAGAIN.  What
+ * is full or shut down is said by whoever asked, and he would believe it. */
+int spn__thread_make(const spn_thread_factory *factory, spn_thread **out,
+                     spn_thread_opts *opts, spn_thread_fn fn, void *arg);
+
 /* The thread of this record is gone; its handles may live on. */
 void spn__thread_record_leave(void *record);
 

@@ -108,8 +108,8 @@ static void hand_on(struct entry *e)
 
     spn_task_release(task);
     rc = spn_executor_execute(delayed->next, task);
-    /* BUSY: the task's owner was quicker, and another executor has it. */
-    if (rc != SPN_OK && rc != SPN_EBUSY)
+    /* BUSY: somebody has submitted it again, and that has an end of its own. */
+    if (rc != SPN_OK)
         spn__task_drop_guarded(task, rc);
     let_go(delayed); /* last: until then the executor it goes to must be there */
 }

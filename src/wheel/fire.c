@@ -142,7 +142,7 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     if (s->firing.next == &s->firing || s->stopped)
         return false;
     t = spn__timeout_of(spn__wheel_node_of(s->firing.next));
-    spn__wheel_unlink(s->wheel, &t->node);
+    spn__wheel_unlink(&t->node);
     /* While the callback runs: the one after the next.  The next was asked for a callback
      * ago; and this one is written to when that is unlinked, which the unlock, a locked
      * instruction, would wait for. */

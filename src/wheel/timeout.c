@@ -43,7 +43,6 @@
 
 /* Nodes that were taken out to be filed anew. */
 struct postponed {
-    struct spn_wheel *wheel;
     int64_t since_ns;
     spn_wheel_link ring;
 };
@@ -55,7 +54,7 @@ static void take_out(spn_wheel_node *node, void *ctx)
 
     if (node->due_ns <= p->since_ns || spn__timeout_is_periodic(spn__timeout_of(node)))
         return;
-    spn__wheel_unlink(p->wheel, node);
+    spn__wheel_unlink(node);
     spn__wheel_push(&p->ring, &node->link);
 }
 
@@ -63,7 +62,7 @@ static void take_out(spn_wheel_node *node, void *ctx)
  * held.  `known` may be too early then, which costs a look. */
 static void postpone(struct spn__shard *s, int64_t since_ns, int64_t by_ns)
 {
-    struct postponed p = { .wheel = s->wheel, .since_ns = since_ns };
+    struct postponed p = { .since_ns = since_ns };
 
     p.ring.next = p.ring.prev = &p.ring;
     (void)spn_wheel_each(s->wheel, take_out, &p);
@@ -216,7 +215,7 @@ HOT int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
     if (s->stopped) {
         rc = SPN_ESTATE;
     } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
-        spn__wheel_unlink(s->wheel, &t->node);
+        spn__wheel_unlink(&t->node);
         s->replaced++;
     } else if (!reserve(timer)) {
         s->rejected++;
@@ -481,7 +480,7 @@ HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
     const bool running = !spn__list_empty(&s->running) && disown_runs(s, t);
 
     if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
-        spn__wheel_unlink(s->wheel, &t->node);
+        spn__wheel_unlink(&t->node);
         spn__state_set(t, SPN__TIMEOUT_CANCELLED);
         spn__shard_count(s, -1);
         spn__timer_release(s->timer);

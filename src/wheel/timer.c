@@ -44,7 +44,7 @@ _Static_assert(sizeof(void *) != 8 || sizeof(spn_timeout) == 64, "one cache line
 _Static_assert(offsetof(spn_timeout, node) == 0, "spn__timeout_of");
 _Static_assert(sizeof(spn__timeout_state) == sizeof(uint32_t), "the same word");
 _Static_assert(sizeof(spn__timeout_home) == sizeof(void *), "the same word");
-_Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 48 + 6 * sizeof(void *),
+_Static_assert(sizeof(spn_timer_opts) == sizeof(size_t) + 48 + 7 * sizeof(void *),
                "append only, no holes");
 _Static_assert(sizeof(spn_period) == sizeof(size_t) + 24, "append only, no holes");
 _Static_assert(sizeof(spn_timer_stats) == sizeof(size_t) + 15 * sizeof(uint64_t),
@@ -131,7 +131,8 @@ static int check_opts(spn_timer_opts *o)
         o->parallel = DEFAULT_PARALLEL;
     if (o->tick_ns < SPN_TIMER_TICK_MIN || o->shards > SHARDS_MAX ||
         o->drive > SPN_TIMER_FD || o->parallel > PARALLEL_MAX || o->unreported > 1 ||
-        o->fast_clock > 1 || o->reserved != 0)
+        o->fast_clock > 1 || o->reserved != 0 ||
+        (o->factory != NULL && !spn__factory_is_whole(o->factory)))
         return SPN_EINVAL;
     if (o->shards == 0) {
         o->shards = 2 * (uint32_t)spn_cpu_count();
@@ -253,6 +254,10 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     timer = spn__alloc_aligned(sizeof *timer, SPN__CACHE_LINE);
     if (timer == NULL)
         return SPN_ENOMEM;
+    /* The shards' locks are let go of with light fences, which are full ones until somebody
+     * has made a heavy one; and the first of those takes milliseconds where there are
+     * threads, during which every unlock would try to wake who makes it.  So not later. */
+    (void)spn__fence_is_asymmetric();
     memset(timer, 0, sizeof *timer);
     init_words(timer);
     timer->fd = -1;
@@ -265,6 +270,7 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     timer->manual = timer->clock != spn_clock_monotonic();
     timer->fast_clock = o.fast_clock != 0 && !timer->manual && spn__cycles_usable();
     timer->executor = o.executor;
+    timer->factory = o.factory;
     timer->on_failure = o.on_failure;
     timer->wake = o.wake;
     timer->ctx = o.ctx;
@@ -341,6 +347,16 @@ int spn_timer_destroy(spn_timer *timer)
 
 /* ---- start and stop ----------------------------------------------------------- */
 
+static int make_thread(struct spn_timer *timer)
+{
+    spn_thread_opts opts = timer->thread_opts; /* the factory may change it */
+
+    if (timer->factory == NULL)
+        return spn_thread_create(&timer->thread, &opts, spn__timer_main, timer);
+    return spn__thread_make(timer->factory, &timer->thread, &opts, spn__timer_main,
+                            timer);
+}
+
 int spn__timer_start(struct spn_timer *timer)
 {
     uint32_t state;
@@ -352,8 +368,7 @@ int spn__timer_start(struct spn_timer *timer)
         rc = SPN_ESTATE;
     if (state == SPN__TIMER_NEW) {
         if (timer->drive == SPN_TIMER_THREAD)
-            rc = spn_thread_create(&timer->thread, &timer->thread_opts, spn__timer_main,
-                                   timer);
+            rc = make_thread(timer);
         if (rc == SPN_OK)
             /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
             spn__store(&timer->state, SPN__TIMER_STARTED, release);
@@ -430,7 +445,7 @@ static void collect_one(spn_wheel_node *node, void *ctx)
     spn_timeout *t = spn__timeout_of(node);
     const int owned = (t->policy & (SPN__POLICY_OWNED | SPN__POLICY_HANDLE)) != 0;
 
-    spn__wheel_unlink(c->shard->wheel, node);
+    spn__wheel_unlink(node);
     spn__state_set(t, SPN__TIMEOUT_CANCELLED);
     spn__shard_count(c->shard, -1);
     spn__timer_release(c->shard->timer);

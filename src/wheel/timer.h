@@ -149,6 +149,7 @@ struct spn_timer {
     void (*on_failure)(void *ctx, int status);
     void (*wake)(void *ctx);
     void *ctx;
+    const spn_thread_factory *factory; /* NULL: none, spn_thread_create */
     struct spn_thread *thread;
     spn_thread_opts thread_opts;
     uint32_t *cpus;

@@ -17,21 +17,22 @@
 /* Levels for 63 bits of ticks when each adds one. */
 #define SPN__WHEEL_LEVELS_MAX 63
 
-/* The nodes of a slot are a ring through `head`, which is written when the slot
- * becomes occupied: until then its memory is untouched. */
+/* The nodes of a slot are a ring through `head`, which is written when the slot is first
+ * used: until then its memory is untouched.  See wheel.c, MARKS. */
 struct spn__wheel_level {
     uint64_t cursor; /* no node is in a slot before this one                       */
     uint64_t limit;  /* nor at or after this one: cursor of the next level, in our
                         slots; all ones at the top                                 */
     spn_wheel_link *slots;
-    uint64_t *used;    /* a bit per slot: occupied                                  */
-    uint64_t *summary; /* a bit per word of `used` that is not zero                 */
-    uint64_t used_slots;
+    uint64_t *used;      /* a bit per slot: marked, so perhaps occupied               */
+    uint64_t *summary;   /* a bit per word of `used` that is not zero                 */
+    uint64_t used_slots; /* how many are marked                                     */
 };
 
 struct spn_wheel {
     int64_t origin_ns, now_ns;
     uint64_t tick_ns, reciprocal; /* of tick_ns: see spn__wheel_ticks              */
+    uint32_t tick_bits;           /* likewise                                       */
     uint64_t mask;                /* slots - 1                                      */
     uint32_t step_bits;           /* log2 of how much wider each level's slots are  */
     uint32_t top;                 /* number of the last level                       */
@@ -42,15 +43,16 @@ struct spn_wheel {
 };
 
 /*
- * Whole ticks in ns, without a division: an estimate by the reciprocal, which is
- * exact or one too small (reciprocal = floor((2^64 - 1) / tick)).
+ * Whole ticks in ns, which is less than 2^63, without a division.  With 2^bits the first
+ * power of two that is not less than a tick, and reciprocal = 2^(63 + bits) / tick rounded
+ * up, ns * reciprocal / 2^(63 + bits) exceeds ns / tick by less than 1 / tick: the whole
+ * part is the same.
  */
 static inline uint64_t spn__wheel_ticks(const struct spn_wheel *w, uint64_t ns)
 {
     __extension__ typedef unsigned __int128 wide;
-    const uint64_t q = (uint64_t)(((wide)ns * w->reciprocal) >> 64);
 
-    return q + (ns - q * w->tick_ns >= w->tick_ns);
+    return (uint64_t)(((wide)(ns << 1) * w->reciprocal) >> 64) >> w->tick_bits;
 }
 
 /* The tick at which due_ns has come: rounded up, 0 for what is not after origin. */
@@ -76,9 +78,9 @@ static inline void spn__wheel_push(spn_wheel_link *ring, spn_wheel_link *link)
 }
 
 static inline void spn__wheel_put(struct spn_wheel *w, spn_wheel_node *node,
-                                  uint32_t level, uint64_t number)
+                                  struct spn__wheel_level *l, uint32_t level,
+                                  uint64_t number)
 {
-    struct spn__wheel_level *l = &w->levels[level];
     const uint64_t slot = number & w->mask, bit = UINT64_C(1) << (slot & 63);
     spn_wheel_link *head = &l->slots[slot];
     uint64_t *word = &l->used[slot >> 6];
@@ -110,7 +112,7 @@ static inline int64_t spn__wheel_time_of(const struct spn_wheel *w, uint64_t tic
  * reaches so far.  Returns its tick; 0: it is due. */
 static inline uint64_t spn__wheel_link(struct spn_wheel *w, spn_wheel_node *node)
 {
-    const struct spn__wheel_level *l = w->levels;
+    struct spn__wheel_level *l = w->levels;
     const uint64_t tick = spn__wheel_tick_of(w, node->due_ns);
     uint64_t number = tick;
     uint32_t level = 0;
@@ -122,38 +124,17 @@ static inline uint64_t spn__wheel_link(struct spn_wheel *w, spn_wheel_node *node
     }
     for (; number >= l->limit; l++, level++)
         number >>= w->step_bits;
-    spn__wheel_put(w, node, level, number);
+    spn__wheel_put(w, node, l, level, number);
     return tick;
 }
 
-static inline void spn__wheel_vacate(struct spn__wheel_level *l, uint64_t slot)
-{
-    l->used[slot >> 6] &= ~(UINT64_C(1) << (slot & 63));
-    if (l->used[slot >> 6] == 0)
-        l->summary[slot >> 12] &= ~(UINT64_C(1) << (slot >> 6 & 63));
-    l->used_slots--;
-}
-
-/*
- * Takes a node out of whatever ring it is in.  A slot that expires becomes part of the
- * due ring as it is, so `place` may still name the level a due node came from: what the
- * neighbours are decides.
- */
-static inline void spn__wheel_unlink(struct spn_wheel *w, spn_wheel_node *node)
+/* Takes a node out of whatever ring it is in; the mark of its slot stays. */
+static inline void spn__wheel_unlink(spn_wheel_node *node)
 {
     spn_wheel_link *const next = node->link.next, *const prev = node->link.prev;
 
     next->prev = prev;
     prev->next = next;
-    /* Both sides are the head: the ring has no other node. */
-    if (next == prev && node->place != SPN__WHEEL_DUE) {
-        struct spn__wheel_level *l = &w->levels[node->place - 1];
-        const uint64_t slot =
-            ((uintptr_t)next - (uintptr_t)l->slots) / sizeof(spn_wheel_link);
-
-        if (slot <= w->mask)
-            spn__wheel_vacate(l, slot);
-    }
     node->place = SPN__WHEEL_IDLE;
 }
 
@@ -178,7 +159,7 @@ bool spn__wheel_step(struct spn_wheel *w, int64_t now_ns, size_t budget);
 
 /* The tick at which to call step next: 0 if something is due, all ones if there is no
  * node. */
-uint64_t spn__wheel_next_tick(const struct spn_wheel *w);
+uint64_t spn__wheel_next_tick(struct spn_wheel *w);
 
 /* What is wrong with a wheel that should have `count` nodes; NULL: nothing. */
 const char *spn__wheel_wrong(const struct spn_wheel *w, size_t count);

@@ -753,11 +753,6 @@ static inline void end_case(const struct state *was)
 {
     struct state is = state_now();
 
-    /* A joined thread leaves the process's list a moment later. */
-    for (int i = 0; i < 1000 && is.tasks > was->tasks; i++) {
-        t_pause();
-        is.tasks = t_threads();
-    }
     /* Fewer: a thread of an earlier case was still leaving when this one began. */
     if (is.tasks < was->tasks)
         is.tasks = was->tasks;

@@ -262,7 +262,8 @@ static inline int raw_connect(int port)
     return fd;
 }
 
-static inline int raw_listen(int *port, int backlog)
+/* A port that is taken, and nobody listens there. */
+static inline int raw_reserve(int *port)
 {
     struct sockaddr_in at = raw_address(0);
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -270,9 +271,16 @@ static inline int raw_listen(int *port, int backlog)
 
     REQUIRE(fd >= 0);
     REQUIRE(bind(fd, (struct sockaddr *)&at, sizeof at) == 0);
-    REQUIRE(listen(fd, backlog) == 0);
     REQUIRE(getsockname(fd, (struct sockaddr *)&at, &size) == 0);
     *port = ntohs(at.sin_port);
+    return fd;
+}
+
+static inline int raw_listen(int *port, int backlog)
+{
+    const int fd = raw_reserve(port);
+
+    REQUIRE(listen(fd, backlog) == 0);
     return fd;
 }
 

@@ -514,6 +514,36 @@ TEST_EACH(pool__no_thread_to_be_had__refused_not_kept, "TPE-22", "TPE-24")
     }
 }
 
+/* Whatever a factory fails with, it means that there is no thread: not that the pool is
+ * full, or shut down, or that another try would help. */
+TEST_EACH(pool__factory_fails_with_any_status__no_thread, "TPE-22", "TPE-24")
+{
+    for (int refusal = -40; refusal <= 1; refusal++) {
+        /* A queue of the user's has the task before a thread is asked for. */
+        const int expected =
+            refusal == SPN_ENOMEM && !is(k, OWN) ? SPN_ENOMEM : SPN_EAGAIN;
+        spn_pool_opts opts = opts_of(1, 2, 0);
+        struct stingy stingy;
+        struct piece p;
+        struct bed b;
+
+        stingy_init(&stingy, 0);
+        stingy.refusal = refusal;
+        opts.factory = &stingy.factory;
+        b = bed_with(k, opts, SPN_UNBOUNDED);
+        piece_init(&p, NULL);
+        CHECK_STATUS(execute(b.pool, &p), expected);
+        CHECK_EQ(spn_pool_prestart(b.pool), SPN_EAGAIN);
+        CHECK_EQ(spn_pool_queued(b.pool), 0);
+        CHECK_EQ(stats_of(b.pool).accepted, 0);
+        CHECK(stats_of(b.pool).threads_failed >= 2);
+        atomic_store(&stingy.left, 1); /* the pool is as good as new */
+        CHECK_OK(execute(b.pool, &p));
+        bed_close(&b);
+        CHECK(ran(&p));
+    }
+}
+
 /* Shutting down a pool that never got its thread does not wait for it. */
 TEST(pool__no_thread_and_shutdown__no_ghost_is_waited_for, "TPE-24", "TPE-22")
 {

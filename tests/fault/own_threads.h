@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * own_threads.h - waits until the threads of a script are gone.  A thread that is over has
- * given its record back when the kernel has forgotten it; a pool that has ended says
+ * given its record back when the kernel counts it no more; a pool that has ended says
  * nothing of that, so that its last threads and the first ones of the next pool may have
  * records at once.
  */

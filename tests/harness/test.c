@@ -201,22 +201,6 @@ static int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* As the kernel counts them.  (Who reads the folder /proc/self/task may miss one while
- * another ends.) */
-int t_threads(void)
-{
-    FILE *status = fopen("/proc/self/status", "re");
-    char line[256];
-    int count = 0;
-
-    REQUIRE(status != NULL);
-    while (count == 0 && fgets(line, sizeof line, status) != NULL)
-        (void)sscanf(line, "Threads: %d", &count);
-    fclose(status);
-    REQUIRE(count > 0);
-    return count;
-}
-
 /* The first line of a thread's file in /proc; empty: the thread has gone. */
 static void thread_line(const char *tid, const char *name, char *line, int size)
 {
@@ -231,6 +215,66 @@ static void thread_line(const char *tid, const char *name, char *line, int size)
     if (fgets(line, size, file) != NULL)
         line[strcspn(line, "\n")] = '\0';
     fclose(file);
+}
+
+/* As the kernel counts them, with those that it is letting go. */
+static int kernel_threads(void)
+{
+    FILE *status = fopen("/proc/self/status", "re");
+    char line[256];
+    int count = 0;
+
+    REQUIRE(status != NULL);
+    while (count == 0 && fgets(line, sizeof line, status) != NULL)
+        (void)sscanf(line, "Threads: %d", &count);
+    fclose(status);
+    REQUIRE(count > 0);
+    return count;
+}
+
+/* What its stat says behind its name, "S 1 ..."; empty: the thread has gone. */
+static const char *thread_stat(const char *tid, char *line, int size)
+{
+    const char *name_end;
+
+    thread_line(tid, "stat", line, size);
+    name_end = strrchr(line, ')');
+    return name_end != NULL && name_end[1] == ' ' ? name_end + 2 : "";
+}
+
+/* A thread that was joined may be listed for a while: who waits for it is woken before the
+ * kernel has forgotten it. */
+static bool is_leaving(const char *tid)
+{
+    enum { PF_EXITING = 4 }; /* of the kernel, among the flags in stat */
+    char line[256];
+    unsigned flags = 0;
+
+    (void)sscanf(thread_stat(tid, line, sizeof line), "%*c %*d %*d %*d %*d %*d %u",
+                 &flags);
+    return (flags & PF_EXITING) != 0;
+}
+
+/* Who reads the folder may miss one while another ends: it is read until it has as many as
+ * the kernel says. */
+int t_threads(void)
+{
+    for (;;) {
+        const int expected = kernel_threads();
+        DIR *dir = opendir("/proc/self/task");
+        int listed = 0, leaving = 0;
+
+        REQUIRE(dir != NULL);
+        for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+            if (e->d_name[0] == '.')
+                continue;
+            listed++;
+            leaving += is_leaving(e->d_name);
+        }
+        closedir(dir);
+        if (listed == expected && kernel_threads() == expected)
+            return expected - leaving;
+    }
 }
 
 /* Who they are, and where they stay. */
@@ -266,32 +310,40 @@ void t_await_threads(int count)
     REQUIRE(found <= count);
 }
 
+static int own_threads; /* before the first test: a sanitizer's are among them */
+
+/* A test that has threads itself, and forks nevertheless, is not held up for long. */
+void t_let_threads_go(void)
+{
+    const int64_t until_ms = now_ms() + T_MEDIUM_NS / SPN_MS(1);
+
+    while (t_threads() > own_threads && now_ms() < until_ms)
+        t_pause();
+}
+
 static int count_asleep(const char *name)
 {
     DIR *dir = opendir("/proc/self/task");
-    char own[32], stat[256];
+    char own[32], line[256];
     int count = 0;
 
     REQUIRE(dir != NULL);
     for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
-        const char *state;
-
         if (e->d_name[0] == '.')
             continue;
         thread_line(e->d_name, "comm", own, sizeof own);
-        thread_line(e->d_name, "stat", stat, sizeof stat);
-        state = strrchr(stat, ')'); /* behind the name: ") S 1 ..." */
-        if (strncmp(own, name, strlen(name)) == 0 && state != NULL &&
-            strncmp(state, ") S", 3) == 0)
-            count++;
+        count += strncmp(own, name, strlen(name)) == 0 &&
+                 thread_stat(e->d_name, line, sizeof line)[0] == 'S';
     }
     closedir(dir);
     return count;
 }
 
+/* Twice in a row: they are looked at one after the other, and the first may have slept for
+ * a lock that the last gave up before it was looked at. */
 void t_await_asleep(const char *name, int count)
 {
-    T_AWAIT(count_asleep(name) >= count);
+    T_AWAIT(count_asleep(name) >= count && count_asleep(name) >= count);
 }
 
 struct parallel {
@@ -338,6 +390,9 @@ int t_child(void (*fn)(void *arg), void *arg, char *output, size_t capacity)
     char byte;
     pid_t pid;
 
+    /* A child that is forked beside other threads finds the locks of a sanitizer's
+     * allocator as they were, and may have no threads under ThreadSanitizer. */
+    t_let_threads_go();
     t_require(pipe(fds) == 0, "a pipe", __FILE__, __LINE__);
     fflush(NULL); /* or the child would print it again */
     pid = fork();
@@ -473,6 +528,7 @@ static struct result run_tests(int argc, char **argv)
     const bool choose = any_named(argc, argv);
     struct result result = { 0, 0, 0 };
 
+    own_threads = t_threads();
     for (int i = 0; i < test_count; i++) {
         enum event what;
 

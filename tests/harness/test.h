@@ -110,12 +110,15 @@ uint64_t t_seed(void);
 /* The next number of a splitmix64 sequence. */
 uint64_t t_random(uint64_t *state);
 
-/* Threads of this process, as the kernel has them; a sanitizer's own are among them.  One
- * that was joined may be there for a moment longer. */
+/* Threads of this process, as the kernel has them; a sanitizer's own are among them, those
+ * that are over are not. */
 int t_threads(void);
 /* Waits until there are no more than that; the test fails and ends if there still are
  * after T_LONG_NS. */
 void t_await_threads(int count);
+/* Waits, for a moment at most, until the threads of earlier tests have gone: those of a pool
+ * that has ended may be on their way out. */
+void t_let_threads_go(void);
 /* Waits until that many threads of this name (its first letters) sleep in the kernel. */
 void t_await_asleep(const char *name, int count);
 

@@ -289,3 +289,57 @@ SCENARIO(delayed__next_destroyed_after_it__not_touched_after, "CF-36")
     sim_assert(spn_future_is_done(f) == 1);
     spn_future_unref(f);
 }
+
+static SPN__ATOMIC(int) accepted, ended;
+static spn_task common;
+
+static int end_by_run(spn_task *task)
+{
+    sim_assert(task == &common);
+    spn__fetch_add(&ended, 1, relaxed);
+    return 0;
+}
+
+static void end_by_drop(spn_task *task, int reason)
+{
+    sim_assert(reason < 0);
+    (void)end_by_run(task);
+}
+
+static void submit_common(void *executor)
+{
+    if (spn_executor_execute(executor, &common) == SPN_OK)
+        spn__fetch_add(&accepted, 1, relaxed);
+}
+
+static void submit_later(void *executor)
+{
+    sim_sleep(TICK);
+    submit_common(executor);
+}
+
+/* A task is submitted elsewhere when its time has come, before it is handed on: each time it
+ * was accepted has its end. */
+SCENARIO(delayed__submitted_again_at_its_time__each_acceptance_ends, "CF-36")
+{
+    spn_manual_executor *other;
+    spn_delayed_executor *d;
+
+    spn__init(&accepted, 0);
+    spn__init(&ended, 0);
+    common = (spn_task)SPN_TASK_INIT(end_by_run, end_by_drop);
+    if (!create(NULL))
+        return;
+    sim_assert(spn_manual_executor_create(&other) == SPN_OK);
+    sim_assert(spn_delayed_executor_create(&d, timer, spn_executor_direct(), TICK) ==
+               SPN_OK);
+    submit_common(spn_delayed_executor_executor(d));
+    sim_thread(submit_later, spn_manual_executor_executor(other));
+    sim_join_all();
+    while (spn_delayed_executor_destroy(d) == SPN_EBUSY)
+        sim_sleep(TICK);
+    sim_assert(spn_manual_executor_run_all(other, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(other) == SPN_OK);
+    end();
+    sim_assert(spn__load(&ended, relaxed) == spn__load(&accepted, relaxed));
+}

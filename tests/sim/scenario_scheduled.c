@@ -116,7 +116,7 @@ static void expect_even(void)
     sim_assert(s.pending == 0 && s.threads == 0 && s.queued == 0 && s.active == 0);
     sim_assert(s.accepted ==
                s.completed + s.failed + s.cancelled + s.returned + s.dropped);
-    sim_assert(sched->delays.used == sched->delays.dead && sched->delays.away == 0);
+    sim_assert(spn__dues_waiting(&sched->delays.dues) == 0 && sched->delays.away == 0);
 }
 
 static void finish(void)
@@ -452,7 +452,7 @@ SCENARIO(scheduled__cancelled_on_its_way_back__does_not_wait, "STPE-17", "STPE-2
     sim_thread(cancels, (void *)0);
     sim_join_all();
     sim_settle();
-    sim_assert(sched->delays.used == sched->delays.dead && sched->delays.away == 0);
+    sim_assert(spn__dues_waiting(&sched->delays.dues) == 0 && sched->delays.away == 0);
     sim_assert(sim_now() < FAR); /* nobody has waited for it */
     close_pool();
 }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* dues.h - what waits, in the order in which it is due; see dues.c.  It has no lock and
+ * no clock: time is an argument, and the caller excludes others. */
+#ifndef SPN__DUES_H
+#define SPN__DUES_H
+
+#include "exec/work.h"
+
+/* What waits, or room for it: a slot is taken when it comes and let go of when it goes. */
+struct spn__delay {
+    int64_t due_ns;
+    uint64_t sequence;       /* of equals the lower one comes first */
+    struct spn__entry entry; /* of a task: its link[0] is the slot's number */
+    uint32_t next;           /* in a bucket, or among the free ones */
+    uint32_t at;             /* where it is: see dues.c */
+};
+
+/* An entry of a heap, which has all that comparing needs. */
+struct spn__due {
+    int64_t due_ns;
+    uint64_t sequence;
+    uint32_t slot;
+};
+struct spn__due_heap {
+    struct spn__due *entries; /* four children each, from 4 * i + 1 on */
+    uint32_t used;
+    uint32_t tag; /* fixed: what `at` says of those in it */
+};
+
+enum { SPN__BUCKETS = 1024, SPN__DUES_PARTS = 24, SPN__DUES_FIRST_ROOM = 64 };
+#define SPN__NO_SLOT UINT32_MAX
+
+struct spn__dues {
+    uint32_t room;      /* of the slots and of each heap */
+    uint32_t made;      /* slots that were ever taken */
+    uint32_t free;      /* the first free one of those */
+    uint32_t used;      /* slots that are taken: what waits, and the dead */
+    uint32_t dead;      /* in a bucket, and no longer waiting */
+    int64_t tick;       /* all that is due in it or before is in `near` */
+    int64_t first_tick; /* of the first bucket that is not empty, at the latest */
+    uint64_t sequence;  /* the next one's */
+    struct spn__due_heap near, far; /* in one block */
+    uint32_t part_count;
+    struct spn__delay *parts[SPN__DUES_PARTS]; /* the slots: see dues.c, ROOM */
+    uint64_t filled[SPN__BUCKETS / 64];
+    uint32_t buckets[SPN__BUCKETS]; /* by tick modulo their number */
+};
+
+void spn__dues_init(struct spn__dues *q, int64_t now_ns);
+void spn__dues_fini(struct spn__dues *q);
+
+/* There is room.  Returns its slot. */
+uint32_t spn__dues_add(struct spn__dues *q, struct spn__entry entry, int64_t due_ns);
+/* Takes what is in a slot out, wherever it is. */
+struct spn__entry spn__dues_remove(struct spn__dues *q, uint32_t slot);
+/* The slot of the first, if it is due; else SPN__NO_SLOT. */
+uint32_t spn__dues_first(struct spn__dues *q, int64_t now_ns);
+/* When to look for the first: never later than it is due.  SPN_FOREVER: nothing waits. */
+int64_t spn__dues_next(const struct spn__dues *q);
+/* Time has passed: what is added now is put where its time says from then on. */
+void spn__dues_advance(struct spn__dues *q, int64_t now_ns);
+/* Whether it is so late that this matters. */
+bool spn__dues_is_far(const struct spn__dues *q, int64_t due_ns);
+/* The slot of what has that sequence number; SPN__NO_SLOT: nothing. */
+uint32_t spn__dues_find(const struct spn__dues *q, uint64_t sequence);
+
+/*
+ * All that waits, in order: from near.entries[0] on, near.used of them.  Whoever goes
+ * through them calls for each either keep, with how many it has kept so far, or drop, and
+ * says at the end how many it has kept.
+ */
+void spn__dues_line_up(struct spn__dues *q);
+void spn__dues_keep(struct spn__dues *q, uint32_t kept, struct spn__due due);
+void spn__dues_drop(struct spn__dues *q, uint32_t slot);
+
+/* Room for twice as many.  It is asked for without the caller's lock, for a number of
+ * parts that was read with it; add takes it (true) if that is still the number, and what
+ * is left in it is freed without the lock again. */
+struct spn__dues_room {
+    uint32_t part;
+    struct spn__delay *slots;
+    struct spn__due *heaps;
+};
+int spn__dues_room_get(struct spn__dues_room *room, uint32_t part_count);
+bool spn__dues_room_add(struct spn__dues *q, struct spn__dues_room *room);
+void spn__dues_room_free(struct spn__dues_room *room);
+/* Lets go of what nobody waits for any more. */
+void spn__dues_sweep(struct spn__dues *q);
+
+static inline uint32_t spn__dues_waiting(const struct spn__dues *q)
+{
+    return q->used - q->dead;
+}
+
+/* How many slots there are in the parts before one: each has twice as many as the last. */
+static inline uint32_t spn__dues_room_before(uint32_t part)
+{
+    return SPN__DUES_FIRST_ROOM * ((UINT32_C(1) << part) - 1);
+}
+
+static inline struct spn__delay *spn__dues_slot(const struct spn__dues *q,
+                                                uint32_t slot)
+{
+    const uint32_t part = 31 - (uint32_t)__builtin_clz(slot / SPN__DUES_FIRST_ROOM + 1);
+
+    return &q->parts[part][slot - spn__dues_room_before(part)];
+}
+
+#endif /* SPN__DUES_H */
