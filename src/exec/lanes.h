@@ -26,16 +26,16 @@ enum {
 };
 #else
 enum {
-    CHUNK = 255,   /* slots: with its head 4096 bytes                               */
+    CHUNK = 511,   /* slots: with its head 8192 bytes                               */
     DIRECTORY = 8, /* chunks of a lane that need no directory from the heap         */
-    BATCH = 128,   /* slots claimed at once, at most                                */
+    BATCH = 255,   /* slots claimed at once, at most                                */
     SHARES = 2,    /* a worker claims 1/(SHARES * workers) of what waits in a lane  */
     SPARES = 32,   /* chunks kept for later                                         */
     RESCUE = 16,   /* claims after which a worker looks at another's batch          */
     SLOW = 4,      /* looks that a batch may take to the end, or it is slow         */
-    FEW = 8,       /* a claim of fewer entries is a small one: see let_pile_up       */
-    TIMES = 8,     /* so many of them in a row, and the worker waits a moment        */
-    PATIENCE = 32, /* pauses                                                         */
+    FEW = 32,      /* a claim of fewer entries is a small one: see let_pile_up       */
+    TIMES = 4,     /* so many of them in a row, and the worker waits a moment        */
+    PATIENCE = 64, /* pauses: so many in that time, or they do not come fast         */
     RARELY = 1000, /* small claims before it tries again where that brought nothing  */
     AHEAD = 4      /* entries that are fetched before their turn                     */
 };

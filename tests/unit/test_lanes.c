@@ -242,7 +242,7 @@ TEST(lanes__tombstones_left__destroyed)
     set_up(1);
     for (int i = 0; i < 600; i++)
         CHECK_OK(push(i));
-    CHECK_EQ(take(0), 0); /* with a batch of 128 */
+    CHECK_EQ(take(0), 0); /* with a batch of 255 */
     for (int i = 1; i < 600; i++)
         if (i != 5 && i != 300 && i != 599) {
             CHECK(spn__lanes_remove(lanes, &task[i]));
