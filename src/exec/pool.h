@@ -108,7 +108,7 @@ struct spn__worker {
 
 /* TIMED: how much later than the next task is due the deputy looks, see idle.c.  Some
  * times what a timed sleep is late by itself, and few enough wake-ups. */
-#define SPN__STAND_BY SPN_US(250)
+#define SPN__STAND_BY SPN_US(100)
 
 struct spn_pool {
     struct spn_executor executor; /* first: they are the same object */
