@@ -106,8 +106,8 @@ struct spn__worker {
     struct spn__parker parker;
 };
 
-/* TIMED: how much later than the next task is due the deputy looks, see idle.c.  Some
- * times what a timed sleep is late by itself, and few enough wake-ups. */
+/* TIMED: how much later than the next task is due the deputy looks, see idle.c.
+ * Twice what a timed sleep is late by itself. */
 #define SPN__STAND_BY SPN_US(100)
 
 struct spn_pool {
