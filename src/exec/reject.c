@@ -143,9 +143,8 @@ static int replace_oldest(spn_pool *pool, spn_task *task, bool *replaced)
         spn__pool_left(pool, oldest);
     spn__pool_left_queue(pool, &pool->discarded, oldest != NULL);
     rc = spn__pool_try_execute(pool, task);
-    if (oldest != NULL) {
+    if (oldest != NULL)
         spn__task_discard(oldest, SPN_EREJECTED);
-    }
     *replaced = oldest != NULL;
     return rc;
 }

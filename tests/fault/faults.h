@@ -10,8 +10,6 @@
 #ifndef FAULTS_H
 #define FAULTS_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include <spindle/alloc.h>
@@ -24,33 +22,10 @@
 #define FAULTS_ARMED 1
 #endif
 
-/* What runs inside ThreadSanitizer's own start must not call it. */
-#if defined(__clang__) /* whose no_sanitize leaves the entry and exit of functions */
-#define UNSEEN __attribute__((disable_sanitizer_instrumentation))
-#else
-#define UNSEEN __attribute__((no_sanitize("thread")))
-#endif
+#define REFUSE_ARMED FAULTS_ARMED
+#include "refuse.h"
 
-static atomic_int armed = FAULTS_ARMED; /* 1: calls count, and are refused */
-static atomic_int point;                /* calls counted */
-static atomic_int fail_at;              /* the one to refuse; 0: none */
-static atomic_int fail_more;            /* 1: and all that follow */
-static atomic_int refused;
 static atomic_long live;
-
-UNSEEN static bool refuse(void)
-{
-    int n, at;
-
-    if (atomic_load(&armed) == 0)
-        return false;
-    n = atomic_fetch_add(&point, 1) + 1;
-    at = atomic_load(&fail_at);
-    if (at == 0 || n < at || (n > at && atomic_load(&fail_more) == 0))
-        return false;
-    atomic_fetch_add(&refused, 1);
-    return true;
-}
 
 static void *faulty_alloc(void *ctx, size_t bytes, size_t alignment)
 {

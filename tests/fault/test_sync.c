@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,36 +32,11 @@
 #include <spindle/semaphore.h>
 #include <spindle/thread.h>
 
+#include "refuse.h"
+
 /* ---- the faults ------------------------------------------------------------------- */
 
-static atomic_int armed;     /* 1: count, and refuse */
-static atomic_int point;     /* calls counted */
-static atomic_int fail_at;   /* the call to refuse; 0: none */
-static atomic_int fail_more; /* 1: and all that follow */
-static atomic_int refused;   /* calls refused */
-static atomic_long blocks;   /* the library's blocks alive */
-
-/* The wraps run before ThreadSanitizer is ready and inside it: they must not call
- * it, and they hold nothing it needs to see. */
-#if defined(__clang__) /* whose no_sanitize leaves the entry and exit of functions */
-#define UNSEEN __attribute__((disable_sanitizer_instrumentation))
-#else
-#define UNSEEN __attribute__((no_sanitize("thread")))
-#endif
-
-UNSEEN static bool refuse(void)
-{
-    int n, at;
-
-    if (atomic_load(&armed) == 0)
-        return false;
-    n = atomic_fetch_add(&point, 1) + 1;
-    at = atomic_load(&fail_at);
-    if (at == 0 || n < at || (n > at && atomic_load(&fail_more) == 0))
-        return false;
-    atomic_fetch_add(&refused, 1);
-    return true;
-}
+static atomic_long blocks; /* the library's blocks alive */
 
 /* The names the linker gives: __real_x is the system's x, and calls of x from
  * this program, the library in it, come to __wrap_x. */
