@@ -16,7 +16,6 @@
  * ORDERING
  *   [wake] and [block]: after the push comes the fence in spn__idle_notify, and
  *   then the looks at who is idle and who is blocked.
- *   [search]  see idle.c; nobody_to_tell makes the submitter's half of it as well.
  *   [door]  Lanes and users' queues let tasks in without looking who is there: after
  *   that fence the control word tells whether somebody is.
  */
@@ -379,18 +378,14 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task)
     return rc == SPN_ENOMEM ? no_memory(pool, task) : refuse(pool, task, rc);
 }
 
-/* After a push into a lane, which makes the fence: somebody is there, nobody blocks, and
- * nobody sleeps, or one that is awake will look: what spn__idle_notify asks, inline. */
+/* After a push into a lane, which makes the fence: somebody is there, nobody sleeps,
+ * and nobody blocks. */
 static inline bool nobody_to_tell(struct spn_pool *pool)
 {
     /* relaxed, all: after the fence [door] [wake] [block]. */
-    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 ||
-        spn__load(&pool->blocked, relaxed) > 0)
-        return false;
-    if (__builtin_expect(spn__load(&pool->idle_count, relaxed) == 0, 1))
-        return true;
-    spn__fence(seq_cst); /* [search] */
-    return spn__load(&pool->searching, relaxed) != 0;
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 &&
+           spn__load(&pool->idle_count, relaxed) == 0 &&
+           spn__load(&pool->blocked, relaxed) <= 0;
 }
 
 /* Whether calls wait as such, and nothing asks for a task before. */
