@@ -343,13 +343,21 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
            spn__pool_all_wait(pool, w, others);
 }
 
+/* Whether one more may be counted in for what waits.  An urgent job may have the place
+ * above max that this worker held: whoever queued it found it taken, and relies on it. */
+static bool has_place(struct spn_pool *pool, int32_t count)
+{
+    return count == 0 || count < spn__pool_bound(pool, SPN__TO_BLOCKED) ||
+           (count < spn__pool_bound(pool, SPN__TO_URGENT) &&
+            spn__work_any_urgent(pool));
+}
+
 /* Back into the control word, unless somebody else has come for the work. */
 static bool count_in_again(struct spn_pool *pool)
 {
     uint32_t ctl = spn__load(&pool->ctl, relaxed); /* the loop tells */
 
-    while (spn__ctl_count(ctl) == 0 ||
-           spn__ctl_count(ctl) < spn__pool_bound(pool, SPN__TO_BLOCKED))
+    while (has_place(pool, spn__ctl_count(ctl)))
         if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed)) /* the same */
             return true;
     return false;

@@ -811,6 +811,49 @@ SCENARIO(pool_more__urgent_while_all_are_busy__runs, "P10 P11 G-20")
     sim_assert(spn_latch_destroy(gate) == SPN_OK);
 }
 
+/* Three urgent jobs, and one thread above max for all of them: the next may come as that
+ * thread is about to leave, when it is counted yet and no other can be made. */
+static void urgent_ones_follow(spn_pool_opts *o)
+{
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+    open_pool(o);
+    fates[0].job.task.fn = hold_in_task;
+    (void)submit(0);
+    for (int i = 1; i < 4; i++) {
+        fates[i].job.urgent = 1;
+        sim_assert(submit(i) == SPN_OK);
+    }
+    for (int i = 1; i < 4; i++)
+        while (spn__load(&fates[i].ran, acquire) == 0)
+            sim_sleep(SPN_US(10));
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    close_pool();
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+}
+
+SCENARIO(pool_more__urgent_as_the_last_one_leaves__runs, "TPE-32 P10")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    urgent_ones_follow(&o);
+}
+
+SCENARIO(pool_more__urgent_as_the_last_one_leaves__lanes, "TPE-32 P10")
+{
+    spn_pool_opts o = small(1, 1, SPN_DEFAULT);
+
+    o.queue_kind = SPN_POOL_LANES;
+    urgent_ones_follow(&o);
+}
+
+SCENARIO(pool_more__urgent_as_the_last_one_leaves__own_queue, "TPE-32 P10")
+{
+    spn_pool_opts o = small(1, 1, 0);
+
+    own_queue(&o);
+    urgent_ones_follow(&o);
+}
+
 static void resume(void *arg)
 {
     (void)arg;
