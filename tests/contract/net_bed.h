@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -282,6 +283,22 @@ static inline int raw_listen(int *port, int backlog)
 
     REQUIRE(listen(fd, backlog) == 0);
     return fd;
+}
+
+/* Fills the queue of a listener without a backlog: every later connect hangs.  The first is in
+ * it before another tries: on a busy machine the system takes its time, and answers meanwhile
+ * whoever comes. */
+static inline void raw_fill(int listening, int port, int *fds, int count)
+{
+    struct pollfd queued = { .fd = listening, .events = POLLIN };
+    const struct sockaddr_in to = raw_address(port);
+
+    for (int i = 0; i < count; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        REQUIRE(fds[i] >= 0);
+        (void)connect(fds[i], (const struct sockaddr *)&to, sizeof to);
+        REQUIRE(i > 0 || poll(&queued, 1, 30 * 1000) == 1);
+    }
 }
 
 static inline int raw_accept(int listening)
