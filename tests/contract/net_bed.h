@@ -315,11 +315,22 @@ static inline void raw_send(int fd, const void *data, size_t size)
     REQUIRE(send(fd, data, size, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
+/* A process that was stopped for a while is interrupted in a call that has a limit. */
+static inline ssize_t raw_receive(int fd, void *data, size_t size)
+{
+    ssize_t n;
+
+    do
+        n = recv(fd, data, size, 0);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
 /* Reads exactly so much. */
 static inline void raw_read(int fd, void *data, size_t size)
 {
     for (size_t got = 0; got < size;) {
-        const ssize_t n = recv(fd, (char *)data + got, size - got, 0);
+        const ssize_t n = raw_receive(fd, (char *)data + got, size - got);
 
         REQUIRE(n > 0);
         got += (size_t)n;
@@ -331,7 +342,7 @@ static inline void raw_check_end(int fd)
 {
     char byte;
 
-    CHECK_EQ(recv(fd, &byte, 1, 0), 0);
+    CHECK_EQ(raw_receive(fd, &byte, 1), 0);
 }
 
 static inline void raw_reset(int fd)
