@@ -202,6 +202,7 @@ TEST(report__pool_exhausted__line_file_and_listener, "X-14", "P33")
     REQUIRE_OK(spn_reject_report_create(&report, &ropts));
     opts = full_pool_opts(spn_reject_report_policy(report), 2);
     full_pool_start_with(&f, &opts, report_test_stuck_here);
+    t_await_asleep("full", 1); /* it is stuck there now */
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
@@ -271,6 +272,7 @@ TEST(report__stuck_in_library_call__caller_shown, "X-14")
     REQUIRE_OK(spn_reject_report_create(&report, &ropts));
     opts = full_pool_opts(spn_reject_report_policy(report), 0);
     full_pool_start_with(&f, &opts, report_test_stuck_in_read);
+    t_await_asleep("full", 1);
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
