@@ -1184,7 +1184,8 @@ TEST(client__create_fails_in_a_shared_pool__nothing_is_left, "CLI-9")
     c.opts.repository = repository;
     atomic_store(&c.rc, 1);
     fake_open(&f);
-    snprintf(c.url, sizeof c.url, "dubbo://127.0.0.1:%d?heartbeat=0", f.port);
+    snprintf(c.url, sizeof c.url, "dubbo://127.0.0.1:%d?heartbeat=0&timeout=%lld",
+             f.port, (long long)(T_LONG_NS / SPN_MS(1)));
     REQUIRE_OK(spn_client_create(&client, c.url, &c.opts, NULL));
     fake_accept(&f);
     close(f.listener); /* the next one finds nobody */
