@@ -14,11 +14,13 @@
  *   and out of the control word, and whether the pool is at its end is found out,
  *   before the lock is released; after that only the one that ends the pool touches
  *   it.  The door (work.c) is held while the control word changes: a task that came in
- *   before is seen, and the worker stays; one that comes after finds no worker.
+ *   before is seen, and the worker stays; one that comes after finds no worker.  The door
+ *   does not keep a task from blocking: a worker that goes although there is work counts
+ *   itself out and then looks for blocked ones [block].
  *
  * ORDERING
  *   [knob]  A policy or factory is published with its contents; see reconfigure.c.
- *   [ctl]  see worker.c; [door]  see work.c; [free]  see work_fifo.c.
+ *   [ctl], [block]  see worker.c; [door]  see work.c; [free]  see work_fifo.c.
  */
 #include "exec/worker.h"
 
@@ -378,10 +380,12 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     leaves = fenced || !is_wanted(w, stay, 1);
     if (leaves)
         count_out(pool);
-    if (fenced) {
+    if (fenced)
         spn__fence_heavy(); /* [door] */
+    else if (leaves && stay == GO_ALTHOUGH)
+        spn__fence_light(); /* [block] one that blocks now sees that it has gone */
+    if (fenced || (leaves && stay == GO_ALTHOUGH))
         leaves = !is_wanted(w, stay, 0) || !count_in_again(pool);
-    }
     if (leaves && w->free) /* relaxed: the door is held, and nothing relies on it */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
     spn__work_door_unlock(pool);

@@ -15,7 +15,8 @@
  *           is relaxed: it says who has a place, and what hangs on that is decided
  *           under the lock, behind the door, or by a hint.
  *   [block] A task that blocks is counted, then makes a heavy fence and looks for
- *           work; whoever pushes makes a light fence and looks for blocked ones.
+ *           work and for workers; whoever pushes, and a worker above max that has counted
+ *           itself out, makes a light fence and looks for blocked ones.
  *   [pause] What precedes resume happens before the tasks that it lets start: a worker
  *           may find one in the outbox without ever taking the submitters' lock.
  *   [stop], [count]  see run.c; [user], [epoch], [wake]  see idle.c; [door]  see work.c;

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_pool_found.c - combinations that nobody had thought of until the pool was read,
+ * or run (scenario_pool_mix.c), with them in mind: each as small as it fails.
+ *
+ * What they have in common: a thread relies on another, and that one goes.  Nothing waits
+ * with a time-out, so a task that is left behind is a deadlock.
+ */
+#include "sim.h"
+
+#include <spindle.h>
+
+#include "sync/seam.h"
+
+enum { TASKS = 4 };
+
+struct fate {
+    spn_job job;                /* first */
+    spn_latch *started, *ended; /* opened then; ended also if it is refused */
+};
+
+static spn_pool *pool;
+static spn_executor *ex;
+static spn_queue *queue; /* the user's, or NULL */
+static struct fate fates[TASKS];
+static spn_latch *gate;
+
+static struct fate *fate_of(spn_task *task)
+{
+    return (struct fate *)(void *)task;
+}
+
+static void until_open(spn_latch *latch)
+{
+    sim_assert(spn_latch_await(latch, SPN_FOREVER) == SPN_OK);
+}
+
+static int run(spn_task *task)
+{
+    (void)spn_latch_count_down(fate_of(task)->started);
+    (void)spn_latch_count_down(fate_of(task)->ended);
+    return 0;
+}
+
+static void drop(spn_task *task, int reason)
+{
+    sim_assert(reason < 0);
+    (void)spn_latch_count_down(fate_of(task)->ended);
+}
+
+/* Blocks until the next task has come to its end. */
+static int block_for_next(spn_task *task)
+{
+    spn_pool_block_begin();
+    until_open(fate_of(task)[1].ended);
+    spn_pool_block_end();
+    return run(task);
+}
+
+static spn_pool_opts small(int32_t core, int32_t max, int32_t capacity)
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.name = "p";
+    o.core_threads = core;
+    o.max_threads = max;
+    o.queue_capacity = capacity;
+    o.keep_alive_ns = 0;
+    return o;
+}
+
+static spn_pool_opts with_lanes(int32_t core, int32_t max)
+{
+    spn_pool_opts o = small(core, max, SPN_DEFAULT);
+
+    o.queue_kind = SPN_POOL_LANES;
+    return o;
+}
+
+static void open_pool(const spn_pool_opts *o)
+{
+    for (int i = 0; i < TASKS; i++) {
+        fates[i] = (struct fate){ .job = SPN_JOB_INIT(run, drop) };
+        sim_assert(spn_latch_create(&fates[i].started, 1) == SPN_OK);
+        sim_assert(spn_latch_create(&fates[i].ended, 1) == SPN_OK);
+    }
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+    sim_assert(spn_pool_create(&pool, o) == SPN_OK);
+    ex = spn_pool_executor(pool);
+}
+
+static void submit(int i)
+{
+    if (spn_executor_execute(ex, &fates[i].job.task) != SPN_OK)
+        (void)spn_latch_count_down(fates[i].ended); /* nobody need wait for it */
+}
+
+static void submit_as(int i, int (*fn)(spn_task *))
+{
+    fates[i].job.task.fn = fn;
+    submit(i);
+}
+
+static void submit_urgent(int i)
+{
+    fates[i].job.urgent = 1;
+    submit(i);
+}
+
+static void until_ended(int i)
+{
+    until_open(fates[i].ended);
+}
+
+static void close_pool(void)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    (void)spn_latch_count_down(gate);
+    if (spn_pool_is_shutdown(pool) == 0)
+        (void)spn_pool_shutdown(pool);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.pending == 0 && s.blocked == 0);
+    sim_assert(s.accepted ==
+               s.completed + s.failed + s.cancelled + s.returned + s.dropped);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    for (int i = 0; i < TASKS; i++) {
+        sim_assert(spn_latch_destroy(fates[i].started) == SPN_OK);
+        sim_assert(spn_latch_destroy(fates[i].ended) == SPN_OK);
+    }
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+    if (queue != NULL)
+        sim_assert(spn_queue_destroy(queue) == SPN_OK);
+    queue = NULL;
+}
+/* ---- a thread above max leaves ---------------------------------------------------- */
+
+/* One blocks, and counts on the thread above max that an urgent job has brought, for
+ * what is queued; that thread is about to leave. */
+static void blocks_as_one_leaves(const spn_pool_opts *o)
+{
+    open_pool(o);
+    submit_as(0, block_for_next);
+    submit_urgent(2);
+    submit(1);
+    until_ended(1);
+    close_pool();
+}
+
+SCENARIO(pool_found__blocks_as_the_urgent_thread_leaves__stood_in_for, "P38 P10 G-20")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    blocks_as_one_leaves(&o);
+}
+
+SCENARIO(pool_found__blocks_as_the_urgent_thread_leaves__lanes, "P38 P10 G-20")
+{
+    const spn_pool_opts o = with_lanes(1, 1);
+
+    blocks_as_one_leaves(&o);
+}
