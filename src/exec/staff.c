@@ -345,21 +345,27 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
            spn__pool_all_wait(pool, w, others);
 }
 
-/* Whether one more may be counted in for what waits.  An urgent job may have the place
- * above max that this worker held: whoever queued it found it taken, and relies on it. */
-static bool has_place(struct spn_pool *pool, int32_t count)
+/* Whether the worker may be counted in again for what waits, with `count` others.  An
+ * urgent job may have the place above max that it held: whoever queued it found it taken,
+ * and relies on it.  And if all others wait for tasks, nobody else comes: they were let
+ * wait because this one was there. */
+static bool has_place(struct spn__worker *w, int32_t count)
 {
+    struct spn_pool *pool = w->pool;
+
     return count == 0 || count < spn__pool_bound(pool, SPN__TO_BLOCKED) ||
            (count < spn__pool_bound(pool, SPN__TO_URGENT) &&
-            spn__work_any_urgent(pool));
+            spn__work_any_urgent(pool)) ||
+           spn__pool_all_wait(pool, w, count);
 }
 
 /* Back into the control word, unless somebody else has come for the work. */
-static bool count_in_again(struct spn_pool *pool)
+static bool count_in_again(struct spn__worker *w)
 {
+    struct spn_pool *pool = w->pool;
     uint32_t ctl = spn__load(&pool->ctl, relaxed); /* the loop tells */
 
-    while (has_place(pool, spn__ctl_count(ctl)))
+    while (has_place(w, spn__ctl_count(ctl)))
         if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed)) /* the same */
             return true;
     return false;
@@ -385,7 +391,7 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     else if (leaves && stay == GO_ALTHOUGH)
         spn__fence_light(); /* [block] one that blocks now sees that it has gone */
     if (fenced || (leaves && stay == GO_ALTHOUGH))
-        leaves = !is_wanted(w, stay, 0) || !count_in_again(pool);
+        leaves = !is_wanted(w, stay, 0) || !count_in_again(w);
     if (leaves && w->free) /* relaxed: the door is held, and nothing relies on it */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
     spn__work_door_unlock(pool);

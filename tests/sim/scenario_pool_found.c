@@ -161,3 +161,71 @@ SCENARIO(pool_found__blocks_as_the_urgent_thread_leaves__lanes, "P38 P10 G-20")
 
     blocks_as_one_leaves(&o);
 }
+static spn_pool_opts with_own_queue(int32_t core, int32_t max)
+{
+    spn_pool_opts o = small(core, max, SPN_DEFAULT);
+
+    sim_assert(spn_queue_create(&queue, SPN_QUEUE_LINKED, NULL) == SPN_OK);
+    o.queue = queue;
+    return o;
+}
+
+static int answer(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    return 0;
+}
+
+/* Waits for another task of the pool, or is told that it cannot. */
+static int wait_for(int (*fn)(void *, void **), void *arg)
+{
+    spn_future *future;
+    int rc = spn_executor_submit(ex, fn, arg, &future);
+
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn_future_get(future, NULL, SPN_FOREVER);
+    spn_future_unref(future);
+    return rc;
+}
+
+static int wait_for_answer(spn_task *task)
+{
+    const int rc = wait_for(answer, NULL);
+
+    sim_assert(rc == SPN_OK || rc == SPN_EDEADLK || rc == SPN_EREJECTED);
+    return run(task);
+}
+
+/* One waits for a task that is queued, and that thread is the only one that could run it:
+ * it runs it before it leaves, if the other was not told SPN_EDEADLK. */
+static void waits_as_one_leaves(const spn_pool_opts *o)
+{
+    open_pool(o);
+    submit_as(0, wait_for_answer);
+    submit_urgent(1);
+    until_ended(0);
+    close_pool();
+}
+
+SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__not_for_ever, "P6 P10 G-20")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    waits_as_one_leaves(&o);
+}
+
+SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__lanes, "P6 P10 G-20")
+{
+    const spn_pool_opts o = with_lanes(1, 1);
+
+    waits_as_one_leaves(&o);
+}
+
+SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__own_queue, "P6 P10 G-20")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    waits_as_one_leaves(&o);
+}
