@@ -39,16 +39,18 @@ int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound)
 {
     /* relaxed: knobs, and a count that is a hint. */
     const int32_t max = spn__load(&pool->max, relaxed);
+    const int32_t stand_ins =
+        least(spn__load(&pool->blocked, relaxed), pool->block_threads);
     int64_t more = 0;
 
     switch (bound) {
     case SPN__TO_CORE:
         return spn__load(&pool->core, relaxed);
-    case SPN__TO_URGENT:
-        more = pool->urgent_threads;
+    case SPN__TO_URGENT: /* a stand-in is nobody's that an urgent job has started */
+        more = (int64_t)stand_ins + pool->urgent_threads;
         break;
     case SPN__TO_BLOCKED:
-        more = least(spn__load(&pool->blocked, relaxed), pool->block_threads);
+        more = stand_ins;
         break;
     default:
         break;

@@ -229,3 +229,37 @@ SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__own_queue, "P6 P10 G-20"
 
     waits_as_one_leaves(&o);
 }
+/* Until the gate is opened. */
+static int hold(spn_task *task)
+{
+    (void)spn_latch_count_down(fate_of(task)->started);
+    until_open(gate);
+    return run(task);
+}
+
+/* The same, and says so. */
+static int hold_and_say_so(spn_task *task)
+{
+    int status;
+
+    spn_pool_block_begin();
+    status = hold(task);
+    spn_pool_block_end();
+    return status;
+}
+
+/* The thread above max stands in for one that blocks, and is held: an urgent job has
+ * started none yet, and gets one. */
+SCENARIO(pool_found__urgent_beside_a_stand_in__runs, "P10 P38")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, hold_and_say_so);
+    submit_as(1, hold);
+    until_open(fates[0].started);
+    until_open(fates[1].started);
+    submit_urgent(2);
+    until_ended(2);
+    close_pool();
+}
