@@ -263,3 +263,29 @@ SCENARIO(pool_found__urgent_beside_a_stand_in__runs, "P10 P38")
     until_ended(2);
     close_pool();
 }
+static void submit_it(void *arg)
+{
+    submit((int)(intptr_t)arg);
+}
+
+/* An eager pool asks its queue once more if the last thread went to another; for an urgent
+ * job that is the urgent lane, and the thread that had emptied it may have left. */
+SCENARIO(pool_found__eager_asks_the_urgent_lane_again__runs, "P10 G-20")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    o.eager = 1;
+    o.urgent_capacity = 1;
+    open_pool(&o);
+    submit_as(0, hold);
+    for (int i = 1; i < 4; i++)
+        fates[i].job.urgent = 1;
+    sim_thread(submit_it, (void *)1);
+    submit(2);
+    submit(3);
+    sim_join_all();
+    for (int i = 1; i < 4; i++)
+        until_ended(i);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 5000)
