@@ -199,6 +199,11 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
 int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
                             enum spn__bound bound, bool give_up);
 
+/* Starts as many workers as there would be had the tasks that wait come now: up to core,
+ * or one, and for those that are urgent or that others wait or block for.  No lock is
+ * held, and the pool is kept from its end. */
+void spn__pool_staff(struct spn_pool *pool);
+
 /* staff.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
 /* Around what a source runs itself: the worker is busy, though with no task. */

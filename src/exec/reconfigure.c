@@ -230,8 +230,7 @@ int spn_pool_pause(spn_pool *pool)
     return pool == NULL ? SPN_EINVAL : set_paused(pool, 1);
 }
 
-/* As many workers as there would be had the tasks come now: core, or one. */
-static void staff(struct spn_pool *pool)
+void spn__pool_staff(struct spn_pool *pool)
 {
     const int32_t core = spn__load(&pool->core, relaxed); /* a knob */
     bool all_wait;
@@ -267,7 +266,7 @@ int spn_pool_resume(spn_pool *pool)
         return SPN_EINVAL;
     rc = set_paused(pool, 0);
     if (rc == SPN_OK) {
-        staff(pool);
+        spn__pool_staff(pool);
         spn__room_notify_all(&pool->room);
     }
     return rc;

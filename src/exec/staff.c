@@ -204,6 +204,8 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     count_out(pool);
     if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)
         spn__fence_heavy(); /* [door] */
+    else
+        spn__fence_light(); /* [block] */
     /* Somebody may have relied on this worker. */
     stranded = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* [ctl] ours */
                spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
@@ -219,11 +221,14 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
         spn__pool_terminate(pool);
         return;
     }
-    /* A task that came before the shutdown wants a worker without one of its own. */
-    if (stranded && rc == SPN_ESHUTDOWN)
-        stranded = spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK;
-    if (stranded && (give_up || rc == SPN_ESHUTDOWN))
+    /* Tasks that came before the shutdown want a worker without one of its own, also if
+     * there are some and none of them goes on before it. */
+    if (rc == SPN_ESHUTDOWN) {
+        if (spn__work_any(pool))
+            spn__pool_staff(pool);
+    } else if (stranded && give_up) {
         spn__pool_give_up(pool);
+    }
 }
 
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound)

@@ -289,3 +289,22 @@ SCENARIO(pool_found__eager_asks_the_urgent_lane_again__runs, "P10 G-20")
     close_pool();
 }
 SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 5000)
+/* ---- a thread that was to come does not ----------------------------------------- */
+
+/* Somebody submits to a full queue, and his thread is counted; one that blocks relies on
+ * it; and then the pool is shut down, and the thread is not made. */
+SCENARIO(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for, "P38 TPE-61")
+{
+    const spn_pool_opts o = small(1, 2, 1);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    submit(1);
+    sim_thread(submit_it, (void *)2);
+    (void)spn_pool_shutdown(pool);
+    until_ended(1);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for,
+              .schedules = 5000)
