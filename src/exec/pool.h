@@ -293,7 +293,7 @@ void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
  *             the pool's: there is room, and a pool that is shut down may be at its end.
  * cancel_end  the same for one that was taken out for the sake of its future, by a
  *             thread that may not be in a call on the pool.
- * staff_held  starts a worker for what waits, or gives it up.
+ * staff_held  starts workers for what waits, or gives it up.
  */
 void spn__pool_hold(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);

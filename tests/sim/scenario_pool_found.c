@@ -308,3 +308,44 @@ SCENARIO(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for, "P38 TPE-6
 }
 SCENARIO_OPTS(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for,
               .schedules = 5000)
+/* ---- the end of a pause ------------------------------------------------------------ */
+
+/* shutdown ends a pause as resume does: for what came meanwhile there are threads. */
+SCENARIO(pool_found__blocked_and_paused_and_shut_down__the_other_runs, "P38 P44")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    (void)spn_pool_pause(pool);
+    submit(1);
+    (void)spn_pool_shutdown(pool);
+    until_ended(1);
+    close_pool();
+}
+
+SCENARIO(pool_found__held_and_paused_and_shut_down__urgent_runs, "P10 P44")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, hold);
+    (void)spn_pool_pause(pool);
+    submit_urgent(1);
+    (void)spn_pool_shutdown(pool);
+    until_ended(1);
+    close_pool();
+}
+
+SCENARIO(pool_found__waiting_and_paused_and_shut_down__goes_on, "P6 P44")
+{
+    const spn_pool_opts o = small(1, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    (void)spn_pool_pause(pool);
+    sim_sleep(1); /* whoever has nothing to do goes, or not */
+    (void)spn_pool_shutdown(pool);
+    until_ended(0);
+    close_pool();
+}
