@@ -426,8 +426,9 @@ static void put_back(struct spn_pool *pool)
         taken = spn__work_collect(pool, NULL, NULL, &late, &lost);
         pool->discarded += taken + lost;
     }
-    needed = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* under it too */
-             spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    /* relaxed: changes under the lock.  Also if some are there: they may wait or block
+     * for what a worker that has left did not find. */
+    needed = spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
     if (needed)
         spn__pool_hold(pool);
     finish_shutdown(pool); /* unlocks */

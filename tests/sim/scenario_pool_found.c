@@ -349,3 +349,37 @@ SCENARIO(pool_found__waiting_and_paused_and_shut_down__goes_on, "P6 P44")
     until_ended(0);
     close_pool();
 }
+/* ---- a user's queue is emptied for a moment ------------------------------------------ */
+
+static void purge(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_purge(pool) == 0);
+}
+
+/* purge takes all tasks out and puts them back: a stand-in that finds nothing meanwhile
+ * leaves, and what it was made for is there again. */
+SCENARIO(pool_found__blocked_as_its_queue_is_purged__the_other_runs, "P38 TPE-45")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    sim_thread(purge, NULL);
+    submit(1);
+    until_ended(1);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO(pool_found__waiting_as_its_queue_is_purged__goes_on, "P6 TPE-45")
+{
+    const spn_pool_opts o = with_own_queue(1, 2);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    sim_thread(purge, NULL);
+    until_ended(0);
+    sim_join_all();
+    close_pool();
+}
