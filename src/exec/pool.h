@@ -137,6 +137,7 @@ struct spn_pool {
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
     SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin */
+    SPN__ATOMIC(int32_t) waiting;   /* of the others, those with waits_for [block] */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
     /* Raised by whoever wants workers that wait to look around [wake]. */
     SPN__ATOMIC(uint32_t) epoch;
@@ -274,6 +275,15 @@ static inline bool spn__reject_is_whole(const spn_reject_policy *policy)
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task);
 void spn__pool_wait_end(spn_executor *executor);
 int spn__pool_help(spn_executor *executor, spn_task *task);
+/* Of `count` workers, those that serve: where some block, those that wait for a task of
+ * the pool do not serve either.  Where none does, spn__pool_all_wait knows better. */
+static inline int32_t spn__pool_serving(struct spn_pool *pool, int32_t count)
+{
+    /* relaxed, both: hints, or after a fence [block]. */
+    const int32_t blocked = spn__load(&pool->blocked, relaxed);
+
+    return blocked == 0 ? count : count - blocked - spn__load(&pool->waiting, relaxed);
+}
 /* But for `except`; `count` is how many there are but for it. */
 bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
                         int32_t count);

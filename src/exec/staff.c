@@ -348,7 +348,7 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
     if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;
     return others == 0 || spn__work_any_urgent(pool) ||
-           others - spn__load(&pool->blocked, relaxed) < (core > 1 ? core : 1) ||
+           spn__pool_serving(pool, others) < (core > 1 ? core : 1) ||
            spn__pool_all_wait(pool, w, others);
 }
 

@@ -16,7 +16,8 @@
  *           under the lock, behind the door, or by a hint.
  *   [block] A task that blocks is counted, then makes a heavy fence and looks for
  *           work and for workers; whoever pushes, and a worker above max that has counted
- *           itself out, makes a light fence and looks for blocked ones.
+ *           itself out, makes a light fence and looks for blocked ones.  So does one
+ *           that waits for a task of the pool; if it finds any it is like them.
  *   [pause] What precedes resume happens before the tasks that it lets start: a worker
  *           may find one in the outbox without ever taking the submitters' lock.
  *   [stop], [count]  see run.c; [user], [epoch], [wake]  see idle.c; [door]  see work.c;
@@ -234,7 +235,7 @@ void spn__pool_compensate(struct spn_pool *pool)
     const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
 
     /* relaxed, all: hints, or after the fence of whoever calls [block]. */
-    if (count - spn__load(&pool->blocked, relaxed) >= (core > 1 ? core : 1) ||
+    if (spn__pool_serving(pool, count) >= (core > 1 ? core : 1) ||
         spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_kept(pool))
         return;
     (void)spn__pool_add_worker(pool, NULL, SPN__TO_BLOCKED);

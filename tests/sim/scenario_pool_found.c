@@ -383,3 +383,46 @@ SCENARIO(pool_found__waiting_as_its_queue_is_purged__goes_on, "P6 TPE-45")
     sim_join_all();
     close_pool();
 }
+/* ---- one blocks and another waits ------------------------------------------------------ */
+
+/* Blocks until task 1 has come to its end. */
+static int block_as_answer(void *arg, void **result)
+{
+    (void)result;
+    spn_pool_block_begin();
+    until_open(arg);
+    spn_pool_block_end();
+    return 0;
+}
+
+static int wait_for_one_that_blocks(spn_task *task)
+{
+    const int rc = wait_for(block_as_answer, fates[1].ended);
+
+    sim_assert(rc == SPN_OK || rc == SPN_EDEADLK || rc == SPN_EREJECTED);
+    return run(task);
+}
+
+/* One waits for the other, and that one blocks: neither serves. */
+SCENARIO(pool_found__waits_for_one_that_blocks__the_third_runs, "P38 P6")
+{
+    const spn_pool_opts o = small(1, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, wait_for_one_that_blocks);
+    submit(1);
+    until_ended(0);
+    close_pool();
+}
+
+/* One blocks, and its stand-in waits for what is queued. */
+SCENARIO(pool_found__waits_beside_one_that_blocks__goes_on, "P38 P6")
+{
+    const spn_pool_opts o = small(1, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    submit_as(1, wait_for_answer);
+    until_ended(1);
+    close_pool();
+}
