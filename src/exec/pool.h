@@ -81,7 +81,7 @@ struct spn__worker {
     bool searching;        /* counted in pool->searching */
     bool spun;             /* its last spin ended because there was something */
     bool outrun;           /* it saw a task, and a helper may be faster: idle.c */
-    bool needed;           /* it was to leave, but there is work that needs it */
+    bool needed;           /* it was to leave, but what waits needs it: staff.c */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */

@@ -324,18 +324,29 @@ static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
     spn__store(&w->counts.started, 0, relaxed);
 }
 
+/* Whether the others are too few for what waits; pool->lock is held. */
+static bool is_needed(struct spn__worker *w, int32_t others)
+{
+    struct spn_pool *pool = w->pool;
+    const int32_t core = spn__load(&pool->core, relaxed); /* written under the lock */
+
+    return others == 0 || spn__pool_serving(pool, others) < (core > 1 ? core : 1) ||
+           spn__pool_all_wait(pool, w, others);
+}
+
 /* Whether something speaks against its leaving; pool->lock and the door are held.
- * `counted`: 1 if it is still in the control word. */
+ * `counted`: 1 if it is still in the control word.  Sets `needed`: one that is wanted for
+ * an urgent job only, above max, takes no other, for that might keep it. */
 static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
 {
     struct spn_pool *pool = w->pool;
     /* relaxed, all: they change under the lock, or are hints. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     const int32_t others = spn__ctl_count(ctl) - counted;
-    const int32_t core = spn__load(&pool->core, relaxed);
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
         return false;
+    w->needed = true; /* for any task, unless it turns out below that it is not */
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
     if (pool->kind == SPN__WORK_STEAL && stay == GO &&
@@ -347,9 +358,8 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
     /* One is enough to wait for what is not due; and what is due finds another. */
     if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;
-    return others == 0 || spn__work_any_urgent(pool) ||
-           spn__pool_serving(pool, others) < (core > 1 ? core : 1) ||
-           spn__pool_all_wait(pool, w, others);
+    w->needed = is_needed(w, others);
+    return w->needed || spn__work_any_urgent(pool);
 }
 
 /* Whether the worker may be counted in again for what waits, with `count` others.  An
@@ -386,6 +396,7 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     const enum stay stay = to_go(w);
     bool leaves;
 
+    w->needed = false;
     if (stay == STAY)
         return STAY;
     spn__work_door_lock(pool);

@@ -134,8 +134,10 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
             if (spn__worker_leave(w))
                 return false;
             w->timed_out = false;
-            w->needed = true;
-            if (pool->kind != SPN__WORK_USER && spn__idle_work_waits(pool))
+            /* Not needed: it stays for an urgent job only, or need not go any more. */
+            if (!w->needed ||
+                ((pool->kind != SPN__WORK_USER || spn__work_any_urgent(pool)) &&
+                 spn__idle_work_waits(pool)))
                 continue; /* it stayed for that */
         }
         w->timed_out = false;

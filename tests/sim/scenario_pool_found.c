@@ -426,3 +426,39 @@ SCENARIO(pool_found__waits_beside_one_that_blocks__goes_on, "P38 P6")
     until_ended(1);
     close_pool();
 }
+/* ---- a thread above max stays ------------------------------------------------------------ */
+
+/* A thread above max that stays for an urgent job takes no other: that might be held, and
+ * the next urgent one would find nobody. */
+static void stays_for_urgent_ones(const spn_pool_opts *o)
+{
+    open_pool(o);
+    submit_as(0, hold);
+    submit_urgent(1);
+    submit_as(2, hold);
+    submit_urgent(3);
+    until_ended(1);
+    until_ended(3);
+    close_pool();
+}
+
+SCENARIO(pool_found__stays_for_an_urgent_job__takes_no_other, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    stays_for_urgent_ones(&o);
+}
+
+SCENARIO(pool_found__stays_for_an_urgent_job__lanes, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = with_lanes(1, 1);
+
+    stays_for_urgent_ones(&o);
+}
+
+SCENARIO(pool_found__stays_for_an_urgent_job__own_queue, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    stays_for_urgent_ones(&o);
+}
