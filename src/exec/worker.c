@@ -148,8 +148,10 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 break;
             w->needed = false;
         } else {
-            if (w->needed && pool->kind == SPN__WORK_TIMED)
-                keep_alive_ns = SPN_FOREVER; /* as above */
+            /* As above; and in a paused pool, until that ends.  relaxed: [epoch]. */
+            if (w->needed &&
+                (pool->kind == SPN__WORK_TIMED || spn__load(&pool->paused, relaxed)))
+                keep_alive_ns = SPN_FOREVER;
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER

@@ -462,3 +462,22 @@ SCENARIO(pool_found__stays_for_an_urgent_job__own_queue, "P10 P11 TPE-32")
 
     stays_for_urgent_ones(&o);
 }
+/* In a paused pool one that stays for what was handed over to it sleeps until that ends,
+ * also if its keep-alive is over. */
+SCENARIO(pool_found__stays_in_a_paused_pool__sleeps, "P44 TPE-35")
+{
+    const spn_pool_opts o = small(1, 1, SPN_HANDOFF);
+
+    open_pool(&o);
+    submit(0);
+    until_ended(0);
+    sim_settle(); /* its thread is free */
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_settle();
+    sim_assert(spn_executor_execute(ex, &fates[1].job.task) == SPN_OK);
+    sim_assert(spn_pool_set_core_threads(pool, 0) == SPN_OK);
+    sim_settle();
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    until_ended(1);
+    close_pool();
+}
