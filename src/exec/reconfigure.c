@@ -92,7 +92,7 @@ int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
                         spn__pool_rule_fn rule, const void *ctx)
 {
     struct knobs k;
-    int32_t more;
+    int32_t more, above;
     int rc;
 
     if (pool->fixed)
@@ -106,12 +106,16 @@ int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
         spn__unlock(&pool->lock);
         return rc;
     }
-    more = k.core - spn__load(&pool->core, relaxed); /* written under the lock */
+    /* relaxed, both: written under the lock. */
+    more = k.core - spn__load(&pool->core, relaxed);
+    above = k.max - spn__load(&pool->max, relaxed);
     apply(pool, change, &k);
     spn__idle_look_around(pool);
     spn__unlock(&pool->lock);
     spn__room_notify_all(&pool->room);
     start_more(pool, more);
+    if (above > 0 && spn__idle_work_kept(pool)) /* there may be one more now */
+        spn__pool_staff(pool);
     return SPN_OK;
 }
 

@@ -481,3 +481,29 @@ SCENARIO(pool_found__stays_in_a_paused_pool__sleeps, "P44 TPE-35")
     until_ended(1);
     close_pool();
 }
+/* ---- max is raised ----------------------------------------------------------------- */
+
+static void raise_max(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_set_max_threads(pool, 2) == SPN_OK);
+}
+
+/* An urgent job finds its thread above max there; then max is raised, and that thread may
+ * take another task, which holds it: now there may be one more for the urgent job. */
+SCENARIO(pool_found__max_is_raised_as_an_urgent_job_waits__runs, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, hold);
+    sim_thread(raise_max, NULL);
+    submit_urgent(1);
+    submit_as(2, hold);
+    submit_urgent(3);
+    until_ended(1);
+    until_ended(3);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs, .schedules = 4000)
