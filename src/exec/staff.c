@@ -352,9 +352,9 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
     if (pool->kind == SPN__WORK_STEAL && stay == GO &&
         spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
         pool->work.stealing->busy(pool->work.stealing))
-        return true; /* what runs may fork more */
-    if (!spn__idle_work_kept(pool))
-        return false;
+        return true;                /* what runs may fork more */
+    if (!spn__idle_work_kept(pool)) /* paused: others may wait because it is there */
+        return others > 0 && spn__work_any(pool) && spn__pool_all_wait(pool, w, others);
     /* One is enough to wait for what is not due; and what is due finds another. */
     if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;

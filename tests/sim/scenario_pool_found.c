@@ -507,3 +507,20 @@ SCENARIO(pool_found__max_is_raised_as_an_urgent_job_waits__runs, "P10 P11 TPE-32
     close_pool();
 }
 SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs, .schedules = 4000)
+/* ---- a thread leaves a paused pool --------------------------------------------------- */
+
+/* One waits for a task because there is a thread that can run it: that stays also while
+ * it may not, for above max no other could be made afterwards. */
+SCENARIO(pool_found__waits_as_the_pool_is_paused__goes_on, "P6 P44")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    submit_urgent(1);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    until_ended(0);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on, .schedules = 3000)
