@@ -334,6 +334,16 @@ static bool is_needed(struct spn__worker *w, int32_t others)
            spn__pool_all_wait(pool, w, others);
 }
 
+/* Whether others wait because it is there, though it cannot do anything now: the pool is
+ * paused, or all tasks have been taken out of the user's queue, and most are put back. */
+static bool is_counted_on(struct spn__worker *w, int32_t others)
+{
+    struct spn_pool *pool = w->pool;
+
+    return others > 0 && (pool->kind == SPN__WORK_USER || spn__work_any(pool)) &&
+           spn__pool_all_wait(pool, w, others);
+}
+
 /* Whether something speaks against its leaving; pool->lock and the door are held.
  * `counted`: 1 if it is still in the control word.  Sets `needed`: one that is wanted for
  * an urgent job only, above max, takes no other, for that might keep it. */
@@ -352,9 +362,9 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
     if (pool->kind == SPN__WORK_STEAL && stay == GO &&
         spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
         pool->work.stealing->busy(pool->work.stealing))
-        return true;                /* what runs may fork more */
-    if (!spn__idle_work_kept(pool)) /* paused: others may wait because it is there */
-        return others > 0 && spn__work_any(pool) && spn__pool_all_wait(pool, w, others);
+        return true; /* what runs may fork more */
+    if (!spn__idle_work_kept(pool))
+        return is_counted_on(w, others);
     /* One is enough to wait for what is not due; and what is due finds another. */
     if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;

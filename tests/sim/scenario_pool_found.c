@@ -524,3 +524,17 @@ SCENARIO(pool_found__waits_as_the_pool_is_paused__goes_on, "P6 P44")
     close_pool();
 }
 SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on, .schedules = 3000)
+
+/* The same as a queue of the user's is emptied for a moment. */
+SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    sim_thread(purge, NULL);
+    submit_urgent(1);
+    until_ended(0);
+    sim_join_all();
+    close_pool();
+}
