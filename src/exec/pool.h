@@ -82,6 +82,7 @@ struct spn__worker {
     bool spun;             /* its last spin ended because there was something */
     bool outrun;           /* it saw a task, and a helper may be faster: idle.c */
     bool needed;           /* it was to leave, but what waits needs it: staff.c */
+    bool counted_on;       /* and others wait for what it cannot see: the same */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */
@@ -136,8 +137,10 @@ struct spn_pool {
     struct spn__room room; /* read by every take: see room.h */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
-    SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin */
-    SPN__ATOMIC(int32_t) waiting;   /* of the others, those with waits_for [block] */
+    SPN__ATOMIC(int32_t) blocked; /* workers inside block_begin */
+    SPN__ATOMIC(int32_t) waiting; /* of the others, those with waits_for [block] */
+    SPN__ATOMIC(int32_t)
+    staying; /* workers that wait for what is in a user's queue [stay] */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
     /* Raised by whoever wants workers that wait to look around [wake]. */
     SPN__ATOMIC(uint32_t) epoch;

@@ -364,7 +364,7 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         pool->work.stealing->busy(pool->work.stealing))
         return true; /* what runs may fork more */
     if (!spn__idle_work_kept(pool))
-        return is_counted_on(w, others);
+        return w->counted_on = is_counted_on(w, others);
     /* One is enough to wait for what is not due; and what is due finds another. */
     if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;
@@ -406,7 +406,7 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     const enum stay stay = to_go(w);
     bool leaves;
 
-    w->needed = false;
+    w->needed = w->counted_on = false;
     if (stay == STAY)
         return STAY;
     spn__work_door_lock(pool);

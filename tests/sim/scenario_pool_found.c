@@ -538,3 +538,22 @@ SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45
     sim_join_all();
     close_pool();
 }
+/* One that stays for what another then takes goes when its keep-alive is over. */
+SCENARIO(pool_found__stays_for_what_another_takes__goes_after_all, "TPE-35 P1")
+{
+    spn_pool_opts o = with_own_queue(0, 1);
+
+    o.keep_alive_ns = SPN_MS(1);
+    open_pool(&o);
+    submit(0);
+    submit_urgent(1);
+    submit(2);
+    for (int i = 0; i < 3; i++)
+        until_ended(i);
+    for (int i = 0; i < 8 && spn_pool_threads(pool) > 0; i++) {
+        sim_sleep(SPN_SEC(1));
+        sim_settle();
+    }
+    sim_assert(spn_pool_threads(pool) == 0);
+    close_pool();
+}
