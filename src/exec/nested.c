@@ -16,6 +16,8 @@
  *   A worker whose wait is over but which has not woken up yet is not a waiter, and
  *   neither is one whose task somebody outside runs or drops.  One that waits until a
  *   deadline goes on by itself, and whoever comes after it is not refused.
+ *   One that waits beside others that block serves nobody either, and is counted with
+ *   them: see spn__pool_compensate.
  *   If all wait but for workers that are just being made, it is not known yet whether
  *   there will be any: the waiter first waits for that.
  *
@@ -23,6 +25,8 @@
  *   pool has nothing left to do reads the size of the queue, or has emptied it under
  *   its locks, and then sees the helper, and does not end the pool under it.  So does
  *   everybody who takes tasks out to give them back, until they are counted.
+ *
+ *   [block]  see worker.c.
  *
  * LOCKS  `waits_for` is guarded by the pool's lock.  The waiter holds a reference to
  *   the future from before it is set until after it is cleared.
@@ -181,10 +185,32 @@ int spn__pool_help(spn_executor *executor, spn_task *task)
     return help((struct spn_pool *)(void *)executor, task);
 }
 
+/* Both with pool->lock held.  relaxed, both: a count that is ordered by fences [block].
+ * One that blocks as well is counted there. */
+static void start_waiting(struct spn__worker *w, struct spn_future *future)
+{
+    w->waits_for = future;
+    w->waits_timed = spn__load(&w->self, relaxed)->waits_timed; /* its own */
+    if (w->block_depth == 0)
+        (void)spn__fetch_add(&w->pool->waiting, 1, relaxed);
+}
+
 static void stop_waiting(struct spn__worker *w)
 {
+    if (w->waits_for != NULL && w->block_depth == 0)
+        (void)spn__fetch_sub(&w->pool->waiting, 1, relaxed);
     w->waits_for = NULL;
     w->waits_timed = false;
+}
+
+/* It waits beside others that block, who may have relied on it: as one that blocks. */
+static void wait_beside_blocked(struct spn_pool *pool)
+{
+    spn__fence_light();                          /* [block] */
+    if (spn__load(&pool->blocked, relaxed) == 0) /* after the fence */
+        return;
+    spn__fence_heavy(); /* [block] */
+    spn__pool_compensate(pool);
 }
 
 /* All workers would wait: another one, or none of them ever goes on. */
@@ -228,12 +254,14 @@ int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
             return SPN_OK;
     }
     spn__lock(&pool->lock);
-    w->waits_for = future;
-    w->waits_timed = spn__load(&w->self, relaxed)->waits_timed; /* its own */
+    start_waiting(w, future);
     await_makers(pool, w);
     all = spn__pool_all_wait(pool, NULL, workers_of(pool));
     spn__unlock(&pool->lock);
-    return all ? resolve(pool, w) : SPN_OK;
+    if (all)
+        return resolve(pool, w);
+    wait_beside_blocked(pool);
+    return SPN_OK;
 }
 
 void spn__pool_wait_end(spn_executor *executor)

@@ -167,6 +167,8 @@ static void init_state(struct spn_pool *pool)
 {
     spn__init(&pool->ctl, spn__ctl_make(SPN_EXECUTOR_RUNNING, 0));
     spn__init(&pool->blocked, 0);
+    spn__init(&pool->waiting, 0);
+    spn__init(&pool->staying, 0);
     spn__init(&pool->submitted, 0);
     spn__room_init(&pool->room);
     spn__idle_init(pool);

@@ -81,7 +81,8 @@ struct spn__worker {
     bool searching;        /* counted in pool->searching */
     bool spun;             /* its last spin ended because there was something */
     bool outrun;           /* it saw a task, and a helper may be faster: idle.c */
-    bool needed;           /* it was to leave, but there is work that needs it */
+    bool needed;           /* it was to leave, but what waits needs it: staff.c */
+    bool counted_on;       /* and others wait for what it cannot see: the same */
     bool timed_out;        /* its last wait for work ended with the keep-alive */
     bool chosen_to_search; /* by the waker, before the permit */
     bool free;             /* counted in work.free: hand-off only */
@@ -136,7 +137,10 @@ struct spn_pool {
     struct spn__room room; /* read by every take: see room.h */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
-    SPN__ATOMIC(int32_t) blocked;   /* workers inside block_begin */
+    SPN__ATOMIC(int32_t) blocked; /* workers inside block_begin */
+    SPN__ATOMIC(int32_t) waiting; /* of the others, those with waits_for [block] */
+    SPN__ATOMIC(int32_t)
+    staying; /* workers that wait for what is in a user's queue [stay] */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
     /* Raised by whoever wants workers that wait to look around [wake]. */
     SPN__ATOMIC(uint32_t) epoch;
@@ -198,6 +202,11 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
 /* The same; without give_up, tasks that nobody will take are the caller's to see to. */
 int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
                             enum spn__bound bound, bool give_up);
+
+/* Starts as many workers as there would be had the tasks that wait come now: up to core,
+ * or one, and for those that are urgent or that others wait or block for.  No lock is
+ * held, and the pool is kept from its end. */
+void spn__pool_staff(struct spn_pool *pool);
 
 /* staff.c: how many workers there may be, with a bound. */
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound);
@@ -269,6 +278,15 @@ static inline bool spn__reject_is_whole(const spn_reject_policy *policy)
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task);
 void spn__pool_wait_end(spn_executor *executor);
 int spn__pool_help(spn_executor *executor, spn_task *task);
+/* Of `count` workers, those that serve: where some block, those that wait for a task of
+ * the pool do not serve either.  Where none does, spn__pool_all_wait knows better. */
+static inline int32_t spn__pool_serving(struct spn_pool *pool, int32_t count)
+{
+    /* relaxed, both: hints, or after a fence [block]. */
+    const int32_t blocked = spn__load(&pool->blocked, relaxed);
+
+    return blocked == 0 ? count : count - blocked - spn__load(&pool->waiting, relaxed);
+}
 /* But for `except`; `count` is how many there are but for it. */
 bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
                         int32_t count);
@@ -288,7 +306,7 @@ void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
  *             the pool's: there is room, and a pool that is shut down may be at its end.
  * cancel_end  the same for one that was taken out for the sake of its future, by a
  *             thread that may not be in a call on the pool.
- * staff_held  starts a worker for what waits, or gives it up.
+ * staff_held  starts workers for what waits, or gives it up.
  */
 void spn__pool_hold(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);

@@ -92,7 +92,7 @@ int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
                         spn__pool_rule_fn rule, const void *ctx)
 {
     struct knobs k;
-    int32_t more;
+    int32_t more, above;
     int rc;
 
     if (pool->fixed)
@@ -106,12 +106,16 @@ int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
         spn__unlock(&pool->lock);
         return rc;
     }
-    more = k.core - spn__load(&pool->core, relaxed); /* written under the lock */
+    /* relaxed, both: written under the lock. */
+    more = k.core - spn__load(&pool->core, relaxed);
+    above = k.max - spn__load(&pool->max, relaxed);
     apply(pool, change, &k);
     spn__idle_look_around(pool);
     spn__unlock(&pool->lock);
     spn__room_notify_all(&pool->room);
     start_more(pool, more);
+    if (above > 0 && spn__idle_work_kept(pool)) /* there may be one more now */
+        spn__pool_staff(pool);
     return SPN_OK;
 }
 
@@ -230,8 +234,7 @@ int spn_pool_pause(spn_pool *pool)
     return pool == NULL ? SPN_EINVAL : set_paused(pool, 1);
 }
 
-/* As many workers as there would be had the tasks come now: core, or one. */
-static void staff(struct spn_pool *pool)
+void spn__pool_staff(struct spn_pool *pool)
 {
     const int32_t core = spn__load(&pool->core, relaxed); /* a knob */
     bool all_wait;
@@ -267,7 +270,7 @@ int spn_pool_resume(spn_pool *pool)
         return SPN_EINVAL;
     rc = set_paused(pool, 0);
     if (rc == SPN_OK) {
-        staff(pool);
+        spn__pool_staff(pool);
         spn__room_notify_all(&pool->room);
     }
     return rc;

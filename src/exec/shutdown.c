@@ -104,15 +104,20 @@ void spn__pool_terminate(struct spn_pool *pool)
     spn__chosen_grant(&chosen);
 }
 
-/* No new tasks; then, with STOP, no new starts.  Leaves the lock held. */
-static void begin_shutdown(struct spn_pool *pool, uint32_t state)
+/* No new tasks; then, with STOP, no new starts.  Leaves the lock held.  Returns whether
+ * the pool was paused. */
+static bool begin_shutdown(struct spn_pool *pool, uint32_t state)
 {
+    bool paused;
+
     spn__lock(&pool->lock);
+    paused = spn__load(&pool->paused, relaxed) != 0; /* changes under the lock */
     spn__work_close(pool);
     advance(pool, state);
     spn__audit_state(pool, "shut down");
     spn__store(&pool->paused, 0, relaxed); /* comes with the epoch */
     spn__idle_look_around(pool);           /* makes the heavy fence [stop] */
+    return paused;
 }
 
 static void finish_shutdown(struct spn_pool *pool)
@@ -132,20 +137,20 @@ void spn__pool_hold(struct spn_pool *pool)
 
 void spn__pool_staff_held(struct spn_pool *pool)
 {
-    if (spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
-        spn__pool_give_up(pool);
+    spn__pool_staff(pool);
     spn__lock(&pool->lock);
     (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
     finish_shutdown(pool);                            /* unlocks */
 }
 
-/* A paused pool may have tasks and no worker. */
-static bool needs_worker(struct spn_pool *pool)
+/* For tasks that came while it was paused nobody has made a worker: there may be none, or
+ * none that goes on before them. */
+static bool needs_worker(struct spn_pool *pool, bool was_paused)
 {
     const uint32_t ctl = spn__load(&pool->ctl, relaxed); /* changes under the lock */
 
-    return spn__ctl_count(ctl) == 0 && spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
-           spn__work_any(pool);
+    return (spn__ctl_count(ctl) == 0 || was_paused) &&
+           spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN && spn__work_any(pool);
 }
 
 /* TIMED: takes out what may not run any more; pool->lock is held, and the queue is
@@ -178,13 +183,13 @@ void spn__pool_forbid(struct spn_pool *pool)
 int spn_pool_shutdown(spn_pool *pool)
 {
     struct spn__list tasks;
-    bool needed;
+    bool paused, needed;
 
     if (pool == NULL)
         return SPN_EINVAL;
-    begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
+    paused = begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
     forbid(pool, &tasks);
-    needed = needs_worker(pool);
+    needed = needs_worker(pool, paused);
     if (needed)
         spn__pool_hold(pool);
     finish_shutdown(pool);
@@ -232,7 +237,7 @@ int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t
     if (pool == NULL)
         return SPN_EINVAL;
     spn__list_init(&tasks);
-    begin_shutdown(pool, SPN_EXECUTOR_STOP);
+    (void)begin_shutdown(pool, SPN_EXECUTOR_STOP);
     interrupt_running(pool);
     taken = spn__work_collect(pool, NULL, NULL, &tasks, &lost);
     pool->returned += taken;
@@ -421,8 +426,9 @@ static void put_back(struct spn_pool *pool)
         taken = spn__work_collect(pool, NULL, NULL, &late, &lost);
         pool->discarded += taken + lost;
     }
-    needed = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* under it too */
-             spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    /* relaxed: changes under the lock.  Also if some are there: they may wait or block
+     * for what a worker that has left did not find. */
+    needed = spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
     if (needed)
         spn__pool_hold(pool);
     finish_shutdown(pool); /* unlocks */

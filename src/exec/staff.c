@@ -14,11 +14,13 @@
  *   and out of the control word, and whether the pool is at its end is found out,
  *   before the lock is released; after that only the one that ends the pool touches
  *   it.  The door (work.c) is held while the control word changes: a task that came in
- *   before is seen, and the worker stays; one that comes after finds no worker.
+ *   before is seen, and the worker stays; one that comes after finds no worker.  The door
+ *   does not keep a task from blocking: a worker that goes although there is work counts
+ *   itself out and then looks for blocked ones [block].
  *
  * ORDERING
  *   [knob]  A policy or factory is published with its contents; see reconfigure.c.
- *   [ctl]  see worker.c; [door]  see work.c; [free]  see work_fifo.c.
+ *   [ctl], [block]  see worker.c; [door]  see work.c; [free]  see work_fifo.c.
  */
 #include "exec/worker.h"
 
@@ -37,16 +39,18 @@ int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound)
 {
     /* relaxed: knobs, and a count that is a hint. */
     const int32_t max = spn__load(&pool->max, relaxed);
+    const int32_t stand_ins =
+        least(spn__load(&pool->blocked, relaxed), pool->block_threads);
     int64_t more = 0;
 
     switch (bound) {
     case SPN__TO_CORE:
         return spn__load(&pool->core, relaxed);
-    case SPN__TO_URGENT:
-        more = pool->urgent_threads;
+    case SPN__TO_URGENT: /* a stand-in is nobody's that an urgent job has started */
+        more = (int64_t)stand_ins + pool->urgent_threads;
         break;
     case SPN__TO_BLOCKED:
-        more = least(spn__load(&pool->blocked, relaxed), pool->block_threads);
+        more = stand_ins;
         break;
     default:
         break;
@@ -200,6 +204,8 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     count_out(pool);
     if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)
         spn__fence_heavy(); /* [door] */
+    else
+        spn__fence_light(); /* [block] */
     /* Somebody may have relied on this worker. */
     stranded = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* [ctl] ours */
                spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
@@ -215,11 +221,14 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
         spn__pool_terminate(pool);
         return;
     }
-    /* A task that came before the shutdown wants a worker without one of its own. */
-    if (stranded && rc == SPN_ESHUTDOWN)
-        stranded = spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK;
-    if (stranded && (give_up || rc == SPN_ESHUTDOWN))
+    /* Tasks that came before the shutdown want a worker without one of its own, also if
+     * there are some and none of them goes on before it. */
+    if (rc == SPN_ESHUTDOWN) {
+        if (spn__work_any(pool))
+            spn__pool_staff(pool);
+    } else if (stranded && give_up) {
         spn__pool_give_up(pool);
+    }
 }
 
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound)
@@ -315,18 +324,39 @@ static void hand_over_counts(struct spn_pool *pool, struct spn__worker *w)
     spn__store(&w->counts.started, 0, relaxed);
 }
 
+/* Whether the others are too few for what waits; pool->lock is held. */
+static bool is_needed(struct spn__worker *w, int32_t others)
+{
+    struct spn_pool *pool = w->pool;
+    const int32_t core = spn__load(&pool->core, relaxed); /* written under the lock */
+
+    return others == 0 || spn__pool_serving(pool, others) < (core > 1 ? core : 1) ||
+           spn__pool_all_wait(pool, w, others);
+}
+
+/* Whether others wait because it is there, though it cannot do anything now: the pool is
+ * paused, or all tasks have been taken out of the user's queue, and most are put back. */
+static bool is_counted_on(struct spn__worker *w, int32_t others)
+{
+    struct spn_pool *pool = w->pool;
+
+    return others > 0 && (pool->kind == SPN__WORK_USER || spn__work_any(pool)) &&
+           spn__pool_all_wait(pool, w, others);
+}
+
 /* Whether something speaks against its leaving; pool->lock and the door are held.
- * `counted`: 1 if it is still in the control word. */
+ * `counted`: 1 if it is still in the control word.  Sets `needed`: one that is wanted for
+ * an urgent job only, above max, takes no other, for that might keep it. */
 static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
 {
     struct spn_pool *pool = w->pool;
     /* relaxed, all: they change under the lock, or are hints. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     const int32_t others = spn__ctl_count(ctl) - counted;
-    const int32_t core = spn__load(&pool->core, relaxed);
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
         return false;
+    w->needed = true; /* for any task, unless it turns out below that it is not */
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
     if (pool->kind == SPN__WORK_STEAL && stay == GO &&
@@ -334,30 +364,35 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         pool->work.stealing->busy(pool->work.stealing))
         return true; /* what runs may fork more */
     if (!spn__idle_work_kept(pool))
-        return false;
+        return w->counted_on = is_counted_on(w, others);
     /* One is enough to wait for what is not due; and what is due finds another. */
     if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;
-    return others == 0 || spn__work_any_urgent(pool) ||
-           others - spn__load(&pool->blocked, relaxed) < (core > 1 ? core : 1) ||
-           spn__pool_all_wait(pool, w, others);
+    w->needed = is_needed(w, others);
+    return w->needed || spn__work_any_urgent(pool);
 }
 
-/* Whether one more may be counted in for what waits.  An urgent job may have the place
- * above max that this worker held: whoever queued it found it taken, and relies on it. */
-static bool has_place(struct spn_pool *pool, int32_t count)
+/* Whether the worker may be counted in again for what waits, with `count` others.  An
+ * urgent job may have the place above max that it held: whoever queued it found it taken,
+ * and relies on it.  And if all others wait for tasks, nobody else comes: they were let
+ * wait because this one was there. */
+static bool has_place(struct spn__worker *w, int32_t count)
 {
+    struct spn_pool *pool = w->pool;
+
     return count == 0 || count < spn__pool_bound(pool, SPN__TO_BLOCKED) ||
            (count < spn__pool_bound(pool, SPN__TO_URGENT) &&
-            spn__work_any_urgent(pool));
+            spn__work_any_urgent(pool)) ||
+           spn__pool_all_wait(pool, w, count);
 }
 
 /* Back into the control word, unless somebody else has come for the work. */
-static bool count_in_again(struct spn_pool *pool)
+static bool count_in_again(struct spn__worker *w)
 {
+    struct spn_pool *pool = w->pool;
     uint32_t ctl = spn__load(&pool->ctl, relaxed); /* the loop tells */
 
-    while (has_place(pool, spn__ctl_count(ctl)))
+    while (has_place(w, spn__ctl_count(ctl)))
         if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed)) /* the same */
             return true;
     return false;
@@ -371,6 +406,7 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     const enum stay stay = to_go(w);
     bool leaves;
 
+    w->needed = w->counted_on = false;
     if (stay == STAY)
         return STAY;
     spn__work_door_lock(pool);
@@ -378,10 +414,12 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     leaves = fenced || !is_wanted(w, stay, 1);
     if (leaves)
         count_out(pool);
-    if (fenced) {
+    if (fenced)
         spn__fence_heavy(); /* [door] */
-        leaves = !is_wanted(w, stay, 0) || !count_in_again(pool);
-    }
+    else if (leaves && stay == GO_ALTHOUGH)
+        spn__fence_light(); /* [block] one that blocks now sees that it has gone */
+    if (fenced || (leaves && stay == GO_ALTHOUGH))
+        leaves = !is_wanted(w, stay, 0) || !count_in_again(w);
     if (leaves && w->free) /* relaxed: the door is held, and nothing relies on it */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);
     spn__work_door_unlock(pool);

@@ -201,7 +201,7 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
     if (pool->eager && added != SPN_ESHUTDOWN) {
         pushed = spn__work_push(pool, task); /* the last thread went to another */
         if (pushed == SPN_OK)
-            return after_push(pool, entry);
+            return urgent ? hurry(pool) : after_push(pool, entry);
         if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
             refused_by_lane(pool);
     }

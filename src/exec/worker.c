@@ -15,9 +15,14 @@
  *           is relaxed: it says who has a place, and what hangs on that is decided
  *           under the lock, behind the door, or by a hint.
  *   [block] A task that blocks is counted, then makes a heavy fence and looks for
- *           work; whoever pushes makes a light fence and looks for blocked ones.
+ *           work and for workers; whoever pushes, and a worker above max that has counted
+ *           itself out, makes a light fence and looks for blocked ones.  So does one
+ *           that waits for a task of the pool; if it finds any it is like them.
  *   [pause] What precedes resume happens before the tasks that it lets start: a worker
  *           may find one in the outbox without ever taking the submitters' lock.
+ *   [stay]  One that stays for what is in a user's queue, perhaps not due, is counted,
+ *           makes a heavy fence and looks whether it is still there; who takes something
+ *           out makes a light fence and looks for such, who may go if it was the last.
  *   [stop], [count]  see run.c; [user], [epoch], [wake]  see idle.c; [door]  see work.c;
  *   [free]  see work_fifo.c.
  */
@@ -72,6 +77,35 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
                            ? SPN_FOREVER
                            : spn__deadline(spn__now(), timeout_ns));
     return false;
+}
+
+/* The same for one that stayed for what is there: until that comes, and not again and
+ * again for its keep-alive. */
+static bool wait_user_on(struct spn__worker *w, struct spn__entry *entry,
+                         uint32_t epoch, int64_t keep_alive_ns)
+{
+    struct spn_pool *pool = w->pool;
+    bool found;
+
+    (void)spn__fetch_add(&pool->staying, 1, relaxed); /* [stay] before the fence */
+    spn__fence_heavy();                               /* [stay] */
+    if (w->counted_on || spn_queue_size(pool->work.queue) > 0)
+        keep_alive_ns = SPN_FOREVER;
+    found = wait_user(w, entry, epoch, keep_alive_ns);
+    (void)spn__fetch_sub(&pool->staying, 1, relaxed); /* a hint */
+    return found;
+}
+
+/* After something was taken out of a user's queue: those that stayed for it may go. */
+static void let_go(struct spn_pool *pool)
+{
+    spn__fence_light();                            /* [stay] */
+    if (spn__load(&pool->staying, relaxed) == 0 || /* after the fence */
+        spn_queue_size(pool->work.queue) > 0)
+        return;
+    spn__lock(&pool->lock);
+    spn__idle_look_around(pool);
+    spn__unlock(&pool->lock);
 }
 
 /* Says that it is free for a task that is handed over. */
@@ -132,20 +166,24 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
             if (spn__worker_leave(w))
                 return false;
             w->timed_out = false;
-            w->needed = true;
-            if (pool->kind != SPN__WORK_USER && spn__idle_work_waits(pool))
+            /* Not needed: it stays for an urgent job only, or need not go any more. */
+            if (!w->needed ||
+                ((pool->kind != SPN__WORK_USER || spn__work_any_urgent(pool)) &&
+                 spn__idle_work_waits(pool)))
                 continue; /* it stayed for that */
         }
         w->timed_out = false;
         if (pool->kind == SPN__WORK_USER && spn__load(&pool->paused, relaxed) == 0) {
-            /* One that stayed for what is not due yet waits for that, and not again
-             * and again for its keep-alive. */
-            if (wait_user(w, entry, epoch, w->needed ? SPN_FOREVER : keep_alive_ns))
+            if (w->needed ? wait_user_on(w, entry, epoch, keep_alive_ns)
+                          : wait_user(w, entry, epoch, keep_alive_ns))
                 break;
             w->needed = false;
         } else {
-            if (w->needed && pool->kind == SPN__WORK_TIMED)
-                keep_alive_ns = SPN_FOREVER; /* as above */
+            /* As in wait_user_on; and in a paused pool, until that ends.  relaxed:
+             * [epoch]. */
+            if (w->needed &&
+                (pool->kind == SPN__WORK_TIMED || spn__load(&pool->paused, relaxed)))
+                keep_alive_ns = SPN_FOREVER;
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER
@@ -156,6 +194,8 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
     }
     w->timed_out = w->needed = false;
     spn__idle_found(w);
+    if (pool->kind == SPN__WORK_USER)
+        let_go(pool);
     return true;
 }
 
@@ -233,7 +273,7 @@ void spn__pool_compensate(struct spn_pool *pool)
     const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
 
     /* relaxed, all: hints, or after the fence of whoever calls [block]. */
-    if (count - spn__load(&pool->blocked, relaxed) >= (core > 1 ? core : 1) ||
+    if (spn__pool_serving(pool, count) >= (core > 1 ? core : 1) ||
         spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_kept(pool))
         return;
     (void)spn__pool_add_worker(pool, NULL, SPN__TO_BLOCKED);

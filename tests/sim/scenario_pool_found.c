@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_pool_found.c - combinations that nobody had thought of until the pool was read,
+ * or run (scenario_pool_mix.c), with them in mind: each as small as it fails.
+ *
+ * What they have in common: a thread relies on another, and that one goes.  Nothing waits
+ * with a time-out, so a task that is left behind is a deadlock.
+ */
+#include "sim.h"
+
+#include <spindle.h>
+
+#include "sync/seam.h"
+
+enum { TASKS = 4 };
+
+struct fate {
+    spn_job job;                /* first */
+    spn_latch *started, *ended; /* opened then; ended also if it is refused */
+};
+
+static spn_pool *pool;
+static spn_executor *ex;
+static spn_queue *queue; /* the user's, or NULL */
+static struct fate fates[TASKS];
+static spn_latch *gate;
+
+static struct fate *fate_of(spn_task *task)
+{
+    return (struct fate *)(void *)task;
+}
+
+static void until_open(spn_latch *latch)
+{
+    sim_assert(spn_latch_await(latch, SPN_FOREVER) == SPN_OK);
+}
+
+static int run(spn_task *task)
+{
+    (void)spn_latch_count_down(fate_of(task)->started);
+    (void)spn_latch_count_down(fate_of(task)->ended);
+    return 0;
+}
+
+static void drop(spn_task *task, int reason)
+{
+    sim_assert(reason < 0);
+    (void)spn_latch_count_down(fate_of(task)->ended);
+}
+
+/* Blocks until the next task has come to its end. */
+static int block_for_next(spn_task *task)
+{
+    spn_pool_block_begin();
+    until_open(fate_of(task)[1].ended);
+    spn_pool_block_end();
+    return run(task);
+}
+
+static spn_pool_opts small(int32_t core, int32_t max, int32_t capacity)
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.name = "p";
+    o.core_threads = core;
+    o.max_threads = max;
+    o.queue_capacity = capacity;
+    o.keep_alive_ns = 0;
+    return o;
+}
+
+static spn_pool_opts with_lanes(int32_t core, int32_t max)
+{
+    spn_pool_opts o = small(core, max, SPN_DEFAULT);
+
+    o.queue_kind = SPN_POOL_LANES;
+    return o;
+}
+
+static void open_pool(const spn_pool_opts *o)
+{
+    for (int i = 0; i < TASKS; i++) {
+        fates[i] = (struct fate){ .job = SPN_JOB_INIT(run, drop) };
+        sim_assert(spn_latch_create(&fates[i].started, 1) == SPN_OK);
+        sim_assert(spn_latch_create(&fates[i].ended, 1) == SPN_OK);
+    }
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+    sim_assert(spn_pool_create(&pool, o) == SPN_OK);
+    ex = spn_pool_executor(pool);
+}
+
+static void submit(int i)
+{
+    if (spn_executor_execute(ex, &fates[i].job.task) != SPN_OK)
+        (void)spn_latch_count_down(fates[i].ended); /* nobody need wait for it */
+}
+
+static void submit_as(int i, int (*fn)(spn_task *))
+{
+    fates[i].job.task.fn = fn;
+    submit(i);
+}
+
+static void submit_urgent(int i)
+{
+    fates[i].job.urgent = 1;
+    submit(i);
+}
+
+static void until_ended(int i)
+{
+    until_open(fates[i].ended);
+}
+
+static void close_pool(void)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    (void)spn_latch_count_down(gate);
+    if (spn_pool_is_shutdown(pool) == 0)
+        (void)spn_pool_shutdown(pool);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.pending == 0 && s.blocked == 0);
+    sim_assert(s.accepted ==
+               s.completed + s.failed + s.cancelled + s.returned + s.dropped);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    for (int i = 0; i < TASKS; i++) {
+        sim_assert(spn_latch_destroy(fates[i].started) == SPN_OK);
+        sim_assert(spn_latch_destroy(fates[i].ended) == SPN_OK);
+    }
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+    if (queue != NULL)
+        sim_assert(spn_queue_destroy(queue) == SPN_OK);
+    queue = NULL;
+}
+/* ---- a thread above max leaves ---------------------------------------------------- */
+
+/* One blocks, and counts on the thread above max that an urgent job has brought, for
+ * what is queued; that thread is about to leave. */
+static void blocks_as_one_leaves(const spn_pool_opts *o)
+{
+    open_pool(o);
+    submit_as(0, block_for_next);
+    submit_urgent(2);
+    submit(1);
+    until_ended(1);
+    close_pool();
+}
+
+SCENARIO(pool_found__blocks_as_the_urgent_thread_leaves__stood_in_for, "P38 P10 G-20")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    blocks_as_one_leaves(&o);
+}
+
+SCENARIO(pool_found__blocks_as_the_urgent_thread_leaves__lanes, "P38 P10 G-20")
+{
+    const spn_pool_opts o = with_lanes(1, 1);
+
+    blocks_as_one_leaves(&o);
+}
+static spn_pool_opts with_own_queue(int32_t core, int32_t max)
+{
+    spn_pool_opts o = small(core, max, SPN_DEFAULT);
+
+    sim_assert(spn_queue_create(&queue, SPN_QUEUE_LINKED, NULL) == SPN_OK);
+    o.queue = queue;
+    return o;
+}
+
+static int answer(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    return 0;
+}
+
+/* Waits for another task of the pool, or is told that it cannot. */
+static int wait_for(int (*fn)(void *, void **), void *arg)
+{
+    spn_future *future;
+    int rc = spn_executor_submit(ex, fn, arg, &future);
+
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn_future_get(future, NULL, SPN_FOREVER);
+    spn_future_unref(future);
+    return rc;
+}
+
+static int wait_for_answer(spn_task *task)
+{
+    const int rc = wait_for(answer, NULL);
+
+    sim_assert(rc == SPN_OK || rc == SPN_EDEADLK || rc == SPN_EREJECTED);
+    return run(task);
+}
+
+/* One waits for a task that is queued, and that thread is the only one that could run it:
+ * it runs it before it leaves, if the other was not told SPN_EDEADLK. */
+static void waits_as_one_leaves(const spn_pool_opts *o)
+{
+    open_pool(o);
+    submit_as(0, wait_for_answer);
+    submit_urgent(1);
+    until_ended(0);
+    close_pool();
+}
+
+SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__not_for_ever, "P6 P10 G-20")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    waits_as_one_leaves(&o);
+}
+
+SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__lanes, "P6 P10 G-20")
+{
+    const spn_pool_opts o = with_lanes(1, 1);
+
+    waits_as_one_leaves(&o);
+}
+
+SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__own_queue, "P6 P10 G-20")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    waits_as_one_leaves(&o);
+}
+/* Until the gate is opened. */
+static int hold(spn_task *task)
+{
+    (void)spn_latch_count_down(fate_of(task)->started);
+    until_open(gate);
+    return run(task);
+}
+
+/* The same, and says so. */
+static int hold_and_say_so(spn_task *task)
+{
+    int status;
+
+    spn_pool_block_begin();
+    status = hold(task);
+    spn_pool_block_end();
+    return status;
+}
+
+/* The thread above max stands in for one that blocks, and is held: an urgent job has
+ * started none yet, and gets one. */
+SCENARIO(pool_found__urgent_beside_a_stand_in__runs, "P10 P38")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, hold_and_say_so);
+    submit_as(1, hold);
+    until_open(fates[0].started);
+    until_open(fates[1].started);
+    submit_urgent(2);
+    until_ended(2);
+    close_pool();
+}
+static void submit_it(void *arg)
+{
+    submit((int)(intptr_t)arg);
+}
+
+/* An eager pool asks its queue once more if the last thread went to another; for an urgent
+ * job that is the urgent lane, and the thread that had emptied it may have left. */
+SCENARIO(pool_found__eager_asks_the_urgent_lane_again__runs, "P10 G-20")
+{
+    spn_pool_opts o = small(1, 1, 4);
+
+    o.eager = 1;
+    o.urgent_capacity = 1;
+    open_pool(&o);
+    submit_as(0, hold);
+    for (int i = 1; i < 4; i++)
+        fates[i].job.urgent = 1;
+    sim_thread(submit_it, (void *)1);
+    submit(2);
+    submit(3);
+    sim_join_all();
+    for (int i = 1; i < 4; i++)
+        until_ended(i);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 5000)
+/* ---- a thread that was to come does not ----------------------------------------- */
+
+/* Somebody submits to a full queue, and his thread is counted; one that blocks relies on
+ * it; and then the pool is shut down, and the thread is not made. */
+SCENARIO(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for, "P38 TPE-61")
+{
+    const spn_pool_opts o = small(1, 2, 1);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    submit(1);
+    sim_thread(submit_it, (void *)2);
+    (void)spn_pool_shutdown(pool);
+    until_ended(1);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for,
+              .schedules = 5000)
+/* ---- the end of a pause ------------------------------------------------------------ */
+
+/* shutdown ends a pause as resume does: for what came meanwhile there are threads. */
+SCENARIO(pool_found__blocked_and_paused_and_shut_down__the_other_runs, "P38 P44")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    (void)spn_pool_pause(pool);
+    submit(1);
+    (void)spn_pool_shutdown(pool);
+    until_ended(1);
+    close_pool();
+}
+
+SCENARIO(pool_found__held_and_paused_and_shut_down__urgent_runs, "P10 P44")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, hold);
+    (void)spn_pool_pause(pool);
+    submit_urgent(1);
+    (void)spn_pool_shutdown(pool);
+    until_ended(1);
+    close_pool();
+}
+
+SCENARIO(pool_found__waiting_and_paused_and_shut_down__goes_on, "P6 P44")
+{
+    const spn_pool_opts o = small(1, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    (void)spn_pool_pause(pool);
+    sim_sleep(1); /* whoever has nothing to do goes, or not */
+    (void)spn_pool_shutdown(pool);
+    until_ended(0);
+    close_pool();
+}
+/* ---- a user's queue is emptied for a moment ------------------------------------------ */
+
+static void purge(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_purge(pool) == 0);
+}
+
+/* purge takes all tasks out and puts them back: a stand-in that finds nothing meanwhile
+ * leaves, and what it was made for is there again. */
+SCENARIO(pool_found__blocked_as_its_queue_is_purged__the_other_runs, "P38 TPE-45")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    sim_thread(purge, NULL);
+    submit(1);
+    until_ended(1);
+    sim_join_all();
+    close_pool();
+}
+
+SCENARIO(pool_found__waiting_as_its_queue_is_purged__goes_on, "P6 TPE-45")
+{
+    const spn_pool_opts o = with_own_queue(1, 2);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    sim_thread(purge, NULL);
+    until_ended(0);
+    sim_join_all();
+    close_pool();
+}
+/* ---- one blocks and another waits ------------------------------------------------------ */
+
+/* Blocks until task 1 has come to its end. */
+static int block_as_answer(void *arg, void **result)
+{
+    (void)result;
+    spn_pool_block_begin();
+    until_open(arg);
+    spn_pool_block_end();
+    return 0;
+}
+
+static int wait_for_one_that_blocks(spn_task *task)
+{
+    const int rc = wait_for(block_as_answer, fates[1].ended);
+
+    sim_assert(rc == SPN_OK || rc == SPN_EDEADLK || rc == SPN_EREJECTED);
+    return run(task);
+}
+
+/* One waits for the other, and that one blocks: neither serves. */
+SCENARIO(pool_found__waits_for_one_that_blocks__the_third_runs, "P38 P6")
+{
+    const spn_pool_opts o = small(1, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, wait_for_one_that_blocks);
+    submit(1);
+    until_ended(0);
+    close_pool();
+}
+
+/* One blocks, and its stand-in waits for what is queued. */
+SCENARIO(pool_found__waits_beside_one_that_blocks__goes_on, "P38 P6")
+{
+    const spn_pool_opts o = small(1, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, block_for_next);
+    submit_as(1, wait_for_answer);
+    until_ended(1);
+    close_pool();
+}
+/* ---- a thread above max stays ------------------------------------------------------------ */
+
+/* A thread above max that stays for an urgent job takes no other: that might be held, and
+ * the next urgent one would find nobody. */
+static void stays_for_urgent_ones(const spn_pool_opts *o)
+{
+    open_pool(o);
+    submit_as(0, hold);
+    submit_urgent(1);
+    submit_as(2, hold);
+    submit_urgent(3);
+    until_ended(1);
+    until_ended(3);
+    close_pool();
+}
+
+SCENARIO(pool_found__stays_for_an_urgent_job__takes_no_other, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    stays_for_urgent_ones(&o);
+}
+
+SCENARIO(pool_found__stays_for_an_urgent_job__lanes, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = with_lanes(1, 1);
+
+    stays_for_urgent_ones(&o);
+}
+
+SCENARIO(pool_found__stays_for_an_urgent_job__own_queue, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    stays_for_urgent_ones(&o);
+}
+/* In a paused pool one that stays for what was handed over to it sleeps until that ends,
+ * also if its keep-alive is over. */
+SCENARIO(pool_found__stays_in_a_paused_pool__sleeps, "P44 TPE-35")
+{
+    const spn_pool_opts o = small(1, 1, SPN_HANDOFF);
+
+    open_pool(&o);
+    submit(0);
+    until_ended(0);
+    sim_settle(); /* its thread is free */
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_settle();
+    sim_assert(spn_executor_execute(ex, &fates[1].job.task) == SPN_OK);
+    sim_assert(spn_pool_set_core_threads(pool, 0) == SPN_OK);
+    sim_settle();
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    until_ended(1);
+    close_pool();
+}
+/* ---- max is raised ----------------------------------------------------------------- */
+
+static void raise_max(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_pool_set_max_threads(pool, 2) == SPN_OK);
+}
+
+/* An urgent job finds its thread above max there; then max is raised, and that thread may
+ * take another task, which holds it: now there may be one more for the urgent job. */
+SCENARIO(pool_found__max_is_raised_as_an_urgent_job_waits__runs, "P10 P11 TPE-32")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, hold);
+    sim_thread(raise_max, NULL);
+    submit_urgent(1);
+    submit_as(2, hold);
+    submit_urgent(3);
+    until_ended(1);
+    until_ended(3);
+    sim_join_all();
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs, .schedules = 4000)
+/* ---- a thread leaves a paused pool --------------------------------------------------- */
+
+/* One waits for a task because there is a thread that can run it: that stays also while
+ * it may not, for above max no other could be made afterwards. */
+SCENARIO(pool_found__waits_as_the_pool_is_paused__goes_on, "P6 P44")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    submit_urgent(1);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    until_ended(0);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on, .schedules = 3000)
+
+/* The same as a queue of the user's is emptied for a moment. */
+SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45")
+{
+    const spn_pool_opts o = with_own_queue(1, 1);
+
+    open_pool(&o);
+    submit_as(0, wait_for_answer);
+    sim_thread(purge, NULL);
+    submit_urgent(1);
+    until_ended(0);
+    sim_join_all();
+    close_pool();
+}
+/* One that stays for what another then takes goes when its keep-alive is over. */
+SCENARIO(pool_found__stays_for_what_another_takes__goes_after_all, "TPE-35 P1")
+{
+    spn_pool_opts o = with_own_queue(0, 1);
+
+    o.keep_alive_ns = SPN_MS(1);
+    open_pool(&o);
+    submit(0);
+    submit_urgent(1);
+    submit(2);
+    for (int i = 0; i < 3; i++)
+        until_ended(i);
+    for (int i = 0; i < 8 && spn_pool_threads(pool) > 0; i++) {
+        sim_sleep(SPN_SEC(1));
+        sim_settle();
+    }
+    sim_assert(spn_pool_threads(pool) == 0);
+    close_pool();
+}
