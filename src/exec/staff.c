@@ -333,8 +333,11 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
         spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
         pool->work.stealing->busy(pool->work.stealing))
         return true; /* what runs may fork more */
-    if (!spn__idle_work_kept(pool))
+    if (!spn__work_any(pool))
         return false;
+    /* Paused, it waits for whoever is there then; but who waits inside must not be alone. */
+    if (spn__load(&pool->paused, relaxed) != 0)
+        return others > 0 && spn__pool_all_wait(pool, w, others);
     /* One is enough to wait for what is not due; and what is due finds another. */
     if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
         return true;

@@ -144,8 +144,10 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 break;
             w->needed = false;
         } else {
-            if (w->needed && pool->kind == SPN__WORK_TIMED)
-                keep_alive_ns = SPN_FOREVER; /* as above */
+            /* As above; and the end of a pause wakes it.  relaxed: comes with the epoch. */
+            if (w->needed && (pool->kind == SPN__WORK_TIMED ||
+                              spn__load(&pool->paused, relaxed) != 0))
+                keep_alive_ns = SPN_FOREVER;
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER

@@ -62,7 +62,7 @@ static spn_scheduled *sched;
 static spn_executor *ex;
 static spn_pool *pool;
 static spn_clock *clock_; /* NULL: the monotonic one */
-static spn_latch *gate;
+static spn_latch *gate, *second_gate;
 static bool has_long, long_blocks, fixed, exact;
 static bool ends;                  /* a thread shuts it down */
 static SPN__ATOMIC(int) cut_off;   /* shutdown_now was called */
@@ -644,3 +644,70 @@ SCENARIO(time_mix__core_grows_before_it_is_due__runs, "TPE-33", "STPE-35")
 }
 SCENARIO_OPTS(time_mix__core_grows_before_it_is_due__runs, .schedules = 100,
               .early = SIM_NEVER, .spurious = SIM_NEVER)
+
+/* A task that waits for one of its own pool: others could run that. */
+static int waits_inside(void *arg, void **result)
+{
+    spn_future *inner;
+
+    (void)arg;
+    *result = NULL;
+    sim_assert(spn_latch_await(gate, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_executor_submit(ex, nothing, NULL, &inner) == SPN_OK);
+    sim_assert(spn_future_get(inner, NULL, SPN_FOREVER) == SPN_OK);
+    spn_future_unref(inner);
+    return 0;
+}
+
+static int held_task(spn_task *task)
+{
+    (void)task;
+    return spn_latch_await(second_gate, SPN_FOREVER);
+}
+
+/* The thread that an urgent job had above max is the only one that does not wait; it does
+ * not leave because the pool is paused just then. */
+static void leaves_while_paused(int64_t keep_alive_ns)
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+    spn_job urgent = SPN_JOB_INIT(held_task, NULL);
+    spn_future *outer;
+
+    o.core_threads = o.max_threads = 1;
+    o.keep_alive_ns = keep_alive_ns;
+    urgent.urgent = 1;
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+    sim_assert(spn_latch_create(&second_gate, 1) == SPN_OK);
+    sim_assert(spn_pool_create(&pool, &o) == SPN_OK);
+    ex = spn_pool_executor(pool);
+    sim_assert(spn_executor_submit(ex, waits_inside, NULL, &outer) == SPN_OK);
+    sim_settle();
+    sim_assert(spn_executor_execute(ex, &urgent.task) == SPN_OK);
+    sim_settle();
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    sim_settle(); /* the outer one waits: the other thread is not at its end */
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(spn_latch_count_down(second_gate) == SPN_OK);
+    if (draw())
+        sim_settle();
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    sim_assert(spn_future_get(outer, NULL, SPN_FOREVER) == SPN_OK);
+    spn_future_unref(outer);
+    sim_assert(spn_pool_close(pool) == SPN_OK);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+    sim_assert(spn_latch_destroy(second_gate) == SPN_OK);
+}
+
+SCENARIO(time_mix__all_wait_in_a_paused_pool__one_stays, "P44", "G-20")
+{
+    leaves_while_paused(SPN_DEFAULT);
+}
+SCENARIO_OPTS(time_mix__all_wait_in_a_paused_pool__one_stays, .schedules = 200)
+
+/* It does not go round and round either. */
+SCENARIO(time_mix__all_wait_in_a_paused_pool__no_keep_alive, "P44", "G-20")
+{
+    leaves_while_paused(0);
+}
+SCENARIO_OPTS(time_mix__all_wait_in_a_paused_pool__no_keep_alive, .schedules = 200)
