@@ -109,7 +109,7 @@ int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
     }
     more = k.core - spn__load(&pool->core, relaxed); /* written under the lock */
     apply(pool, change, &k);
-    spn__idle_look_around(pool);
+    spn__idle_look_around(pool); /* makes the heavy fence [core] */
     spn__unlock(&pool->lock);
     spn__room_notify_all(&pool->room);
     start_more(pool, more);

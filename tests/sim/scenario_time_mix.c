@@ -19,14 +19,11 @@
  */
 #include "sim.h"
 
-#include <string.h>
-
 #include <spindle.h>
 
 #include "exec/pool.h"
 #include "sched/scheduled.h"
 #include "sync/seam.h"
-#include "wheel/timer.h"
 
 #define NEAR_ SPN_MS(1)
 #define FAR   SPN_SEC(3600)
@@ -581,7 +578,7 @@ SCENARIO(time_mix__scheduled__all_runs_once, "STPE-2", "STPE-39", "G-20")
 {
     mix_scheduled(false);
 }
-SCENARIO_OPTS(time_mix__scheduled__all_runs_once, .schedules = 800, .max_steps = 60000,
+SCENARIO_OPTS(time_mix__scheduled__all_runs_once, .schedules = 300, .max_steps = 60000,
               .no_faults = "it counts on its threads")
 
 SCENARIO(time_mix__scheduled__all_is_on_time, "STPE-2", "STPE-38")
@@ -589,7 +586,7 @@ SCENARIO(time_mix__scheduled__all_is_on_time, "STPE-2", "STPE-38")
     mix_scheduled(true);
 }
 SCENARIO_OPTS(time_mix__scheduled__all_is_on_time, .early = SIM_NEVER,
-              .spurious = SIM_NEVER, .schedules = 800, .max_steps = 60000,
+              .spurious = SIM_NEVER, .schedules = 300, .max_steps = 60000,
               .no_faults = "it counts on its threads")
 
 /* ---- what the drawn ones have found ------------------------------------------------------ */
@@ -643,6 +640,28 @@ SCENARIO(time_mix__core_grows_before_it_is_due__runs, "TPE-33", "STPE-35")
     close_sched();
 }
 SCENARIO_OPTS(time_mix__core_grows_before_it_is_due__runs, .schedules = 100,
+              .early = SIM_NEVER, .spurious = SIM_NEVER)
+
+static void grows(void *arg)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    (void)arg;
+    c.core_threads = c.max_threads = 2;
+    sim_assert(spn_pool_reconfigure(pool, &c) == SPN_OK);
+}
+
+/* Whoever comes second, the larger core or the task, sees the other. */
+SCENARIO(time_mix__core_grows_as_it_comes__runs, "TPE-33", "STPE-35")
+{
+    hold_one(1);
+    sim_thread(grows, NULL);
+    start_once(&deeds[0], NEAR_);
+    sim_join_all();
+    expect_runs();
+    close_sched();
+}
+SCENARIO_OPTS(time_mix__core_grows_as_it_comes__runs, .schedules = 200,
               .early = SIM_NEVER, .spurious = SIM_NEVER)
 
 /* A task that waits for one of its own pool: others could run that. */
