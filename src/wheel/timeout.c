@@ -109,13 +109,18 @@ struct arming {
     bool guest; /* from now on [guests] */
 };
 
+HOT bool is_ours(const struct spn_timer *timer, const struct spn__shard *s)
+{
+    return (uintptr_t)s - (uintptr_t)timer->shards <=
+           timer->shard_mask * sizeof *timer->shards;
+}
+
 /* The shard of this timer that the timeout belongs to, or NULL. */
 HOT struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeout *t)
 {
     struct spn__shard *home = spn__home_get(t);
-    const uintptr_t offset = (uintptr_t)home - (uintptr_t)timer->shards;
 
-    return offset <= timer->shard_mask * sizeof *timer->shards ? home : NULL;
+    return is_ours(timer, home) ? home : NULL;
 }
 
 /* The shard the calling thread adds to. */
@@ -494,6 +499,18 @@ HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
     return SPN_TIMEOUT_RUNNING;
 }
 
+/* What cancel says of a timeout that had no home in this timer.  One that is scheduled for
+ * the first time just now may be pending, and still read as without a home, or have one
+ * here: then it comes after the cancel. */
+static int not_here(const struct spn_timer *timer, const spn_timeout *t)
+{
+    const bool pending = spn__state_get(t) == SPN__TIMEOUT_PENDING;
+    const struct spn__shard *home = spn__home_get(t);
+
+    return pending && home != NULL && !is_ours(timer, home) ? SPN_EINVAL
+                                                            : SPN_TIMEOUT_GONE;
+}
+
 int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
 {
     struct spn__shard *s;
@@ -503,8 +520,7 @@ int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
         return SPN_EINVAL;
     s = home_of(timer, t);
     if (s == NULL)
-        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
-                                                         : SPN_TIMEOUT_GONE;
+        return not_here(timer, t);
     /* Its neighbours are in nobody's cache: have them on their way while we wait for the
      * lock. */
     spn__prefetch_write(spn__glance(t->node.link.next));
@@ -567,8 +583,7 @@ int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
         return SPN_ENOMEM;
     s = home_of(timer, t);
     if (s == NULL)
-        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
-                                                         : SPN_TIMEOUT_GONE;
+        return not_here(timer, t);
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
     spn__quick_lock(&s->lock);
     if (find_run(s, t, self, &own) && own) {
