@@ -281,9 +281,9 @@ int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
 }
 
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns, bool guest)
+                               int64_t delay_ns)
 {
-    struct arming a = { .keep = true, .guest = guest };
+    struct arming a = { .keep = true, .guest = true };
 
     return schedule_any_in(timer, t, &a, delay_ns);
 }
@@ -529,6 +529,31 @@ int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
     result = cancel_locked(s, t);
     spn__quick_unlock(&s->lock);
     return result;
+}
+
+bool spn__timer_bring_forward(struct spn_timer *timer, spn_timeout *t)
+{
+    struct arming a = { .keep = true };
+    struct spn__shard *s = home_of(timer, t);
+    int64_t wake_ns = 0;
+    bool earlier = false, out = false;
+
+    if (s == NULL)
+        return true;
+    a.now_ns = a.due_ns = spn__timer_now(timer);
+    spn__quick_lock(&s->lock);
+    if (spn__state_get(t) == SPN__TIMEOUT_PENDING && s->stopped) {
+        (void)cancel_locked(s, t);
+        out = true;
+    } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+        spn__wheel_unlink(&t->node);
+        s->cancelled++;
+        earlier = arm(s, t, &a, &wake_ns);
+    }
+    spn__quick_unlock(&s->lock);
+    if (earlier)
+        spn__timer_notify(timer, wake_ns);
+    return !out;
 }
 
 /* Whether a callback of the timeout runs, and on this very thread; the lock is held. */
