@@ -425,7 +425,7 @@ int spn__runner_run(spn_task *task)
     struct spn__runner *r = (struct spn__runner *)(void *)task;
     struct spn_timer *timer = r->timer;
     struct spn_thread *self = spn__thread_self();
-    bool spread = true;
+    bool spread;
 
     begin_runner(timer);
     if (self == NULL || (r->from_runner && r->submitter == self)) {
@@ -435,6 +435,7 @@ int spn__runner_run(spn_task *task)
         return 0;
     }
     do {
+        spread = true; /* around once more is as good as another beginning */
         for (uint32_t i = 0; i <= timer->shard_mask; i++)
             (void)serve(&timer->shards[i], self, &spread);
     } while (!retire(timer, r));
