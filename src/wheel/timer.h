@@ -129,9 +129,10 @@ struct spn__shard {
 struct spn__runner {
     spn_task task;
     struct spn_timer *timer;
-    struct spn__runner *next_free; /* guarded by exec_lock */
-    struct spn_thread *submitter;  /* from here... */
-    bool from_runner;              /* ...to here: written before it is handed over */
+    struct spn__runner *next_free; /* guarded by exec_lock, as the next two */
+    struct spn_thread *spreader;   /* that is a runner too, and in the call that hands
+                                      this one over; or NULL */
+    uint32_t turn;                 /* how often it was handed over */
 };
 
 enum { SPN__TIMER_NEW, SPN__TIMER_STARTED, SPN__TIMER_STOPPED };
