@@ -221,7 +221,7 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
 {
     struct spn__work_source *source = pool->work.source;
     uint64_t sequence = 0;
-    bool first = false;
+    bool first = false, served;
     int32_t count;
     int rc;
 
@@ -234,12 +234,14 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
     /* relaxed, all: what the last worker that left saw, it saw before the push, and
      * this after it [door]; knobs. */
     count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+    served = count > 0;
+    /* Who makes one in vain looks again: others may have relied on that one, and those that
+     * were counted may be in the making, in vain, too.  The last one sees that none is left. */
     if (spn__load(&pool->paused, relaxed) == 0 &&
-        count < spn__load(&pool->core, relaxed) &&
-        spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false) == SPN_OK)
-        count++;
-    if (count == 0 && spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 &&
-        spn__load(&pool->paused, relaxed) == 0 &&
+        count < spn__load(&pool->core, relaxed))
+        served = spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false) == SPN_OK;
+    if (!served && spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool) &&
         staff_or_withdraw(pool, entry, sequence) != SPN_OK)
         return SPN_EAGAIN;
     if (first)

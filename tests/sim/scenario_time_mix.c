@@ -46,6 +46,7 @@ enum { DEEDS = 6, LONG = DEEDS };
 struct deed {
     spn_job job; /* first; the task of some kinds */
     int kind;
+    bool dies; /* its first run ends the thread */
     int64_t delay_ns;
     SPN__ATOMIC(int) accepted, runs, drops, inside;
     SPN__ATOMIC(int) excused; /* cancelled or taken back: need not run */
@@ -61,6 +62,7 @@ static spn_pool *pool;
 static spn_clock *clock_; /* NULL: the monotonic one */
 static spn_latch *gate, *second_gate;
 static bool has_long, long_blocks, fixed, exact;
+static bool refuses;               /* there is not always a thread */
 static bool ends;                  /* a thread shuts it down */
 static SPN__ATOMIC(int) cut_off;   /* shutdown_now was called */
 static SPN__ATOMIC(int) forbidden; /* delayed tasks may be cancelled */
@@ -88,6 +90,8 @@ static int64_t draw_delay(void)
 
 static int do_deed(struct deed *d)
 {
+    bool first;
+
     sim_assert(spn__fetch_add(&d->inside, 1, relaxed) == 0);
     sim_assert(spn__load(&d->payload, relaxed) != 0);
     sim_assert(now() >= spn__load(&d->due_ns, relaxed));
@@ -95,9 +99,12 @@ static int do_deed(struct deed *d)
         spn__store(&d->due_ns,
                    (d->kind == RATE ? spn__load(&d->due_ns, relaxed) : now()) + NEAR_,
                    relaxed);
-    if (spn__fetch_add(&d->runs, 1, release) == 0)
+    first = spn__fetch_add(&d->runs, 1, release) == 0;
+    if (first)
         spn__store(&d->at_ns, sim_now(), relaxed);
     (void)spn__fetch_sub(&d->inside, 1, relaxed);
+    if (d->dies && first)
+        sim_exit();
     return 0;
 }
 
@@ -221,6 +228,7 @@ static void start_deed(struct deed *d)
     d->delay_ns = draw_delay();
     if (d->kind == NESTED && has_long) /* it would keep the thread that is left */
         d->kind = ONCE;
+    d->dies = d->kind != NESTED && sim_choose(8) == 0;
     if (d->kind == URGENT || d->kind == NOW || d->kind == SUBMIT)
         d->delay_ns = 0;
     if (d->kind == URGENT) {
@@ -230,7 +238,7 @@ static void start_deed(struct deed *d)
     spn__store(&d->payload, 1, relaxed);
     spn__store(&d->due_ns, now() + d->delay_ns, relaxed);
     rc = start_kind(d, &future);
-    sim_assert(rc == SPN_OK || rc == SPN_EREJECTED);
+    sim_assert(rc == SPN_OK || rc == SPN_EREJECTED || (refuses && rc == SPN_EAGAIN));
     spn__store(&d->future, future, release);
     spn__store(&d->accepted, rc == SPN_OK, relaxed);
 }
@@ -403,11 +411,32 @@ static void acts(void *arg)
         act(self);
 }
 
+/* Without a thread what waits is dropped: it does not wait for ever. */
+static int perhaps(const spn_thread_factory *factory, spn_thread **out,
+                   spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    return sim_choose(3) == 0 ? SPN_EAGAIN : spn_thread_create(out, opts, fn, arg);
+}
+
+static const spn_thread_factory perhaps_a_thread = { sizeof(spn_thread_factory),
+                                                     perhaps };
+
+/* A periodic one that has ended its thread. */
+static void on_failed(spn_scheduled *s, spn_future *future, int code, void *ctx)
+{
+    (void)s;
+    (void)future;
+    (void)ctx;
+    sim_assert(code == SPN_EFAILED);
+}
+
 static void open_sched(void)
 {
     spn_scheduled_opts o = spn_scheduled_opts_pool((int32_t)sim_choose(3));
 
     o.name = "t";
+    o.failed = on_failed;
     o.keep_alive_ns = draw() ? SPN_DEFAULT : NEAR_ / 2;
     o.core_timeout = sim_choose(2);
     o.remove_on_cancel = (int32_t)sim_choose(2);
@@ -418,6 +447,9 @@ static void open_sched(void)
     ends = sim_choose(3) == 0;
     fixed = !has_long && sim_choose(4) == 0;
     o.fixed = fixed;
+    refuses = !has_long && sim_choose(4) == 0;
+    if (refuses)
+        o.factory = &perhaps_a_thread;
     clock_ = NULL;
     if (!exact && sim_choose(4) == 0)
         sim_assert(spn_clock_create_manual(&clock_, 0) == SPN_OK);
@@ -444,14 +476,17 @@ static void start_long_in(int64_t delay_ns)
     spn__store(&d->accepted, 1, relaxed);
 }
 
-/* Whether nobody has cancelled it, or taken it back. */
+/* Whether nobody has cancelled it, taken it back, or dropped it as there was no thread. */
 static bool must_run(struct deed *d)
 {
     spn_future *future = spn__load(&d->future, relaxed);
 
-    return spn__load(&d->accepted, relaxed) != 0 &&
-           spn__load(&d->excused, relaxed) == 0 &&
-           (future == NULL || spn_future_is_cancelled(future) == 0);
+    if (spn__load(&d->accepted, relaxed) == 0 || spn__load(&d->excused, relaxed) != 0)
+        return false;
+    if (refuses && (d->kind == CALL || spn__load(&d->drops, acquire) != 0))
+        return false;
+    return future == NULL ||
+           (spn_future_is_cancelled(future) == 0 && spn_future_is_failed(future) == 0);
 }
 
 /* Nobody does anything but wait now: what is due runs. */
@@ -472,11 +507,11 @@ static void expect_runs(void)
 
         if (!must_run(d) || d->delay_ns == FAR)
             continue;
-        for (int n = 0; spn__load(&d->runs, acquire) == 0; n++) {
+        for (int n = 0; spn__load(&d->runs, acquire) == 0 && must_run(d); n++) {
             sim_assert(n < PATIENCE); /* it was forgotten */
             sim_sleep(NEAR_ / 8);
         }
-        if (exact)
+        if (exact && spn__load(&d->runs, relaxed) != 0)
             sim_assert(spn__load(&d->at_ns, relaxed) <=
                            spn__load(&d->due_ns, relaxed) + SOON ||
                        spn__load(&d->at_ns, relaxed) <= quiet_ns + SOON ||
@@ -487,8 +522,8 @@ static void expect_runs(void)
 /* Each has come to one end. */
 static void expect_fates(void)
 {
-    const bool all_run =
-        spn__load(&cut_off, relaxed) == 0 && spn__load(&forbidden, relaxed) == 0;
+    const bool all_run = spn__load(&cut_off, relaxed) == 0 &&
+                         spn__load(&forbidden, relaxed) == 0 && !refuses;
 
     for (int i = 0; i <= DEEDS; i++) {
         struct deed *d = &deeds[i];
@@ -599,7 +634,7 @@ static void hold_one(int32_t core)
     clock_ = NULL;
     exact = true;
     has_long = true;
-    long_blocks = fixed = ends = false;
+    long_blocks = fixed = ends = refuses = false;
     for (int i = 0; i <= DEEDS; i++)
         prepare_deed(&deeds[i]);
     spn__init(&cut_off, 0);
@@ -730,3 +765,45 @@ SCENARIO(time_mix__all_wait_in_a_paused_pool__no_keep_alive, "P44", "G-20")
     leaves_while_paused(0);
 }
 SCENARIO_OPTS(time_mix__all_wait_in_a_paused_pool__no_keep_alive, .schedules = 200)
+
+static int never(const spn_thread_factory *factory, spn_thread **out,
+                 spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    (void)opts;
+    (void)fn;
+    (void)arg;
+    *out = NULL;
+    sim_sleep(1); /* it takes a while to find out */
+    return SPN_EAGAIN;
+}
+
+static void schedules_in_vain(void *future)
+{
+    const int rc = spn_scheduled_schedule(sched, nothing, NULL, NEAR_, future);
+
+    sim_assert(rc == SPN_OK || rc == SPN_EAGAIN);
+}
+
+/* Two schedule, and there is no thread for either: each is refused, or what waits is
+ * dropped.  Neither relies on the thread that the other is about to make. */
+SCENARIO(time_mix__no_thread_for_two__nothing_waits, "STPE-39", "TPE-22")
+{
+    static const spn_thread_factory no_thread = { sizeof(spn_thread_factory), never };
+    spn_scheduled_opts o = spn_scheduled_opts_pool(1 + (int32_t)sim_choose(2));
+    spn_future *futures[2] = { NULL, NULL };
+
+    o.factory = &no_thread;
+    sim_assert(spn_scheduled_create(&sched, &o) == SPN_OK);
+    sim_thread(schedules_in_vain, &futures[0]);
+    sim_thread(schedules_in_vain, &futures[1]);
+    sim_join_all();
+    for (int i = 0; i < 2; i++) {
+        sim_assert(futures[i] == NULL || spn_future_is_done(futures[i]) == 1);
+        spn_future_unref(futures[i]);
+    }
+    sim_assert(spn_pool_queued(spn_scheduled_pool(sched)) == 0);
+    sim_assert(spn_pool_close(spn_scheduled_pool(sched)) == SPN_OK);
+    sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
+}
+SCENARIO_OPTS(time_mix__no_thread_for_two__nothing_waits, .schedules = 200)
