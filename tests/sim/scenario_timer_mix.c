@@ -36,6 +36,8 @@ static bool draw(void)
 
 static spn_timer *timer;
 static spn_scheduled *sched;
+static spn_fj_pool *stealing;
+static spn_delayed_executor *delayed;
 static spn_pool *pool;
 static spn_executor *ex;
 static spn_clock *clock_; /* NULL: the monotonic one */
@@ -67,8 +69,8 @@ static int64_t draw_delay(void)
 #define TICK   SPN_TIMER_TICK_MIN
 #define PERIOD SPN_US(200)
 
-enum { EMBEDDED, PERIODIC, HANDLE, FUTURE, FORMS };
-enum { NO_EXECUTOR, DIRECT, POOL, NARROW_POOL, SCHEDULED, EXECUTORS };
+enum { EMBEDDED, PERIODIC, HANDLE, FUTURE, DELAYED, FORMS };
+enum { NO_EXECUTOR, DIRECT, POOL, NARROW_POOL, SCHEDULED, STEALING, EXECUTORS };
 enum { ALARMS = 6, HOLDER = ALARMS };
 
 /* Something that happens at its time.  Those of one thread are scheduled by it alone. */
@@ -213,6 +215,23 @@ static int start_future(struct alarm *a)
     return SPN_OK;
 }
 
+static int call_alarm(void *arg, void **result)
+{
+    *result = NULL;
+    begin_alarm(arg);
+    return 0;
+}
+
+static int start_delayed(struct alarm *a)
+{
+    spn_future *future = NULL;
+    const int rc = spn_executor_submit(spn_delayed_executor_executor(delayed),
+                                       call_alarm, a, &future);
+
+    spn__store(&a->promise, future, release);
+    return rc;
+}
+
 static void start_alarm(struct alarm *a)
 {
     const bool first = spn__load(&a->payload, relaxed) == 0;
@@ -225,11 +244,12 @@ static void start_alarm(struct alarm *a)
         a->again = sim_choose(4) == 0;
         a->fails = sim_choose(4) == 0;
     }
-    a->delay_ns = draw_delay();
+    a->delay_ns = a->form == DELAYED ? NEAR_ / 2 : draw_delay();
     expect_due(a, a->delay_ns);
-    rc = a->form == HANDLE   ? start_handle(a)
-         : a->form == FUTURE ? start_future(a)
-                             : start_embedded(a);
+    rc = a->form == HANDLE    ? start_handle(a)
+         : a->form == FUTURE  ? start_future(a)
+         : a->form == DELAYED ? start_delayed(a)
+                              : start_embedded(a);
     sim_assert(rc == SPN_OK || rc == SPN_ESTATE || rc == SPN_EREJECTED ||
                (rc == SPN_EBUSY && !first));
     if (rc == SPN_OK)
@@ -257,7 +277,10 @@ static void cancel_alarm(struct alarm *a)
         return;
     }
     if (promise != NULL) {
-        (void)spn_future_complete(promise, NULL);
+        if (draw())
+            (void)spn_future_complete(promise, NULL);
+        else
+            (void)spn_future_cancel(promise, (int)sim_choose(2));
         return;
     }
     rc = draw()
@@ -387,6 +410,7 @@ static void open_executor(void)
 
     pool = NULL;
     sched = NULL;
+    stealing = NULL;
     ex = NULL;
     switch (executor_kind) {
     case DIRECT:
@@ -414,6 +438,11 @@ static void open_executor(void)
         pool = spn_scheduled_pool(sched);
         break;
     }
+    case STEALING:
+        sim_assert(spn_fj_pool_create_stealing(&stealing, 1 + (int32_t)sim_choose(2)) ==
+                   SPN_OK);
+        ex = spn_fj_pool_executor(stealing);
+        break;
     default:
         break;
     }
@@ -423,6 +452,10 @@ static void open_executor(void)
 
 static void close_executor(void)
 {
+    if (stealing != NULL) {
+        sim_assert(spn_fj_pool_close(stealing) == SPN_OK);
+        sim_assert(spn_fj_pool_destroy(stealing) == SPN_OK);
+    }
     if (pool == NULL)
         return;
     sim_assert(spn_pool_shutdown(pool) == SPN_OK);
@@ -467,6 +500,9 @@ static void open_timer(void)
     open_executor();
     o.executor = ex;
     sim_assert(spn_timer_create(&timer, &o) == SPN_OK);
+    sim_assert(spn_delayed_executor_create(&delayed, timer,
+                                           ex != NULL ? ex : spn_executor_direct(),
+                                           NEAR_ / 2) == SPN_OK);
 }
 
 static void start_holder(void)
@@ -491,7 +527,7 @@ static bool has_rung(struct alarm *a)
 {
     if (a->form == HANDLE)
         return spn__load(&a->told, acquire) == 1;
-    if (a->form == FUTURE)
+    if (a->form == FUTURE || a->form == DELAYED)
         return spn_future_is_done(spn__load(&a->promise, relaxed)) == 1;
     return spn__load(&a->runs, acquire) > 0;
 }
@@ -541,8 +577,19 @@ static void expect_ends(void)
         if (a->form == EMBEDDED && spn__load(&a->scheduled, relaxed) < 2)
             sim_assert(runs + removed + a->returned ==
                        spn__load(&a->scheduled, relaxed));
+    }
+}
+
+/* What a delayed executor has handed on may end later. */
+static void let_go(void)
+{
+    for (int i = 0; i <= ALARMS; i++) {
+        struct alarm *a = &alarms[i];
+        spn_future *promise = spn__load(&a->promise, relaxed);
+
+        sim_assert(promise == NULL || spn_future_is_done(promise) == 1);
         spn_timeout_handle_unref(spn__load(&a->handle, relaxed));
-        spn_future_unref(spn__load(&a->promise, relaxed));
+        spn_future_unref(promise);
     }
 }
 
@@ -570,6 +617,7 @@ static void mix_timer(bool on_time)
     if (driven)
         sim_join(driver);
     expect_ends();
+    sim_assert(spn_delayed_executor_destroy(delayed) == SPN_OK);
     if (draw()) {
         sim_assert(spn_timer_destroy(timer) == SPN_OK);
         close_executor();
@@ -577,6 +625,7 @@ static void mix_timer(bool on_time)
         close_executor();
         sim_assert(spn_timer_destroy(timer) == SPN_OK);
     }
+    let_go();
     sim_assert(spn_semaphore_destroy(woken) == SPN_OK);
     sim_assert(spn_latch_destroy(gate) == SPN_OK);
     if (clock_ != NULL)
@@ -626,6 +675,7 @@ static void close_small_timer(void)
     sim_assert(spn_timer_destroy(timer) == SPN_OK);
     sim_assert(spn_latch_destroy(gate) == SPN_OK);
     close_executor();
+    let_go();
 }
 
 static void open_small_pool(int32_t threads)
@@ -633,6 +683,7 @@ static void open_small_pool(int32_t threads)
     spn_pool_opts o = spn_pool_opts_fixed(threads, SPN_UNBOUNDED);
 
     sched = NULL;
+    stealing = NULL;
     sim_assert(spn_pool_create(&pool, &o) == SPN_OK);
     ex = spn_pool_executor(pool);
 }
@@ -755,6 +806,7 @@ SCENARIO(timer_mix__handle_cancelled_at_the_limit__told_by_the_timer, "HWT-33",
 {
     ex = NULL;
     pool = NULL;
+    stealing = NULL;
     executor_kind = NO_EXECUTOR;
     open_small_timer(1, 1, 1);
     alarms[0].form = HANDLE;
@@ -776,6 +828,7 @@ SCENARIO(timer_mix__cancelled_as_it_comes__is_no_error, "HWT-30")
 {
     ex = NULL;
     pool = NULL;
+    stealing = NULL;
     open_small_timer(1, 1, 0);
     sim_thread(takes_the_place, &alarms[0]);
     cancel_alarm(&alarms[0]);
