@@ -807,3 +807,47 @@ SCENARIO(time_mix__no_thread_for_two__nothing_waits, "STPE-39", "TPE-22")
     sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
 }
 SCENARIO_OPTS(time_mix__no_thread_for_two__nothing_waits, .schedules = 200)
+
+static SPN__ATOMIC(int) threads_left;
+
+static int a_few(const spn_thread_factory *factory, spn_thread **out,
+                 spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    if (spn__fetch_sub(&threads_left, 1, relaxed) > 0)
+        return spn_thread_create(out, opts, fn, arg);
+    *out = NULL;
+    return SPN_EAGAIN;
+}
+
+static void prestarts(void *arg)
+{
+    (void)arg;
+    (void)spn_pool_prestart(pool);
+}
+
+/* The only worker's task waits for another as somebody makes a second thread, in vain: it
+ * is not left to wait for what nobody will run. */
+SCENARIO(time_mix__waits_as_a_thread_is_made_in_vain__is_told, "P38", "G-20")
+{
+    static const spn_thread_factory factory = { sizeof(spn_thread_factory), a_few };
+    spn_scheduled_opts o = spn_scheduled_opts_pool(2);
+    spn_future *outer;
+
+    spn__init(&threads_left, 1);
+    clock_ = NULL;
+    prepare_deed(&deeds[0]);
+    spn__store(&deeds[0].payload, 1, relaxed);
+    o.factory = &factory;
+    sim_assert(spn_scheduled_create(&sched, &o) == SPN_OK);
+    pool = spn_scheduled_pool(sched);
+    sim_assert(spn_scheduled_schedule(sched, nested_deed, &deeds[0], 0, &outer) ==
+               SPN_OK);
+    sim_thread(prestarts, NULL);
+    sim_assert(spn_future_get(outer, NULL, SPN_FOREVER) == SPN_OK);
+    sim_join_all();
+    spn_future_unref(outer);
+    sim_assert(spn_pool_close(pool) == SPN_OK);
+    sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
+}
+SCENARIO_OPTS(time_mix__waits_as_a_thread_is_made_in_vain__is_told, .schedules = 200)
