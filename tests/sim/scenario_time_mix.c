@@ -346,6 +346,30 @@ static void look(void)
     }
 }
 
+/* Waits for tasks of its own, due now. */
+static void invoke(void)
+{
+    const spn_call calls[2] = { { nothing, NULL }, { nothing, NULL } };
+    const int64_t timeout_ns = draw() ? NEAR_ / 2 : SPN_FOREVER;
+    spn_future *futures[2];
+    int rc;
+
+    if (has_long) /* which may have the thread that they want */
+        return;
+    if (draw()) {
+        rc = spn_executor_invoke_any(ex, calls, 2, timeout_ns, NULL, NULL, NULL);
+        sim_assert(rc != SPN_EINVAL && rc != SPN_EINTR);
+        return;
+    }
+    rc = spn_executor_invoke_all(ex, calls, 2, timeout_ns, NULL, futures);
+    sim_assert(rc != SPN_EINVAL && rc != SPN_EINTR);
+    for (int i = 0; i < 2; i++) {
+        sim_assert((futures[i] != NULL) == (rc == SPN_OK));
+        sim_assert(futures[i] == NULL || spn_future_is_done(futures[i]) == 1);
+        spn_future_unref(futures[i]);
+    }
+}
+
 static void shut_down(void)
 {
     if (draw()) {
@@ -362,7 +386,7 @@ static void act(int self)
     struct deed *own = &deeds[2 * self + (int)sim_choose(2)];
     struct deed *any = &deeds[sim_choose(DEEDS)];
 
-    const unsigned what = sim_choose(12);
+    const unsigned what = sim_choose(13);
     switch (what) {
     case 0:
     case 1:
@@ -387,6 +411,9 @@ static void act(int self)
         break;
     case 9:
         look();
+        break;
+    case 12:
+        invoke();
         break;
     case 10:
         if (clock_ != NULL)
@@ -431,12 +458,21 @@ static void on_failed(spn_scheduled *s, spn_future *future, int code, void *ctx)
     sim_assert(code == SPN_EFAILED);
 }
 
+/* The same of others. */
+static void on_uncaught(spn_pool *p, const spn_task_info *info, void *ctx)
+{
+    (void)p;
+    (void)ctx;
+    sim_assert(info->status == SPN_ECANCELED);
+}
+
 static void open_sched(void)
 {
     spn_scheduled_opts o = spn_scheduled_opts_pool((int32_t)sim_choose(3));
 
     o.name = "t";
     o.failed = on_failed;
+    o.hooks.uncaught = on_uncaught;
     o.keep_alive_ns = draw() ? SPN_DEFAULT : NEAR_ / 2;
     o.core_timeout = sim_choose(2);
     o.remove_on_cancel = (int32_t)sim_choose(2);
