@@ -235,7 +235,7 @@ void spn__idle_look_around(struct spn_pool *pool)
     struct spn__list_node *node;
 
     (void)spn__fetch_add(&pool->epoch, 1, release); /* [epoch] */
-    spn__fence_heavy();                             /* [wake] [door] */
+    spn__fence_heavy();                             /* [wake] [door] [core] */
     spn__list_init(&all);
     spn__lock(&pool->idle_lock);
     spn__store(&pool->leader, NULL, relaxed); /* the lock is held */

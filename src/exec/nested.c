@@ -102,23 +102,26 @@ static int32_t workers_of(struct spn_pool *pool)
 }
 
 /* Whether all wait but those whose thread is being made; pool->lock is held. */
-static bool rests_on_makers(struct spn_pool *pool)
+static bool rests_on_makers(struct spn_pool *pool, int32_t count)
 {
     struct spn__list_node *node;
     int32_t others = 0;
 
-    if (pool->making == 0 && pool->live == workers_of(pool))
+    if (pool->making == 0 && pool->live == count)
         return false;
     spn__list_each (node, &pool->workers)
         others += !is_stuck(pool, spn__list_entry(node, struct spn__worker, link));
     return others <= pool->making;
 }
 
-/* Until there is a worker that does not wait, or it is certain that there is none.
- * Takes no longer than the making of threads.  pool->lock is held. */
-static void await_makers(struct spn_pool *pool, struct spn__worker *w)
+/* Until there is a worker that does not wait, or it is certain that there is none: by the
+ * number of workers that it returns, to which one may have been added since.  Takes no
+ * longer than the making of threads.  pool->lock is held. */
+static int32_t await_makers(struct spn_pool *pool, struct spn__worker *w)
 {
-    while (w->makes == 0 && rests_on_makers(pool)) {
+    int32_t count;
+
+    while (count = workers_of(pool), w->makes == 0 && rests_on_makers(pool, count)) {
         struct spn__waiter waiter;
 
         spn__waitq_add(&pool->made, &waiter,
@@ -127,6 +130,7 @@ static void await_makers(struct spn_pool *pool, struct spn__worker *w)
         spn__waitq_sleep(&waiter);
         spn__lock(&pool->lock);
     }
+    return count;
 }
 
 /* One task run by who waits for it. */
@@ -221,8 +225,10 @@ static int resolve(struct spn_pool *pool, struct spn__worker *w)
     if (rc == SPN_OK)
         return SPN_OK;
     spn__lock(&pool->lock);
-    /* One of them may have got what it waited for meanwhile. */
-    if (spn__pool_all_wait(pool, NULL, workers_of(pool)) && !another_goes_on(pool, w))
+    /* One of them may have got what it waited for meanwhile, or somebody else makes one,
+     * perhaps in vain. */
+    if (spn__pool_all_wait(pool, NULL, await_makers(pool, w)) &&
+        !another_goes_on(pool, w))
         stop_waiting(w);
     else
         rc = SPN_OK;
@@ -255,8 +261,7 @@ int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
     }
     spn__lock(&pool->lock);
     start_waiting(w, future);
-    await_makers(pool, w);
-    all = spn__pool_all_wait(pool, NULL, workers_of(pool));
+    all = spn__pool_all_wait(pool, NULL, await_makers(pool, w));
     spn__unlock(&pool->lock);
     if (all)
         return resolve(pool, w);

@@ -78,12 +78,13 @@ static void apply(struct spn_pool *pool, const spn_pool_change *change,
         spn__store(&pool->factory, change->factory, release); /* [knob] */
 }
 
-/* A larger core starts workers for what is queued, up to the increase. */
+/* A larger core starts workers for what is queued, up to the increase; TIMED: also for what
+ * is not due yet, as those that are there may be busy when it is. */
 static void start_more(struct spn_pool *pool, int32_t more)
 {
     int64_t queued = spn__work_size(pool);
 
-    for (; more > 0 && queued > 0 && spn__idle_work_waits(pool); more--, queued--)
+    for (; more > 0 && queued > 0 && spn__idle_work_kept(pool); more--, queued--)
         if (spn__pool_add_worker(pool, NULL, SPN__TO_CORE) != SPN_OK)
             break;
 }
@@ -110,7 +111,7 @@ int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
     more = k.core - spn__load(&pool->core, relaxed);
     above = k.max - spn__load(&pool->max, relaxed);
     apply(pool, change, &k);
-    spn__idle_look_around(pool);
+    spn__idle_look_around(pool); /* makes the heavy fence [core] */
     spn__unlock(&pool->lock);
     spn__room_notify_all(&pool->room);
     start_more(pool, more);

@@ -18,6 +18,9 @@
  *   then the looks at who is idle and who is blocked.
  *   [door]  Lanes and users' queues let tasks in without looking who is there: after
  *   that fence the control word tells whether somebody is.
+ *   [core]  A task that is due at some time is pushed, and after a light fence a thread is
+ *   made for it if there are fewer than core; who raises core does so before a heavy fence
+ *   (idle.c, look_around) and then looks for what is queued.  One of the two makes it.
  */
 #include "exec/pool.h"
 
@@ -218,7 +221,7 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
 {
     struct spn__work_source *source = pool->work.source;
     uint64_t sequence = 0;
-    bool first = false;
+    bool first = false, served;
     int32_t count;
     int rc;
 
@@ -227,21 +230,22 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
     rc = source->ops->push(source, entry, due_ns, &sequence, &first);
     if (rc != SPN_OK)
         return rc;
+    spn__fence_light(); /* [core] [block] as there */
     /* relaxed, all: what the last worker that left saw, it saw before the push, and
      * this after it [door]; knobs. */
     count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+    served = count > 0;
+    /* Who makes one in vain looks again: others may have relied on that one, and those that
+     * were counted may be in the making, in vain, too.  The last one sees that none is left. */
     if (spn__load(&pool->paused, relaxed) == 0 &&
-        count < spn__load(&pool->core, relaxed) &&
-        spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false) == SPN_OK)
-        count++;
-    if (count == 0 && spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 &&
-        spn__load(&pool->paused, relaxed) == 0 &&
+        count < spn__load(&pool->core, relaxed))
+        served = spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false) == SPN_OK;
+    if (!served && spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 &&
+        spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool) &&
         staff_or_withdraw(pool, entry, sequence) != SPN_OK)
         return SPN_EAGAIN;
     if (first)
         spn__idle_notify_first(pool);
-    else
-        spn__fence_light();                     /* [block] as there */
     if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
         spn__pool_compensate(pool);
     return SPN_OK;

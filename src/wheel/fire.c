@@ -362,10 +362,26 @@ static bool retire(struct spn_timer *timer, struct spn__runner *r)
     return !wanted;
 }
 
-static void begin_runner(struct spn_timer *timer)
+/* True if the thread is in the call that hands it over, and runs callbacks itself. */
+static bool begin_runner(struct spn_timer *timer, const struct spn__runner *r,
+                         const struct spn_thread *self)
 {
+    bool nested;
+
     spn__lock(&timer->exec_lock);
     timer->runners_queued--;
+    nested = r->spreader != NULL && r->spreader == self;
+    spn__unlock(&timer->exec_lock);
+    return nested;
+}
+
+/* The call that handed it over is over: the same thread may get it from a queue now, and
+ * is to serve then.  Unless it has ended, and has another turn. */
+static void end_spreading(struct spn_timer *timer, struct spn__runner *r, uint32_t turn)
+{
+    spn__lock(&timer->exec_lock);
+    if (r->turn == turn)
+        r->spreader = NULL;
     spn__unlock(&timer->exec_lock);
 }
 
@@ -375,6 +391,7 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
                       bool from_runner)
 {
     struct spn__runner *r = NULL;
+    uint32_t turn = 0;
     int rc;
 
     spn__lock(&timer->exec_lock);
@@ -386,16 +403,19 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
         timer->free_runners = r->next_free;
         timer->runners_queued++;
         timer->runners_out++;
+        r->spreader = from_runner ? self : NULL;
+        turn = ++r->turn;
     }
     spn__unlock(&timer->exec_lock);
     if (r == NULL)
         return true;
-    r->submitter = self;
-    r->from_runner = from_runner;
     rc = spn_executor_execute(timer->executor, &r->task);
-    if (rc == SPN_OK)
+    if (rc == SPN_OK) {
+        if (from_runner)
+            end_spreading(timer, r, turn);
         return true;
-    begin_runner(timer);
+    }
+    (void)begin_runner(timer, r, NULL);
     put_runner(timer, r, true);
     if (!from_runner && spn__log_enabled(SPN_LOG_WARN))
         spn__log_limit(&timer->refusals, spn__now(), REPORT_INTERVAL_NS, SPN_LOG_WARN,
@@ -425,16 +445,16 @@ int spn__runner_run(spn_task *task)
     struct spn__runner *r = (struct spn__runner *)(void *)task;
     struct spn_timer *timer = r->timer;
     struct spn_thread *self = spn__thread_self();
-    bool spread = true;
+    bool spread;
 
-    begin_runner(timer);
-    if (self == NULL || (r->from_runner && r->submitter == self)) {
+    if (begin_runner(timer, r, self) || self == NULL) {
         if (self == NULL)
             ask_again(timer);
         put_runner(timer, r, self == NULL);
         return 0;
     }
     do {
+        spread = true; /* around once more is as good as another beginning */
         for (uint32_t i = 0; i <= timer->shard_mask; i++)
             (void)serve(&timer->shards[i], self, &spread);
     } while (!retire(timer, r));
@@ -447,7 +467,7 @@ void spn__runner_drop(spn_task *task, int reason)
     struct spn_timer *timer = r->timer;
 
     (void)reason;
-    begin_runner(timer);
+    (void)begin_runner(timer, r, NULL);
     ask_again(timer);
     put_runner(timer, r, true);
 }

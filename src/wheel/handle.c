@@ -11,8 +11,9 @@
  *   The timer holds a reference from new_timeout until the function has been called,
  *   which happens exactly once: when the time has come, or with SPN_ECANCELED after
  *   cancel, on whatever thread runs callbacks.  To be called there after a cancel, the
- *   timeout is scheduled once more, for at once; only a timer that no longer takes it
- *   lets the caller of cancel do it.  What is left when the timer stops is told by stop.
+ *   timeout is brought forward, to now, and keeps its place: with max_pending another
+ *   might take that.  Only a timer that is stopped lets the caller of cancel do it.  What
+ *   is left when the timer stops is told by stop.
  *
  * GUESTS
  *   Whoever cancels knows nothing of the timer's life, so a handle is a guest of its
@@ -132,7 +133,7 @@ int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
     /* Stored first: the callback may have run, and want it, before schedule returns. */
     if (out != NULL)
         *out = h;
-    rc = spn__timer_schedule_handle(timer, t, delay_ns, true);
+    rc = spn__timer_schedule_handle(timer, t, delay_ns);
     if (rc != SPN_OK) {
         spn__slab_put(t);
         if (out != NULL)
@@ -150,9 +151,8 @@ int spn_timeout_handle_cancel(spn_timeout_handle *h)
     if (!decide(h, CANCELLED))
         return SPN_TIMEOUT_GONE; /* and the timer may be, too */
     timer = spn__slab_timer(&h->timeout);
-    /* If it was not to be removed, its callback or stop is about to find the outcome. */
-    if (spn_timer_cancel(timer, &h->timeout) == SPN_TIMEOUT_REMOVED &&
-        spn__timer_schedule_handle(timer, &h->timeout, 0, false) != SPN_OK)
+    /* If it does not wait any more, its callback or stop is about to find the outcome. */
+    if (!spn__timer_bring_forward(timer, &h->timeout))
         spn__timer_call(&h->timeout, tell_cancelled);
     leave(&h->timeout); /* the timer may be gone now */
     return SPN_TIMEOUT_REMOVED;

@@ -109,13 +109,18 @@ struct arming {
     bool guest; /* from now on [guests] */
 };
 
+HOT bool is_ours(const struct spn_timer *timer, const struct spn__shard *s)
+{
+    return (uintptr_t)s - (uintptr_t)timer->shards <=
+           timer->shard_mask * sizeof *timer->shards;
+}
+
 /* The shard of this timer that the timeout belongs to, or NULL. */
 HOT struct spn__shard *home_of(const struct spn_timer *timer, const spn_timeout *t)
 {
     struct spn__shard *home = spn__home_get(t);
-    const uintptr_t offset = (uintptr_t)home - (uintptr_t)timer->shards;
 
-    return offset <= timer->shard_mask * sizeof *timer->shards ? home : NULL;
+    return is_ours(timer, home) ? home : NULL;
 }
 
 /* The shard the calling thread adds to. */
@@ -276,9 +281,9 @@ int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
 }
 
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns, bool guest)
+                               int64_t delay_ns)
 {
-    struct arming a = { .keep = true, .guest = guest };
+    struct arming a = { .keep = true, .guest = true };
 
     return schedule_any_in(timer, t, &a, delay_ns);
 }
@@ -494,6 +499,18 @@ HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
     return SPN_TIMEOUT_RUNNING;
 }
 
+/* What cancel says of a timeout that had no home in this timer.  One that is scheduled for
+ * the first time just now may be pending, and still read as without a home, or have one
+ * here: then it comes after the cancel. */
+static int not_here(const struct spn_timer *timer, const spn_timeout *t)
+{
+    const bool pending = spn__state_get(t) == SPN__TIMEOUT_PENDING;
+    const struct spn__shard *home = spn__home_get(t);
+
+    return pending && home != NULL && !is_ours(timer, home) ? SPN_EINVAL
+                                                            : SPN_TIMEOUT_GONE;
+}
+
 int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
 {
     struct spn__shard *s;
@@ -503,8 +520,7 @@ int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
         return SPN_EINVAL;
     s = home_of(timer, t);
     if (s == NULL)
-        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
-                                                         : SPN_TIMEOUT_GONE;
+        return not_here(timer, t);
     /* Its neighbours are in nobody's cache: have them on their way while we wait for the
      * lock. */
     spn__prefetch_write(spn__glance(t->node.link.next));
@@ -513,6 +529,31 @@ int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
     result = cancel_locked(s, t);
     spn__quick_unlock(&s->lock);
     return result;
+}
+
+bool spn__timer_bring_forward(struct spn_timer *timer, spn_timeout *t)
+{
+    struct arming a = { .keep = true };
+    struct spn__shard *s = home_of(timer, t);
+    int64_t wake_ns = 0;
+    bool earlier = false, out = false;
+
+    if (s == NULL)
+        return true;
+    a.now_ns = a.due_ns = spn__timer_now(timer);
+    spn__quick_lock(&s->lock);
+    if (spn__state_get(t) == SPN__TIMEOUT_PENDING && s->stopped) {
+        (void)cancel_locked(s, t);
+        out = true;
+    } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+        spn__wheel_unlink(&t->node);
+        s->cancelled++;
+        earlier = arm(s, t, &a, &wake_ns);
+    }
+    spn__quick_unlock(&s->lock);
+    if (earlier)
+        spn__timer_notify(timer, wake_ns);
+    return !out;
 }
 
 /* Whether a callback of the timeout runs, and on this very thread; the lock is held. */
@@ -567,8 +608,7 @@ int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
         return SPN_ENOMEM;
     s = home_of(timer, t);
     if (s == NULL)
-        return spn__state_get(t) == SPN__TIMEOUT_PENDING ? SPN_EINVAL
-                                                         : SPN_TIMEOUT_GONE;
+        return not_here(timer, t);
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
     spn__quick_lock(&s->lock);
     if (find_run(s, t, self, &own) && own) {

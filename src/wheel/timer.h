@@ -129,9 +129,10 @@ struct spn__shard {
 struct spn__runner {
     spn_task task;
     struct spn_timer *timer;
-    struct spn__runner *next_free; /* guarded by exec_lock */
-    struct spn_thread *submitter;  /* from here... */
-    bool from_runner;              /* ...to here: written before it is handed over */
+    struct spn__runner *next_free; /* guarded by exec_lock, as the next two */
+    struct spn_thread *spreader;   /* that is a runner too, and in the call that hands
+                                      this one over; or NULL */
+    uint32_t turn;                 /* how often it was handed over */
 };
 
 enum { SPN__TIMER_NEW, SPN__TIMER_STARTED, SPN__TIMER_STOPPED };
@@ -257,9 +258,12 @@ struct spn__owned {
 /* timeout.c: as spn_timer_schedule, for a timeout that was never scheduled. */
 int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
                               spn_timeout_fn fn, int64_t delay_ns);
-/* For a handle, whose fields are written already; guest: for the first time. */
+/* For a handle, whose fields are written already. */
 int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns, bool guest);
+                               int64_t delay_ns);
+/* Has a handle that waits be due now, as if it were cancelled and scheduled in one step.
+ * False: the timer is stopped, and it was only cancelled. */
+bool spn__timer_bring_forward(struct spn_timer *timer, spn_timeout *t);
 /* With fast_clock, before anything that is due is taken out: looks at the clock, and sees
  * to it that nothing that was filed by a wrong time is early.  The lock is held. */
 int64_t spn__shard_look(struct spn__shard *s);
