@@ -451,6 +451,12 @@ int spn_serial_close(spn_serial *s, spn_executor *executor)
     return SPN_OK;
 }
 
+/* Also when a task that ran inside the call has ended the thread. */
+static void close_lane(void *lane)
+{
+    spn__serial_close_lane(lane);
+}
+
 int spn_serial_execute(spn_serial *s, uint64_t key, spn_task *task)
 {
     struct spn__serial_lane *lane;
@@ -461,8 +467,9 @@ int spn_serial_execute(spn_serial *s, uint64_t key, spn_task *task)
     lane = spn__serial_open_lane(s, key);
     if (lane == NULL)
         return SPN_ENOMEM;
+    SPN__CLEANUP_PUSH(close_lane, lane);
     rc = lane_execute(&lane->executor, task);
-    spn__serial_close_lane(lane);
+    SPN__CLEANUP_POP();
     return rc;
 }
 
@@ -476,8 +483,9 @@ int spn_serial_call(spn_serial *s, uint64_t key, spn_run_fn fn, void *arg)
     lane = spn__serial_open_lane(s, key);
     if (lane == NULL)
         return SPN_ENOMEM;
+    SPN__CLEANUP_PUSH(close_lane, lane);
     rc = spn_executor_call(&lane->executor, fn, arg);
-    spn__serial_close_lane(lane);
+    SPN__CLEANUP_POP();
     return rc;
 }
 
@@ -495,7 +503,8 @@ int spn_serial_submit(spn_serial *s, uint64_t key, spn_call_fn fn, void *arg,
     lane = spn__serial_open_lane(s, key);
     if (lane == NULL)
         return SPN_ENOMEM;
+    SPN__CLEANUP_PUSH(close_lane, lane);
     rc = spn_executor_submit(&lane->executor, fn, arg, out);
-    spn__serial_close_lane(lane);
+    SPN__CLEANUP_POP();
     return rc;
 }

@@ -265,3 +265,42 @@ SCENARIO(serial__freed_when_nothing_is_inside__after_all_tasks, "X-15")
     sim_assert(rc == SPN_OK && spn__load(&ran, relaxed) == 1);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
+
+/* ---- the end of whoever submits ------------------------------------------------------- */
+
+static int run_and_die(spn_task *task)
+{
+    (void)run(task);
+    sim_exit();
+}
+
+static int die(void *arg)
+{
+    (void)arg;
+    sim_exit();
+}
+
+static void execute_deadly(void *arg)
+{
+    (void)arg;
+    execute(0, 5);
+}
+
+static void call_deadly(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_serial_call(serial, 5, die, NULL) == SPN_OK);
+}
+
+/* A task that is run within execute ends its thread: nothing keeps the key open. */
+SCENARIO(serial__submitter_ended_by_the_task__key_is_let_go, "X-15")
+{
+    sim_assert(begin_over(spn_executor_direct(), 1));
+    items[0].task.fn = run_and_die;
+    sim_thread(sim_choose(2) != 0 ? execute_deadly : call_deadly, NULL);
+    sim_thread(execute_one, NULL);
+    sim_join_all();
+    sim_assert(spn__load(&ran, relaxed) >= 1);
+    sim_assert(spn_serial_keys(serial) == 0 && spn_serial_pending(serial) == 0);
+    sim_assert(spn_serial_destroy(serial) == SPN_OK);
+}
