@@ -228,23 +228,27 @@ static spn_task *next_task(struct running *r)
     return spn__node_task(node);
 }
 
-/* A task has ended the thread: the lane goes on elsewhere. */
+/* A task has ended the thread, one of ours or one that the executor below ran when we wanted
+ * to queue up again: if the lane is ours, it goes on elsewhere. */
 static void after_death(void *p)
 {
     struct running *r = p;
     struct spn__serial_lane *lane = r->lane;
     int rc;
 
-    if (lane == NULL || !r->in_task)
+    if (lane == NULL)
         return;
+    if (r->self != NULL)
+        (void)spn_executor_leave(&r->frame);
+    if (!r->in_task && !r->bounced)
+        return; /* it was handed over, and may be gone */
     spn__lock(&lane->shard->lock);
     lane->thread = NULL;
     lane->running = NULL;
     lane->interrupted = false;
     spn__unlock(&lane->shard->lock);
-    if (r->self != NULL)
-        (void)spn_executor_leave(&r->frame);
-    spn__serial_count_down(lane->serial, 1); /* the lane is counted */
+    if (r->in_task)
+        spn__serial_count_down(lane->serial, 1); /* the lane is counted */
     rc = spn_executor_execute(lane->serial->below, &lane->runner);
     if (rc != SPN_OK)
         give_up(lane, rc);
