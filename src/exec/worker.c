@@ -144,8 +144,12 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 break;
             w->needed = false;
         } else {
-            if (w->needed && pool->kind == SPN__WORK_TIMED)
-                keep_alive_ns = SPN_FOREVER; /* as above */
+            /* As above; and one that stays for what may be forked, when the pool is shut
+             * down, is woken by whoever leaves. */
+            if (w->needed && (pool->kind == SPN__WORK_TIMED ||
+                              (pool->kind == SPN__WORK_STEAL &&
+                               spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN)))
+                keep_alive_ns = SPN_FOREVER;
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER
