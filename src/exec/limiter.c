@@ -84,6 +84,7 @@ struct spn__limiter_frame {
     struct spn_thread *self;
     struct slot *slot; /* NULL: it has ended in there */
     struct slot *next; /* then: whose turn it is now */
+    bool returned;     /* execute has; else the thread has been ended in there */
     struct spn__limiter_frame *outer;
     struct spn__context_frame context;
 };
@@ -281,7 +282,10 @@ static void drop(spn_task *task, int reason)
     spn__task_drop_guarded(task, reason);
 }
 
-/* Follows execute, also when what it ran has ended the thread. */
+static void hand_over_all(struct slot *s);
+
+/* Follows execute, also when what it ran has ended the thread: something else that the
+ * executor behind ran here, after the slot had ended and left the next one to us. */
 static void after_hand_over(void *p)
 {
     struct spn__limiter_frame *frame = p;
@@ -289,6 +293,8 @@ static void after_hand_over(void *p)
     spn__context_leave(&frame->context, frame->self);
     if (frame->self != NULL)
         frame->self->limiter = frame->outer;
+    if (!frame->returned)
+        hand_over_all(frame->next);
 }
 
 /* Gives a slot with a permit to the executor behind; not ours after that, unless it was
@@ -307,6 +313,7 @@ static int hand_over(struct slot *s, struct slot **next)
     spn__context_enter(&frame.context, frame.self, context);
     SPN__CLEANUP_PUSH(after_hand_over, &frame);
     rc = spn_executor_execute(s->limiter->behind, &s->job.task);
+    frame.returned = true;
     SPN__CLEANUP_POP();
     *next = frame.next;
     return rc;

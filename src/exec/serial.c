@@ -228,23 +228,27 @@ static spn_task *next_task(struct running *r)
     return spn__node_task(node);
 }
 
-/* A task has ended the thread: the lane goes on elsewhere. */
+/* A task has ended the thread, one of ours or one that the executor below ran when we wanted
+ * to queue up again: if the lane is ours, it goes on elsewhere. */
 static void after_death(void *p)
 {
     struct running *r = p;
     struct spn__serial_lane *lane = r->lane;
     int rc;
 
-    if (lane == NULL || !r->in_task)
+    if (lane == NULL)
         return;
+    if (r->self != NULL)
+        (void)spn_executor_leave(&r->frame);
+    if (!r->in_task && !r->bounced)
+        return; /* it was handed over, and may be gone */
     spn__lock(&lane->shard->lock);
     lane->thread = NULL;
     lane->running = NULL;
     lane->interrupted = false;
     spn__unlock(&lane->shard->lock);
-    if (r->self != NULL)
-        (void)spn_executor_leave(&r->frame);
-    spn__serial_count_down(lane->serial, 1); /* the lane is counted */
+    if (r->in_task)
+        spn__serial_count_down(lane->serial, 1); /* the lane is counted */
     rc = spn_executor_execute(lane->serial->below, &lane->runner);
     if (rc != SPN_OK)
         give_up(lane, rc);
@@ -451,6 +455,12 @@ int spn_serial_close(spn_serial *s, spn_executor *executor)
     return SPN_OK;
 }
 
+/* Also when a task that ran inside the call has ended the thread. */
+static void close_lane(void *lane)
+{
+    spn__serial_close_lane(lane);
+}
+
 int spn_serial_execute(spn_serial *s, uint64_t key, spn_task *task)
 {
     struct spn__serial_lane *lane;
@@ -461,8 +471,9 @@ int spn_serial_execute(spn_serial *s, uint64_t key, spn_task *task)
     lane = spn__serial_open_lane(s, key);
     if (lane == NULL)
         return SPN_ENOMEM;
+    SPN__CLEANUP_PUSH(close_lane, lane);
     rc = lane_execute(&lane->executor, task);
-    spn__serial_close_lane(lane);
+    SPN__CLEANUP_POP();
     return rc;
 }
 
@@ -476,8 +487,9 @@ int spn_serial_call(spn_serial *s, uint64_t key, spn_run_fn fn, void *arg)
     lane = spn__serial_open_lane(s, key);
     if (lane == NULL)
         return SPN_ENOMEM;
+    SPN__CLEANUP_PUSH(close_lane, lane);
     rc = spn_executor_call(&lane->executor, fn, arg);
-    spn__serial_close_lane(lane);
+    SPN__CLEANUP_POP();
     return rc;
 }
 
@@ -495,7 +507,8 @@ int spn_serial_submit(spn_serial *s, uint64_t key, spn_call_fn fn, void *arg,
     lane = spn__serial_open_lane(s, key);
     if (lane == NULL)
         return SPN_ENOMEM;
+    SPN__CLEANUP_PUSH(close_lane, lane);
     rc = spn_executor_submit(&lane->executor, fn, arg, out);
-    spn__serial_close_lane(lane);
+    SPN__CLEANUP_POP();
     return rc;
 }

@@ -135,6 +135,13 @@ static int fail_future(struct spn_threadless *t, int code, const char *message)
 
 /* ---- tasks -------------------------------------------------------------------------- */
 
+static void handed(void *p)
+{
+    struct spn_threadless *t = p;
+
+    let_end(t, &t->handing);
+}
+
 static int execute(spn_executor *executor, spn_task *task)
 {
     struct spn_threadless *t = threadless_of(executor);
@@ -157,8 +164,9 @@ static int execute(spn_executor *executor, spn_task *task)
     spn__unlock(&t->lock);
     spn__chosen_grant(&chosen);
     if (shared) {
+        SPN__CLEANUP_PUSH(handed, t); /* a task may end the thread in there */
         rc = spn_executor_execute(t->shared, task);
-        let_end(t, &t->handing);
+        SPN__CLEANUP_POP();
     }
     return rc;
 }
@@ -233,33 +241,50 @@ static void run_one(struct drain *d, spn_task *task)
                  spn_status_name(rc));
 }
 
+/* A hand-over to the shared executor, as its cleanup sees it. */
+struct passing {
+    struct spn_thread *self;
+    struct spn__context_frame context;
+};
+
+static void passed_on(void *p)
+{
+    struct passing *passing = p;
+
+    spn__context_leave(&passing->context, passing->self);
+}
+
 /* Hands a task to the shared executor, in the context it came with. */
 static int pass_on(struct spn_threadless *t, spn_task *task)
 {
-    struct spn_thread *self = spn__thread_self();
-    struct spn__context_frame frame;
+    struct passing passing = { .self = spn__thread_self() };
     int rc;
 
-    spn__context_enter(&frame, self, spn__job_take(task));
+    spn__context_enter(&passing.context, passing.self, spn__job_take(task));
     spn_task_release(task);
+    SPN__CLEANUP_PUSH(passed_on, &passing);
     rc = spn_executor_execute(t->shared, task);
-    spn__context_leave(&frame, self);
+    SPN__CLEANUP_POP();
     return rc;
 }
 
 /* A task ended its thread: the others go where later ones go. */
-static void give_away(struct spn_threadless *t)
+static void give_away(struct drain *d)
 {
+    struct spn_threadless *t = d->t;
     spn_task *task;
     int rc;
 
     while ((task = take(t)) != NULL) {
+        d->running = true; /* the shared executor may run it here */
         if (t->shared == NULL)
             spn__task_discard(task, SPN_ECANCELED);
         else if ((rc = pass_on(t, task)) != SPN_OK)
             spn__task_drop_guarded(task, rc);
+        d->running = false;
         let_end(t, &t->busy);
     }
+    d->through = true;
 }
 
 static void end_drain(void *p)
@@ -270,10 +295,16 @@ static void end_drain(void *p)
 
     if (d->entered)
         (void)spn_executor_leave(&d->frame);
+    d->entered = false;
     if (d->running)
         let_end(t, &t->busy);
-    if (!d->through)
-        give_away(t);
+    d->running = false;
+    if (!d->through) {
+        SPN__CLEANUP_PUSH(end_drain, d); /* one of them may do the same: so once more */
+        give_away(d);
+        SPN__CLEANUP_POP();
+        return;
+    }
     spn__lock(&t->lock);
     stopped = t->state != SPN_EXECUTOR_RUNNING;
     spn__unlock(&t->lock);

@@ -137,6 +137,16 @@ static bool take(struct spn__worker *w, struct spn__entry *entry)
     return spn__work_take(pool, w, entry);
 }
 
+/* Whether one that stays is woken when it may go: by what is due, by whoever leaves while
+ * something runs that may fork, or by the end of a pause. */
+static bool is_woken(struct spn_pool *pool, uint32_t ctl)
+{
+    return pool->kind == SPN__WORK_TIMED ||
+           (pool->kind == SPN__WORK_STEAL &&
+            spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN) ||
+           spn__load(&pool->paused, relaxed) != 0; /* [epoch] */
+}
+
 /* The next task in *entry; false: the worker has left, and is gone. */
 static bool next_task(struct spn__worker *w, struct spn__entry *entry)
 {
@@ -179,11 +189,8 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 break;
             w->needed = false;
         } else {
-            /* As in wait_user_on; and in a paused pool, until that ends.  relaxed:
-             * [epoch]. */
-            if (w->needed &&
-                (pool->kind == SPN__WORK_TIMED || spn__load(&pool->paused, relaxed)))
-                keep_alive_ns = SPN_FOREVER;
+            if (w->needed && is_woken(pool, ctl))
+                keep_alive_ns = SPN_FOREVER; /* as in wait_user_on */
             spn__idle_wait(w, epoch,
                            keep_alive_ns == SPN_FOREVER
                                ? SPN_FOREVER

@@ -906,3 +906,52 @@ SCENARIO(forkjoin__counted_by_hand__what_came_before_is_seen, "CC-1", "CC-2")
 }
 SCENARIO_OPTS(forkjoin__counted_by_hand__what_came_before_is_seen, .faults = true,
               .schedules = 1000)
+
+/* ---- no keep-alive ------------------------------------------------------------------- */
+
+static spn__futex_word gate;
+static spn_task holding, passing;
+
+static int hold_at_gate(spn_task *task)
+{
+    (void)task;
+    while (spn__load(&gate, acquire) == 0)
+        (void)spn__futex_wait(&gate, 0, SPN_FOREVER);
+    return 0;
+}
+
+static int pass(spn_task *task)
+{
+    (void)task;
+    (void)spn__fetch_add(&ran[0], 1, relaxed);
+    return 0;
+}
+
+/* Shut down while a task runs long, whose forks are to find somebody: who stays for them
+ * sleeps, however short its keep-alive is. */
+SCENARIO(forkjoin__shut_down_without_keep_alive__who_stays_sleeps, "FJP-13")
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+
+    spn__init(&gate, 0);
+    spn__init(&ran[0], 0);
+    opts.parallelism = 2;
+    opts.keep_alive_ns = 0;
+    opts.records = 4;
+    sim_assert(spn_fj_pool_create(&pool, &opts) == SPN_OK);
+    holding = (spn_task)SPN_TASK_INIT(hold_at_gate, NULL);
+    passing = (spn_task)SPN_TASK_INIT(pass, NULL);
+    spn__init((SPN__ATOMIC(uint32_t) *)(void *)&holding.queued, 0);
+    spn__init((SPN__ATOMIC(uint32_t) *)(void *)&passing.queued, 0);
+    sim_assert(spn_executor_execute(spn_fj_pool_executor(pool), &holding) == SPN_OK);
+    sim_assert(spn_executor_execute(spn_fj_pool_executor(pool), &passing) == SPN_OK);
+    sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
+    sim_settle(); /* it never came to that */
+    sim_assert(spn__load(&ran[0], relaxed) == 1);
+    spn__store(&gate, 1, release);
+    spn__futex_wake(&gate, 1);
+    sim_assert(spn_fj_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_fj_pool_destroy(pool) == SPN_OK);
+}
+SCENARIO_OPTS(forkjoin__shut_down_without_keep_alive__who_stays_sleeps,
+              .no_faults = "it counts on its threads")

@@ -249,3 +249,37 @@ SCENARIO(limiter__shutdown_now_races_run__each_run_or_returned, "G-20")
 }
 SCENARIO_OPTS(limiter__shutdown_now_races_run__each_run_or_returned, .dfs = 2,
               .dfs_models = SIM_SC)
+
+/* ---- the end of whoever hands over ------------------------------------------------------ */
+
+static spn_serial *serial;
+
+static int run_and_die(spn_task *task)
+{
+    (void)task;
+    sim_exit();
+}
+
+/* The next one here, and behind this one, where it is run, another that ends the thread. */
+static int run_and_leave_two(spn_task *task)
+{
+    (void)run(task);
+    submit(&tasks[1]);
+    sim_assert(spn_executor_execute(spn_serial_executor(serial), &tasks[2]) == SPN_OK);
+    return 0;
+}
+
+/* The executor behind goes on, inside execute, with a task of another's that ends the
+ * thread: whose turn it is by then is handed over all the same. */
+SCENARIO(limiter__thread_ended_behind_the_task__next_has_its_turn, "G-20")
+{
+    sim_assert(spn_serial_create(&serial, spn_executor_direct(), NULL) == SPN_OK);
+    sim_assert(create(spn_serial_executor(serial), 1, 1));
+    tasks[0].fn = run_and_leave_two;
+    tasks[2].fn = run_and_die;
+    sim_thread(submit, &tasks[0]);
+    sim_join_all();
+    sim_assert(spn__load(&runs, relaxed) == 2);
+    check_end(2);
+    sim_assert(spn_serial_destroy(serial) == SPN_OK);
+}

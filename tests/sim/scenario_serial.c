@@ -265,3 +265,78 @@ SCENARIO(serial__freed_when_nothing_is_inside__after_all_tasks, "X-15")
     sim_assert(rc == SPN_OK && spn__load(&ran, relaxed) == 1);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
+
+/* ---- the end of whoever submits ------------------------------------------------------- */
+
+static int run_and_die(spn_task *task)
+{
+    (void)run(task);
+    sim_exit();
+}
+
+static int die(void *arg)
+{
+    (void)arg;
+    sim_exit();
+}
+
+static void execute_deadly(void *arg)
+{
+    (void)arg;
+    execute(0, 5);
+}
+
+static void call_deadly(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_serial_call(serial, 5, die, NULL) == SPN_OK);
+}
+
+/* A task that is run within execute ends its thread: nothing keeps the key open. */
+SCENARIO(serial__submitter_ended_by_the_task__key_is_let_go, "X-15")
+{
+    sim_assert(begin_over(spn_executor_direct(), 1));
+    items[0].task.fn = run_and_die;
+    sim_thread(sim_choose(2) != 0 ? execute_deadly : call_deadly, NULL);
+    sim_thread(execute_one, NULL);
+    sim_join_all();
+    sim_assert(spn__load(&ran, relaxed) >= 1);
+    sim_assert(spn_serial_keys(serial) == 0 && spn_serial_pending(serial) == 0);
+    sim_assert(spn_serial_destroy(serial) == SPN_OK);
+}
+
+/* Runs a task within execute and then, at the second time, one that ends the thread. */
+static int run_and_end_second(spn_executor *executor, spn_task *task)
+{
+    const int before = spn__fetch_add(&refusing.refusals, 1, relaxed);
+    const int rc = spn_executor_execute(spn_executor_direct(), task);
+
+    (void)executor;
+    if (before == 1)
+        sim_exit();
+    return rc;
+}
+
+static const spn_executor_ops ending_ops = { .size = sizeof ending_ops,
+                                             .execute = run_and_end_second };
+
+static int run_and_submit_one(spn_task *task)
+{
+    execute(1, 5);
+    return run(task);
+}
+
+/* A thread that wants to queue up for its key again is ended by what else the executor below
+ * runs there: the key's next task runs nevertheless. */
+SCENARIO(serial__ended_while_it_queues_up_again__next_task_runs, "X-15")
+{
+    refusing.executor.ops = &ending_ops;
+    spn__init(&refusing.refusals, 0);
+    sim_assert(begin_over(&refusing.executor, 1));
+    items[0].task.fn = run_and_submit_one;
+    sim_thread(execute_deadly, NULL);
+    sim_join_all();
+    sim_assert(spn__load(&ran, relaxed) == 2);
+    sim_assert(spn_serial_keys(serial) == 0 && spn_serial_pending(serial) == 0);
+    sim_assert(spn_serial_destroy(serial) == SPN_OK);
+}

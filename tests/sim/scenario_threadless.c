@@ -211,3 +211,70 @@ SCENARIO(threadless__interrupted_while_a_task_comes__loses_neither, "X-16", "G-1
 }
 SCENARIO_OPTS(threadless__interrupted_while_a_task_comes__loses_neither,
               .early = SIM_NEVER)
+
+/* ---- tasks that end their thread --------------------------------------------------------- */
+
+static int run_and_die(spn_task *task)
+{
+    (void)run(task);
+    sim_exit();
+}
+
+static void begin_over_direct(void)
+{
+    runs = 0;
+    spn__init(&payload, 0);
+    spn__init(&accepted, 0);
+    spn__init(&drops, 0);
+    node = (spn_task)SPN_TASK_INIT(run_and_die, drop);
+    spn__init((SPN__ATOMIC(uint32_t) *)(void *)&node.queued, 0);
+    sim_assert(spn_threadless_create(&threadless, spn_executor_direct()) == SPN_OK);
+}
+
+static void end_over_direct(void)
+{
+    spn_executor *executor = spn_threadless_executor(threadless);
+
+    sim_assert(spn_executor_shutdown(executor) == SPN_OK);
+    sim_assert(spn_executor_await(executor, 0) == SPN_OK);
+    sim_assert(spn_threadless_destroy(threadless) == SPN_OK);
+}
+
+/* The shared executor runs the task inside execute, and that ends the thread: nothing is
+ * under way any more. */
+SCENARIO(threadless__submitter_ended_by_the_task__comes_to_its_end)
+{
+    begin_over_direct();
+    sim_assert(spn_threadless_wait_and_drain(threadless, 0) == SPN_ETIMEDOUT);
+    sim_thread(execute, NULL);
+    sim_join_all();
+    sim_assert(runs == 1);
+    end_over_direct();
+}
+
+static void drain_it(void *arg)
+{
+    (void)arg;
+    /* Does not return: a task ends the thread. */
+    sim_assert(spn_threadless_wait_and_drain(threadless, 0) == 1);
+}
+
+/* The thread that waits is ended by a task, and so is what gives the others away: all have
+ * run, and nothing is under way. */
+SCENARIO(threadless__ended_once_more_giving_away__all_have_run)
+{
+    spn_task more[2];
+
+    begin_over_direct();
+    execute(NULL);
+    for (int i = 0; i < 2; i++) {
+        more[i] = (spn_task)SPN_TASK_INIT(run_and_die, drop);
+        spn__init((SPN__ATOMIC(uint32_t) *)(void *)&more[i].queued, 0);
+        sim_assert(spn_executor_execute(spn_threadless_executor(threadless),
+                                        &more[i]) == SPN_OK);
+    }
+    sim_thread(drain_it, NULL);
+    sim_join_all();
+    sim_assert(runs == 3);
+    end_over_direct();
+}
