@@ -81,16 +81,28 @@ says '^    floor +10\.0'
 run 0 "$bench" --quick --runs 1 --subject floor --variant other selftest
 check 'no other variant is shown' bash -c '! grep -q "plain," "$1"' - "$out/stdout"
 
-# Every real workload runs, and each of its results is a figure that makes sense.
-run 0 "$bench" --quick --runs 1 --json "$out/all.json"
-check 'sane results of all workloads' python3 -c '
+# Every real workload runs, and each of its results is a figure that makes sense.  One that is
+# the difference of two readings, of memory or of ticks, may be nothing when the machine has
+# other things to do: what makes no sense is measured once more, and has to then.
+figures='
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
+spent = ("early", "wakeups_per_s", "cpu_ms", "cpu_ms_per_s", "cpu_s")  # may be nothing
+wrong = [r for r in rows if not ((0 < r["min"] or r["metric"] in spent and 0 == r["min"])
+                                 and r["min"] <= r["median"] <= r["max"])]
+'
+run 0 "$bench" --quick --runs 1 --json "$out/all.json"
+again=$(python3 -c "$figures"'
+print(*{r["workload"] for r in wrong})' "$out/all.json")
+for workload in $again; do
+    run 0 "$bench" --quick --runs 1 --json "$out/again.json" "$workload"
+    grep -v "^{\"workload\":\"$workload\"," "$out/all.json" >"$out/rest.json"
+    cat "$out/rest.json" "$out/again.json" >"$out/all.json"
+done
+check 'sane results of all workloads' python3 -c "$figures"'
 keys = ["workload", "variant", "subject", "metric", "median", "min", "max", "runs"]
 assert all(list(r) == keys for r in rows), "keys"
-spent = ("early", "wakeups_per_s", "cpu_ms", "cpu_ms_per_s", "cpu_s")  # may be nothing
-assert all((0 < r["min"] or r["metric"] in spent and 0 == r["min"])
-           and r["min"] <= r["median"] <= r["max"] for r in rows), "order"
+assert not wrong, wrong
 names = {r["workload"] for r in rows}
 assert {"S1", "S2", "S3", "S4", "S5"} <= names, names
 for w in names:
