@@ -72,6 +72,8 @@ static bool unlink_task(struct spn__serial_lane *lane, const spn_task *task)
 
     spn__list_each (node, &lane->tasks)
         if (spn__node_task(node) == task) {
+            if (lane->asker == task)
+                lane->asker = NULL;
             spn__list_remove(node);
             return true;
         }
@@ -89,7 +91,8 @@ static int start(struct spn__serial_lane *lane, spn_task *task)
     if (rc == SPN_OK)
         return SPN_OK;
     spn__lock(&shard->lock);
-    ours = unlink_task(lane, task);
+    /* Taken back it may have come again, and is then another's. */
+    ours = lane->asker == task && unlink_task(lane, task);
     spn__unlock(&shard->lock);
     if (ours) {
         spn__job_forget(task);
@@ -131,6 +134,7 @@ static int lane_execute(spn_executor *executor, spn_task *task)
         starts = !lane->active;
         if (starts) {
             lane->active = true;
+            lane->asker = task;
             (void)spn__fetch_add(&s->ctl, SPN__SERIAL_ONE,
                                  relaxed); /* [ctl] the lane's own */
         }

@@ -35,7 +35,8 @@ struct spn__serial_lane {
     struct spn__list tasks;          /* each by its `link` */
     uint32_t opened;                 /* who keeps it though it is idle */
     bool active;
-    bool interrupted;          /* `thread` was, by us */
+    bool interrupted;      /* `thread` was, by us */
+    const spn_task *asker; /* that made it active, until it is taken back: not to use */
     struct spn_thread *thread; /* that runs a task now, if it has a record */
     const spn_task *running;   /* and which: only to compare */
     spn_task runner;           /* the executor's below */

@@ -43,6 +43,7 @@ static void init_lane(struct spn__serial_lane *lane, struct spn_serial *s, uint6
     spn__list_init(&lane->tasks);
     lane->opened = 0;
     lane->active = lane->interrupted = false;
+    lane->asker = NULL;
     lane->thread = NULL;
     lane->running = NULL;
     lane->runner = (spn_task)SPN_TASK_INIT(spn__serial_run_lane, spn__serial_drop_lane);

@@ -340,3 +340,32 @@ SCENARIO(serial__ended_while_it_queues_up_again__next_task_runs, "X-15")
     sim_assert(spn_serial_keys(serial) == 0 && spn_serial_pending(serial) == 0);
     sim_assert(spn_serial_destroy(serial) == SPN_OK);
 }
+
+/* Refuses the first turn, after the task that asked for it was taken back and came again, as
+ * another thread may have done. */
+static int refuse_after_return(spn_executor *executor, spn_task *task)
+{
+    (void)executor;
+    if (spn__fetch_sub(&refusing.refusals, 1, relaxed) <= 0)
+        return spn_executor_execute(spn_executor_direct(), task);
+    sim_assert(spn_executor_remove(spn_serial_executor(serial), &items[0].task) == 1);
+    sim_assert(spn_executor_execute(spn_serial_executor(serial), &items[0].task) ==
+               SPN_OK);
+    return SPN_EFULL;
+}
+
+static const spn_executor_ops returning_ops = { .size = sizeof returning_ops,
+                                                .execute = refuse_after_return };
+
+/* A refused turn, and its task taken back and accepted once more by then: that one runs. */
+SCENARIO(serial__taken_back_and_again_while_refused__runs, "X-15")
+{
+    refusing.executor.ops = &returning_ops;
+    spn__init(&refusing.refusals, 1);
+    sim_assert(begin_over(&refusing.executor, 1));
+    items[0].key = 0;
+    sim_assert(spn_executor_execute(spn_serial_executor(serial), &items[0].task) ==
+               SPN_OK);
+    sim_assert(spn__load(&ran, relaxed) == 1 && spn_serial_pending(serial) == 0);
+    sim_assert(spn_serial_destroy(serial) == SPN_OK);
+}
