@@ -112,7 +112,7 @@ static inline void rpc_again(void)
 /* A client that was made, and is given back. */
 static inline void bad_client_end(void)
 {
-    CHECK_OK(spn_client_close(rpc.made_client, SPN_SEC(1)));
+    CHECK_OK(spn_client_close(rpc.made_client, T_LONG_NS));
     CHECK_OK(spn_client_destroy(rpc.made_client));
 }
 
@@ -122,7 +122,7 @@ static inline void rpc_server_open(void)
     REQUIRE_OK(spn_extensions_create(&rpc.extensions, NULL));
     REQUIRE_OK(spn_dispatchers_register(rpc.extensions, NULL));
     REQUIRE_OK(spn_server_create(&rpc.idle, BAD_URL, NULL, NULL));
-    REQUIRE_OK(spn_server_stop(rpc.idle, SPN_SEC(1)));
+    REQUIRE_OK(spn_server_stop(rpc.idle, T_LONG_NS));
     REQUIRE_OK(spn_server_create(&rpc.server, BAD_URL, NULL, NULL));
     rpc.method = (spn_method){ "keep", NULL, bad_keep, NULL };
     rpc.service = (spn_service){ .size = sizeof(spn_service),
@@ -150,7 +150,7 @@ static inline void rpc_server_open(void)
     REQUIRE_OK(spn_server_create(&rpc.made, BAD_URL, NULL, NULL));
     REQUIRE_OK(spn_server_destroy(rpc.made));
     REQUIRE_OK(spn_client_create(&rpc.client, BAD_CLIENT_URL, NULL, NULL));
-    REQUIRE_OK(spn_client_close(rpc.client, SPN_SEC(1)));
+    REQUIRE_OK(spn_client_close(rpc.client, T_LONG_NS));
     REQUIRE_OK(spn_client_create(&rpc.made_client, BAD_CLIENT_URL, NULL, NULL));
     bad_client_end();
     rpc.what = (spn_invocation)BAD_INVOCATION_INIT;

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -284,6 +285,22 @@ static inline int raw_listen(int *port, int backlog)
     return fd;
 }
 
+/* Fills the queue of a listener without a backlog: every later connect hangs.  The first is in
+ * it before another tries: on a busy machine the system takes its time, and answers meanwhile
+ * whoever comes. */
+static inline void raw_fill(int listening, int port, int *fds, int count)
+{
+    struct pollfd queued = { .fd = listening, .events = POLLIN };
+    const struct sockaddr_in to = raw_address(port);
+
+    for (int i = 0; i < count; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        REQUIRE(fds[i] >= 0);
+        (void)connect(fds[i], (const struct sockaddr *)&to, sizeof to);
+        REQUIRE(i > 0 || poll(&queued, 1, 30 * 1000) == 1);
+    }
+}
+
 static inline int raw_accept(int listening)
 {
     const int fd = accept(listening, NULL, NULL);
@@ -298,11 +315,22 @@ static inline void raw_send(int fd, const void *data, size_t size)
     REQUIRE(send(fd, data, size, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
+/* A process that was stopped for a while is interrupted in a call that has a limit. */
+static inline ssize_t raw_receive(int fd, void *data, size_t size)
+{
+    ssize_t n;
+
+    do
+        n = recv(fd, data, size, 0);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
 /* Reads exactly so much. */
 static inline void raw_read(int fd, void *data, size_t size)
 {
     for (size_t got = 0; got < size;) {
-        const ssize_t n = recv(fd, (char *)data + got, size - got, 0);
+        const ssize_t n = raw_receive(fd, (char *)data + got, size - got);
 
         REQUIRE(n > 0);
         got += (size_t)n;
@@ -314,7 +342,7 @@ static inline void raw_check_end(int fd)
 {
     char byte;
 
-    CHECK_EQ(recv(fd, &byte, 1, 0), 0);
+    CHECK_EQ(raw_receive(fd, &byte, 1), 0);
 }
 
 static inline void raw_reset(int fd)

@@ -7,6 +7,7 @@
 #define RPC_PEER_H
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -173,6 +174,8 @@ static inline bool peer_read(int fd, void *data, size_t size)
     while (size > 0) {
         const ssize_t n = recv(fd, at, size, 0);
 
+        if (n < 0 && errno == EINTR) /* the process was stopped for a while */
+            continue;
         if (n <= 0)
             return false;
         at += n;

@@ -3,6 +3,7 @@
  * Calls from the other side: what each ends with, exactly once, whatever the server, the
  * network and the caller do meanwhile.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -731,6 +732,7 @@ enum { IN_QUEUE = 3 };
 static void fake_fill(struct fake *f, int *fds)
 {
     struct sockaddr_in address = { .sin_family = AF_INET };
+    struct pollfd ready = { .fd = f->listener, .events = POLLIN };
 
     REQUIRE(listen(f->listener, 0) == 0);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -739,6 +741,9 @@ static void fake_fill(struct fake *f, int *fds)
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         REQUIRE(fds[i] >= 0);
         (void)!connect(fds[i], (struct sockaddr *)&address, sizeof address);
+        /* The first is in the queue before another tries: on a busy machine the system takes
+         * its time, and answers meanwhile whoever comes. */
+        REQUIRE(i > 0 || poll(&ready, 1, (int)(T_LONG_NS / SPN_MS(1))) == 1);
     }
 }
 
@@ -1179,7 +1184,8 @@ TEST(client__create_fails_in_a_shared_pool__nothing_is_left, "CLI-9")
     c.opts.repository = repository;
     atomic_store(&c.rc, 1);
     fake_open(&f);
-    snprintf(c.url, sizeof c.url, "dubbo://127.0.0.1:%d?heartbeat=0", f.port);
+    snprintf(c.url, sizeof c.url, "dubbo://127.0.0.1:%d?heartbeat=0&timeout=%lld",
+             f.port, (long long)(T_LONG_NS / SPN_MS(1)));
     REQUIRE_OK(spn_client_create(&client, c.url, &c.opts, NULL));
     fake_accept(&f);
     close(f.listener); /* the next one finds nobody */

@@ -432,6 +432,39 @@ TEST(invoke__interrupted_before__starts_nothing, "AES-18", "AES-15", "G-10")
     }
 }
 
+/* Of three the one in the middle does not end.  False: the machine was so busy that another
+ * had not ended, or that one not begun, when the time was over. */
+static bool let_time_pass(struct kind *k, int64_t timeout)
+{
+    struct work w[3] = { { .value = k }, { 0 }, { .value = k } };
+    const int64_t from = spn_now();
+    spn_latch *gate = latch(1);
+    spn_call calls[3];
+    spn_future *f[3];
+    bool in_time = true;
+
+    w[1].gate = gate;
+    fill(calls, w, 3);
+    REQUIRE_OK(spn_executor_invoke_all(k->executor, calls, 3, timeout, NULL, f));
+    CHECK(spn_now() - from >= timeout);
+    CHECK_EQ(spn_future_is_done(f[1]), 1);
+    CHECK_EQ(spn_future_is_cancelled(f[1]), 1);
+    for (int i = 0; i < 3; i += 2) {
+        void *value = NULL;
+        const int rc = spn_future_get(f[i], &value, 0);
+
+        CHECK(rc == SPN_ECANCELED || (rc == SPN_OK && value == k));
+        in_time = in_time && rc == SPN_OK;
+    }
+    unref_all(f, 3);
+    kind_close(k); /* it ends, or never began */
+    kind_open(k);
+    CHECK_EQ(atomic_load(&w[1].interrupted), atomic_load(&w[1].runs));
+    in_time = in_time && atomic_load(&w[1].runs) == 1;
+    open_and_destroy(gate);
+    return in_time;
+}
+
 /* At the deadline what is not done is cancelled; what is keeps its result. */
 TEST(invoke_all__deadline_passes__cancels_the_rest, "AES-19", "S-8", "G-7")
 {
@@ -439,27 +472,11 @@ TEST(invoke_all__deadline_passes__cancels_the_rest, "AES-19", "S-8", "G-7")
 
     EACH_KIND(k)
     {
-        struct work w[3] = { { .value = &k }, { 0 }, { .value = &k } };
-        const int64_t timeout = T_SHORT_NS, from = spn_now();
-        spn_latch *gate = latch(1);
-        spn_call calls[3];
-        spn_future *f[3];
-        void *value = NULL;
+        int64_t timeout = T_SHORT_NS;
 
-        w[1].gate = gate;
-        fill(calls, w, 3);
-        REQUIRE_OK(spn_executor_invoke_all(k.executor, calls, 3, timeout, NULL, f));
-        CHECK(spn_now() - from >= timeout);
-        CHECK_OK(spn_future_get(f[0], &value, 0));
-        CHECK(value == &k);
-        CHECK_EQ(spn_future_is_done(f[1]), 1);
-        CHECK_EQ(spn_future_is_cancelled(f[1]), 1);
-        CHECK_OK(spn_future_get(f[2], &value, 0));
-        T_AWAIT(atomic_load(&w[1].interrupted) == 1);
-        unref_all(f, 3);
-        kind_close(&k);
-        kind_open(&k);
-        open_and_destroy(gate);
+        while (!let_time_pass(&k, timeout) && timeout < T_LONG_NS)
+            timeout *= 2;
+        CHECK(timeout < T_LONG_NS);
     }
 }
 

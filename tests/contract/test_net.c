@@ -152,14 +152,10 @@ TEST(net__connect_hangs__timed_out_not_early, "NET-3")
 {
     enum { FILL = 8 };
     int port, fill[FILL], listening = raw_listen(&port, 0);
-    const struct sockaddr_in to = raw_address(port);
     struct line client;
     int64_t begun;
 
-    for (int i = 0; i < FILL; i++) { /* more than the backlog takes */
-        fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        (void)connect(fill[i], (const struct sockaddr *)&to, sizeof to);
-    }
+    raw_fill(listening, port, fill, FILL); /* more than the backlog takes */
     bed_open(&bed, NULL);
     begun = spn_clock_now(spn_clock_monotonic());
     REQUIRE_OK(bed_connect(&bed, &client, port, T_SHORT_NS));
@@ -178,13 +174,9 @@ TEST(net__closed_while_connecting__that_reason, "NET-5", "NET-1")
 {
     enum { FILL = 8 };
     int port, fill[FILL], listening = raw_listen(&port, 0);
-    const struct sockaddr_in to = raw_address(port);
     struct line client;
 
-    for (int i = 0; i < FILL; i++) {
-        fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        (void)connect(fill[i], (const struct sockaddr *)&to, sizeof to);
-    }
+    raw_fill(listening, port, fill, FILL);
     bed_open(&bed, NULL);
     REQUIRE_OK(bed_connect(&bed, &client, port, SPN_FOREVER));
     spn__conn_close(client.conn, SPN_ECANCELED);
@@ -288,10 +280,11 @@ static int64_t answer_and_end(struct line *line, const unsigned char *data, size
  * end; `closed` with 0 when the peer has ended too. */
 TEST(net__ended__last_bytes_arrive_then_the_end, "NET-6")
 {
+    const struct spn__transport_opts opts = { .loops = 2, .linger_ns = T_LONG_NS };
     char text[10];
     int fd;
 
-    bed_open(&bed, NULL);
+    bed_open(&bed, &opts);
     bed.use = answer_and_end;
     fd = raw_connect(bed.port);
     raw_send(fd, "go", 2);
@@ -309,7 +302,9 @@ TEST(net__ended__last_bytes_arrive_then_the_end, "NET-6")
 /* End with much unwritten: all of it arrives. */
 TEST(net__ended_with_much_unwritten__all_arrives, "NET-6", "NET-18")
 {
-    struct spn__transport_opts opts = { .loops = 1, .max_unwritten = sizeof big };
+    struct spn__transport_opts opts = { .loops = 1,
+                                        .max_unwritten = sizeof big,
+                                        .linger_ns = T_LONG_NS };
     unsigned char *got = malloc(sizeof big);
     int fd;
 

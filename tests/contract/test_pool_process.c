@@ -150,6 +150,8 @@ TEST(process__forked_while_workers_work__child_not_stuck, "P13")
     pieces_init(p, 2, gate);
     for (int i = 0; i < 2; i++)
         start(pool, &p[i]);
+    t_await_asleep(spn_pool_name(pool),
+                   2); /* at the gate, with nothing in their hands */
     fork_often(pool);
     gate_open(gate);
     pool_close(pool);

@@ -723,6 +723,21 @@ TEST(server__accepts__closes_what_is_too_much, "EXC-15")
     serving_end(&s);
 }
 
+/* Beats once more.  Who was held up by the machine for as long as the server waits has been
+ * silent himself, and comes again; *last_ns: when he beat last. */
+static int beat_again(int fd, int port, uint64_t id, int64_t *last_ns)
+{
+    const int64_t before_ns = *last_ns;
+
+    *last_ns = spn_now();
+    if (peer_beat(fd, id))
+        return fd;
+    CHECK(spn_now() - before_ns >= SPN_MS(300));
+    close(fd);
+    *last_ns = spn_now();
+    return peer_open(port);
+}
+
 /* A silent connection is closed, though every worker hangs; one with heartbeats is not. */
 TEST(server__silence__closed_by_the_timer, "EXC-16")
 {
@@ -730,6 +745,7 @@ TEST(server__silence__closed_by_the_timer, "EXC-16")
     struct serving s;
     int busy_fd, silent, alive;
     uint64_t beats = 0;
+    int64_t last_ns;
 
     serve_with(&s, "threads=1&heartbeat=100&close.timeout=300&dispatcher=message",
                NULL);
@@ -737,16 +753,17 @@ TEST(server__silence__closed_by_the_timer, "EXC-16")
     peer_send(busy_fd, &hanging);
     T_AWAIT(atomic_load(&s.demo.hanging) == 1);
     silent = peer_open(s.port);
+    last_ns = spn_now();
     alive = peer_open(s.port);
     do {
         struct pollfd p = { .fd = silent, .events = POLLIN };
 
-        CHECK(peer_beat(alive, ++beats));
+        alive = beat_again(alive, s.port, ++beats, &last_ns);
         if (poll(&p, 1, 20) != 0)
             break;
     } while (beats < 100000);
     CHECK(peer_is_closed(silent));
-    CHECK(peer_beat(alive, 0));
+    alive = beat_again(alive, s.port, 0, &last_ns);
     CHECK(stats_of(s.server).idle_closed >= 1);
     close(busy_fd);
     close(silent);

@@ -28,9 +28,19 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
     "$here/../../scripts/packages" browser || cannot "no Chromium"
     browser=$(command -v chromium) || cannot "no Chromium"
 }
-flags=(--headless --disable-gpu --disable-dev-shm-usage --hide-scrollbars
-       --user-data-dir="$out/profile" --no-first-run)
+flags=(--headless --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run)
 [ "$(id -u)" -eq 0 ] && flags+=(--no-sandbox)
+
+# browse ARGUMENT...: the browser, which is another program and may fail by itself: then once
+# more, from the beginning.
+browse() {
+    local try
+    for try in 1 2; do
+        timeout 60 "$browser" "${flags[@]}" --user-data-dir="$(mktemp -d -p "$out")" "$@" &&
+            return 0
+    done
+    return 1
+}
 
 sees() { # sees PATTERN: it is in the page as it is drawn
     if grep -Eq -- "$1" "$out/dom"; then
@@ -58,8 +68,8 @@ page=$(sed -n 's,^status  \(http://.*/\)$,\1,p' <<<"${line:-}")
 "$spindle" load --connections=4 --requests=500 --seconds=30 "$address" >/dev/null 2>&1
 
 # Ten seconds of the page's own time, in which it asks once a second.
-timeout 120 "$browser" "${flags[@]}" --virtual-time-budget=10000 --dump-dom "$page" \
-    >"$out/dom" 2>"$out/browser" || { tail -5 "$out/browser"; cannot "the browser failed"; }
+browse --virtual-time-budget=10000 --dump-dom "$page" >"$out/dom" 2>"$out/browser" ||
+    { tail -5 "$out/browser"; cannot "the browser failed"; }
 sees '<span class="state running" id="state"[^>]*>running</span>'
 sees 'dubbo://127.0.0.1'
 sees 'dispatcher all'
@@ -71,8 +81,8 @@ sees '<polyline'
 sees 'class="big bad" id="trouble"'
 sees 'data-updates="([3-9]|[1-9][0-9]+)"'
 
-timeout 120 "$browser" "${flags[@]}" --virtual-time-budget=5000 --window-size=1280,1500 \
-    --screenshot="$out/page.png" "$page" >/dev/null 2>&1
+browse --virtual-time-budget=5000 --window-size=1280,1500 --screenshot="$out/page.png" "$page" \
+    >/dev/null 2>&1
 if [ "$(head -c 4 "$out/page.png" 2>/dev/null | tail -c 3)" = PNG ]; then
     passed=$((passed + 1))
     [ -n "$picture" ] && cp "$out/page.png" "$picture"

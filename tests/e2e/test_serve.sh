@@ -98,16 +98,18 @@ print(r.read().decode())
 PY
 }
 
-# json EXPRESSION: the status `d` for which it holds, within ten seconds.
+# json EXPRESSION: the status `d` for which it holds, within ten seconds.  There is a file
+# $out/looks from the first look on.
 json() {
-    check "status: $1" python3 - "$page" "$1" <<'PY'
+    check "status: $1" python3 - "$page" "$1" "$out/looks" <<'PY'
 import json, sys, time, urllib.request
-page, expression = sys.argv[1:]
+page, expression, looks = sys.argv[1:]
 end = time.monotonic() + 10
 while True:
     d = json.load(urllib.request.urlopen(f"http://{page}/status.json", timeout=20))
     if eval(expression):
         break
+    open(looks, "w").close()
     assert time.monotonic() < end, (expression, d)
     time.sleep(0.05)
 PY
@@ -316,7 +318,11 @@ complains 'there are threads, accepts'
 json 'any(p["max"] == 3 for p in d["pools"])'
 
 # ---- the end waits for what is under way --------------------------------------------------
-"$spindle" call --timeout=20000 "$address" $demo.sleep 4000 >"$out/slow" 2>&1 &
+rm -f "$out/looks"
+{   # not before somebody looks, who takes his time to begin on a busy machine
+    until [ -e "$out/looks" ]; do sleep 0.02; done
+    exec "$spindle" call --timeout=20000 "$address" $demo.sleep 4000
+} >"$out/slow" 2>&1 &
 slow=$!
 json 'd["requests"]["in_flight"] == 1'
 stop 0

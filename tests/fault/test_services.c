@@ -147,7 +147,7 @@ static void use_threadless(void)
         CHECK_OK(spn_threadless_set_future(t, f));
     runs = 0;
     CHECK_OK(spn_executor_execute(spn_threadless_executor(t), &task));
-    CHECK_OK(spn_threadless_wait_and_drain(t, SPN_SEC(1)));
+    CHECK_OK(spn_threadless_wait_and_drain(t, T_LONG_NS));
     CHECK_OK(spn_executor_execute(spn_threadless_executor(t), &task));
     CHECK_EQ(runs, 2);
     CHECK_OK(spn_threadless_destroy(t));

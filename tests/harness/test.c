@@ -573,7 +573,8 @@ static int64_t limit_ms(void)
 /*
  * Follows the child until it says DONE, dies, or is in one test for too long
  * and is killed.  The pipe alone does not tell of a death: a process the test
- * started may hold its other end; so the child is looked at now and then.
+ * started may hold its other end; so the child is looked at now and then.  One
+ * that has gone may have said its last words since the pipe was looked at.
  */
 static void follow(pid_t child, int fd, struct result *result, const char **running,
                    bool *done)
@@ -581,12 +582,13 @@ static void follow(pid_t child, int fd, struct result *result, const char **runn
     enum { LOOK_MS = 100 };
     int64_t since = now_ms();
     struct progress progress;
+    bool gone = false;
 
     while (!*done) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         siginfo_t info = { .si_pid = 0 };
 
-        if (poll(&p, 1, LOOK_MS) > 0) {
+        if (poll(&p, 1, gone ? 0 : LOOK_MS) > 0) {
             if (read(fd, &progress, sizeof progress) != (ssize_t)sizeof progress)
                 return;
             since = now_ms();
@@ -594,10 +596,12 @@ static void follow(pid_t child, int fd, struct result *result, const char **runn
             *running =
                 progress.what == STARTED ? tests[progress.index].name : "no test";
             count(result, progress.what);
+        } else if (gone) {
+            return;
         } else if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) ==
                        0 &&
                    info.si_pid == child) {
-            return;
+            gone = true;
         } else if (now_ms() - since > limit_ms()) {
             fprintf(stderr, "TIMEOUT in %s after %lld ms; the stack of every thread:\n",
                     *running, (long long)limit_ms());

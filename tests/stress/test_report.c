@@ -192,6 +192,8 @@ enum { BUCKETS = 64 };
 struct storm {
     spn_executor *executor;
     int64_t until_ns;
+    const atomic_int *reports; /* NULL: none; else it goes on until there are so many */
+    int least;
     atomic_llong refused, slowest_ns;
     atomic_llong times[BUCKETS]; /* by the power of two of nanoseconds */
 };
@@ -204,7 +206,8 @@ static void be_refused(int index, void *arg)
 
     (void)index;
     item_init(&item);
-    while (now_ns < storm->until_ns) {
+    while (now_ns < storm->until_ns ||
+           (storm->reports != NULL && atomic_load(storm->reports) < storm->least)) {
         const int64_t began_ns = now_ns;
         int bucket = 0;
 
@@ -232,10 +235,10 @@ static int64_t p99_of(struct storm *storm)
 }
 
 static int64_t storm_with(const spn_reject_policy *policy, int64_t for_ns,
-                          int64_t *refused)
+                          const atomic_int *reports, int least, int64_t *refused)
 {
     const spn_pool_opts opts = full_pool_opts(policy, 1);
-    struct storm storm = { .until_ns = 0 };
+    struct storm storm = { .reports = reports, .least = least };
     struct full_pool f;
 
     full_pool_start(&f, &opts);
@@ -260,14 +263,17 @@ TEST(report__storm__submitters_not_slowed, "P33", "X-14")
     spn_reject_report *report;
 
     make_folder();
-    without_ns = storm_with(spn_reject_abort(), for_ns, &refused);
+    without_ns = storm_with(spn_reject_abort(), for_ns, NULL, 0, &refused);
     ropts.dir = folder;
     ropts.interval_ns = interval_ns;
     ropts.exhausted = count_answers;
     ropts.ctx = &a;
     REQUIRE_OK(spn_reject_report_create(&report, &ropts));
     began_ns = spn_now();
-    with_ns = storm_with(spn_reject_report_policy(report), for_ns, &refused_with);
+    /* Two reports: a machine that stands still may leave time for one in a second.  Where
+     * threads do not answer, a report takes as long as it waits for them. */
+    with_ns = storm_with(spn_reject_report_policy(report), for_ns, &a.reports,
+                         DEFERRED_SIGNALS ? 1 : 2, &refused_with);
     most = (spn_now() - began_ns) / interval_ns + 1;
     CHECK_OK(spn_reject_report_destroy(report));
     printf("     refused %lld/s, p99 below %lld ns; with %d reports %lld/s, %lld ns\n",
@@ -275,8 +281,6 @@ TEST(report__storm__submitters_not_slowed, "P33", "X-14")
            atomic_load(&a.reports), (long long)(refused_with * SPN_SEC(1) / for_ns),
            (long long)with_ns);
     CHECK(with_ns <= 8 * without_ns || with_ns <= SPN_US(100));
-    /* Where threads do not answer, a report takes as long as it waits for them. */
-    CHECK(atomic_load(&a.reports) >= (DEFERRED_SIGNALS ? 1 : 2));
     CHECK(atomic_load(&a.reports) <= most);
     CHECK_EQ(rmdir(folder), 0);
 }
