@@ -506,7 +506,8 @@ SCENARIO(pool_found__max_is_raised_as_an_urgent_job_waits__runs, "P10 P11 TPE-32
     sim_join_all();
     close_pool();
 }
-SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs, .schedules = 4000)
+SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs,
+              .models = SIM_SC | SIM_TSO, .schedules = 4000)
 /* ---- a thread leaves a paused pool --------------------------------------------------- */
 
 /* One waits for a task because there is a thread that can run it: that stays also while
@@ -523,7 +524,8 @@ SCENARIO(pool_found__waits_as_the_pool_is_paused__goes_on, "P6 P44")
     until_ended(0);
     close_pool();
 }
-SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on, .schedules = 3000)
+SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on,
+              .models = SIM_SC | SIM_TSO, .schedules = 3000)
 
 /* The same as a queue of the user's is emptied for a moment. */
 SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45")
@@ -583,3 +585,5 @@ SCENARIO_OPTS(pool_found__waits_above_max_as_its_queue_is_purged__goes_on,
               .schedules = 600)
 SCENARIO_OPTS(pool_found__stays_for_what_another_takes__goes_after_all,
               .schedules = 800)
+SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__own_queue,
+              .models = SIM_SC | SIM_TSO)
