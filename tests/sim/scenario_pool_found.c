@@ -288,7 +288,7 @@ SCENARIO(pool_found__eager_asks_the_urgent_lane_again__runs, "P10 G-20")
         until_ended(i);
     close_pool();
 }
-SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 5000)
+SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 1000)
 /* ---- a thread that was to come does not ----------------------------------------- */
 
 /* Somebody submits to a full queue, and his thread is counted; one that blocks relies on
@@ -307,7 +307,7 @@ SCENARIO(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for, "P38 TPE-6
     close_pool();
 }
 SCENARIO_OPTS(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for,
-              .schedules = 5000)
+              .schedules = 1000)
 /* ---- the end of a pause ------------------------------------------------------------ */
 
 /* shutdown ends a pause as resume does: for what came meanwhile there are threads. */
@@ -506,7 +506,8 @@ SCENARIO(pool_found__max_is_raised_as_an_urgent_job_waits__runs, "P10 P11 TPE-32
     sim_join_all();
     close_pool();
 }
-SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs, .schedules = 4000)
+SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs,
+              .models = SIM_SC | SIM_TSO, .schedules = 4000)
 /* ---- a thread leaves a paused pool --------------------------------------------------- */
 
 /* One waits for a task because there is a thread that can run it: that stays also while
@@ -523,7 +524,8 @@ SCENARIO(pool_found__waits_as_the_pool_is_paused__goes_on, "P6 P44")
     until_ended(0);
     close_pool();
 }
-SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on, .schedules = 3000)
+SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on,
+              .models = SIM_SC | SIM_TSO, .schedules = 3000)
 
 /* The same as a queue of the user's is emptied for a moment. */
 SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45")
@@ -557,3 +559,31 @@ SCENARIO(pool_found__stays_for_what_another_takes__goes_after_all, "TPE-35 P1")
     sim_assert(spn_pool_threads(pool) == 0);
     close_pool();
 }
+
+/* ---- how many schedules: some times those in which it failed --------------------- */
+
+SCENARIO_OPTS(pool_found__blocks_as_the_urgent_thread_leaves__lanes, .schedules = 500)
+SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__not_for_ever,
+              .schedules = 200)
+SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__lanes, .schedules = 200)
+SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__own_queue,
+              .schedules = 200)
+SCENARIO_OPTS(pool_found__urgent_beside_a_stand_in__runs, .schedules = 200)
+SCENARIO_OPTS(pool_found__blocked_and_paused_and_shut_down__the_other_runs,
+              .schedules = 200)
+SCENARIO_OPTS(pool_found__held_and_paused_and_shut_down__urgent_runs, .schedules = 200)
+SCENARIO_OPTS(pool_found__waiting_and_paused_and_shut_down__goes_on, .schedules = 1000)
+SCENARIO_OPTS(pool_found__blocked_as_its_queue_is_purged__the_other_runs,
+              .schedules = 600)
+SCENARIO_OPTS(pool_found__waiting_as_its_queue_is_purged__goes_on, .schedules = 600)
+SCENARIO_OPTS(pool_found__waits_for_one_that_blocks__the_third_runs, .schedules = 200)
+SCENARIO_OPTS(pool_found__waits_beside_one_that_blocks__goes_on, .schedules = 200)
+SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__takes_no_other, .schedules = 500)
+SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__lanes, .schedules = 500)
+SCENARIO_OPTS(pool_found__stays_in_a_paused_pool__sleeps, .schedules = 100)
+SCENARIO_OPTS(pool_found__waits_above_max_as_its_queue_is_purged__goes_on,
+              .schedules = 600)
+SCENARIO_OPTS(pool_found__stays_for_what_another_takes__goes_after_all,
+              .schedules = 800)
+SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__own_queue,
+              .models = SIM_SC | SIM_TSO)

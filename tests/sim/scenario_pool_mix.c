@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scenario_pool_mix.c - the pool as nobody planned it: each schedule draws a pool (which
+ * queue, how many threads, how long they stay, how many more there may be) and a few
+ * operations for two threads, as it draws everything else.
+ *
+ * A scenario that somebody thought of tries one combination in many orders.  These try
+ * many, so as to meet the one that nobody thought of; what they find gets a scenario of
+ * its own, with the combination written down, at the end of this file.
+ *
+ * WHAT IS PROMISED, and therefore asked
+ *   held     threads that are held by tasks do not hold up an urgent job, while one above
+ *            max may be had for it (urgent_threads).
+ *   blocked  a task that says it blocks does not hold up what it waits for, while a
+ *            thread may stand in for it (block_threads); a task that waits for a future of
+ *            its pool gets it, or is told SPN_EDEADLK.
+ *   ended    whatever goes on as the pool is shut down, each accepted task ends once.
+ *   In all, what was accepted ends without anybody's help; then the threads that are too
+ *   many go when their keep-alive is over; and the books balance.
+ *
+ * Nothing waits with a time-out, so what is forgotten shows as a deadlock; and where the
+ * keep-alive is long, and no timer expires early, a thread that only comes by because it
+ * was idle for too long shows as time that has passed.
+ */
+#include "sim.h"
+
+#include <spindle.h>
+
+#include "sync/seam.h"
+
+enum { PER_THREAD = 6, HELD = 3, TASKS = 2 * PER_THREAD + HELD };
+#define LONG SPN_SEC(100)
+
+struct fate {
+    spn_job job; /* first */
+    SPN__ATOMIC(int) ends, accepted;
+    spn_latch *ended; /* opened by its end, or when it is refused */
+    struct fate *partner;
+    bool used, urgent;
+    int unblocks; /* what it does when it no longer blocks */
+};
+
+/* What a thread may do. */
+enum op {
+    QUICK,
+    URGENT,
+    LATE,
+    DIE,
+    NEST,
+    BLOCK,
+    REMOVE,
+    PURGE,
+    PAUSE,
+    CORE,
+    MAX,
+    KEEP_ALIVE,
+    PRESTART,
+    WAIT,
+    CALL,
+    OPS
+};
+#define BIT(op) (1u << (op))
+#define ALL     (BIT(OPS) - 1)
+
+static spn_pool *pool;
+static spn_executor *ex;
+static spn_queue *queue; /* the user's, or NULL */
+static struct fate fates[TASKS];
+static spn_latch *gate;
+static SPN__ATOMIC(int) others; /* accepted, beside the fates */
+static unsigned allowed;        /* bits of op */
+static int32_t most;  /* what max may be raised to; 0: it may also be lowered */
+static bool blocking; /* whether tasks block */
+
+/* ---- tasks --------------------------------------------------------------------------- */
+
+static void end_of(struct fate *f)
+{
+    (void)spn__fetch_add(&f->ends, 1, relaxed);
+    (void)spn_latch_count_down(f->ended);
+}
+
+static struct fate *fate_of(spn_task *task)
+{
+    const uintptr_t at = (uintptr_t)task;
+
+    return at >= (uintptr_t)&fates[0] && at < (uintptr_t)&fates[TASKS]
+               ? (struct fate *)(void *)task
+               : NULL;
+}
+
+static int run(spn_task *task)
+{
+    end_of(fate_of(task));
+    return 0;
+}
+
+static int run_and_die(spn_task *task)
+{
+    end_of(fate_of(task));
+    sim_exit();
+}
+
+static void drop(spn_task *task, int reason)
+{
+    sim_assert(reason < 0);
+    end_of(fate_of(task));
+}
+
+static void take_back(void *ctx, spn_task *task)
+{
+    (void)ctx;
+    if (fate_of(task) != NULL)
+        end_of(fate_of(task));
+    else
+        sim_assert(spn_task_drop(task, SPN_ESHUTDOWN) == SPN_OK);
+}
+
+/* Or until it is interrupted: the pool stops. */
+static void until_open(spn_latch *latch)
+{
+    const int rc = spn_latch_await(latch, SPN_FOREVER);
+
+    sim_assert(rc == SPN_OK || rc == SPN_EINTR);
+}
+
+static int hold(spn_task *task)
+{
+    until_open(gate);
+    return run(task);
+}
+
+static int answer(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    return 0;
+}
+
+static int give(void *arg)
+{
+    return answer(arg, NULL);
+}
+
+/* A future of the pool's, or NULL. */
+static spn_future *ask(void)
+{
+    spn_future *future;
+
+    if (spn_executor_submit(ex, answer, NULL, &future) != SPN_OK)
+        return NULL;
+    (void)spn__fetch_add(&others, 1, relaxed);
+    return future;
+}
+
+static void wait_for_answer(void)
+{
+    spn_future *future = ask();
+    int rc;
+
+    if (future == NULL)
+        return;
+    rc = spn_future_get(future, NULL, SPN_FOREVER);
+    sim_assert(rc != SPN_ETIMEDOUT);
+    spn_future_unref(future);
+}
+
+/* Where others block it says that it does: else there may be no thread for the rest, and
+ * nobody to tell it so. */
+static int nest(spn_task *task)
+{
+    if (blocking)
+        spn_pool_block_begin();
+    wait_for_answer();
+    if (blocking)
+        spn_pool_block_end();
+    return run(task);
+}
+
+/* Blocks until its partner has come to its end. */
+static int block(spn_task *task)
+{
+    struct fate *f = fate_of(task);
+
+    spn_pool_block_begin();
+    until_open(f->partner->ended);
+    if (f->unblocks == 1)
+        return run_and_die(task);
+    spn_pool_block_end();
+    if (f->unblocks == 2) {
+        spn_pool_block_begin();
+        wait_for_answer();
+        spn_pool_block_end();
+    }
+    return run(task);
+}
+
+/* ---- operations ------------------------------------------------------------------------ */
+
+static bool submit(struct fate *f)
+{
+    const int rc = spn_executor_execute(ex, &f->job.task);
+
+    f->used = true;
+    if (rc == SPN_OK)
+        (void)spn__fetch_add(&f->accepted, 1, relaxed);
+    else
+        (void)spn_latch_count_down(f->ended); /* who waits for it need not */
+    return rc == SPN_OK;
+}
+
+static void make_urgent(struct fate *f)
+{
+    f->urgent = true;
+    f->job.urgent = 1;
+}
+
+/* What a task that another waits for may be. */
+static void draw_partner(struct fate *f)
+{
+    static int (*const fns[])(spn_task *) = { run, nest, run_and_die };
+
+    f->job.task.fn = fns[sim_choose(3)];
+    if (sim_choose(3) == 0)
+        make_urgent(f);
+}
+
+static void submit_pair(struct fate *f, struct fate *partner)
+{
+    const bool partner_first = sim_choose(2) == 0;
+
+    f->job.task.fn = block;
+    f->partner = partner;
+    f->unblocks = (int)sim_choose(3);
+    draw_partner(partner);
+    (void)submit(partner_first ? partner : f);
+    (void)submit(partner_first ? f : partner);
+}
+
+static void cancel_and_purge(void)
+{
+    spn_future *future = ask();
+
+    if (future != NULL) {
+        (void)spn_future_cancel(future, 0);
+        sim_assert(spn_pool_purge(pool) >= 0);
+        spn_future_unref(future);
+    }
+}
+
+static void change(enum op op)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    if (op == CORE)
+        c.core_threads = (int32_t)sim_choose(3);
+    if (op == MAX)
+        c.max_threads = most > 0 ? most : 1 + (int32_t)sim_choose(2);
+    if (op == KEEP_ALIVE)
+        c.keep_alive_ns = sim_choose(2) == 0 ? 0 : LONG;
+    (void)spn_pool_reconfigure(pool, &c); /* core above max is refused */
+}
+
+/* One operation, with the tasks from f on: how many it used. */
+static int operate(enum op op, struct fate *f, const struct fate *first)
+{
+    switch (op) {
+    case QUICK:
+        if (sim_choose(2) == 0)
+            f->job.task.flags = 0; /* a plain task */
+        (void)submit(f);
+        return 1;
+    case URGENT:
+        make_urgent(f);
+        if (sim_choose(4) == 0)
+            f->job.task.fn = run_and_die;
+        (void)submit(f);
+        return 1;
+    case LATE:
+        f->job.deadline_ns = sim_now() + 1;
+        (void)submit(f);
+        return 1;
+    case DIE:
+        f->job.task.fn = run_and_die;
+        (void)submit(f);
+        return 1;
+    case NEST:
+        f->job.task.fn = nest;
+        if (sim_choose(3) == 0)
+            make_urgent(f);
+        (void)submit(f);
+        return 1;
+    case BLOCK:
+        submit_pair(f, f + 1);
+        return 2;
+    case REMOVE:
+        if (f > first && spn_pool_remove(pool, &f[-1].job.task) == 1)
+            end_of(f - 1);
+        return 0;
+    case PURGE:
+        cancel_and_purge();
+        return 0;
+    case PAUSE:
+        (void)spn_pool_pause(pool);
+        (void)submit(f);
+        (void)spn_pool_resume(pool);
+        return 1;
+    case PRESTART:
+        (void)spn_pool_prestart(pool);
+        return 0;
+    case WAIT:
+        wait_for_answer();
+        return 0;
+    case CALL:
+        if (spn_executor_call(ex, give, NULL) == SPN_OK)
+            (void)spn__fetch_add(&others, 1, relaxed);
+        return 0;
+    default:
+        change(op);
+        return 0;
+    }
+}
+
+static void perform(void *arg)
+{
+    struct fate *first = arg, *f = first;
+    bool blocks = false;
+
+    for (int i = 0; i < 3; i++) {
+        enum op op = (enum op)sim_choose(OPS);
+
+        if ((allowed & BIT(op)) == 0 || (op == BLOCK && blocks))
+            op = (allowed & BIT(URGENT)) != 0 && sim_choose(2) == 0 ? URGENT : QUICK;
+        blocks = blocks || op == BLOCK; /* no more than may have stand-ins */
+        f += operate(op, f, first);
+    }
+}
+
+/* ---- pools ------------------------------------------------------------------------------ */
+
+static void own_queue(spn_pool_opts *o, uint32_t kind)
+{
+    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
+
+    if (kind == SPN_QUEUE_ARRAY)
+        q.capacity = 2;
+    q.spins_timed = q.spins_untimed =
+        kind == SPN_QUEUE_SYNCHRONOUS || kind == SPN_QUEUE_TRANSFER ? -1 : 0;
+    sim_assert(spn_queue_create(&queue, kind, &q) == SPN_OK);
+    o->queue = queue;
+}
+
+static void draw_queue(spn_pool_opts *o)
+{
+    static const uint32_t own[] = { SPN_QUEUE_LINKED, SPN_QUEUE_ARRAY,
+                                    SPN_QUEUE_TRANSFER, SPN_QUEUE_SYNCHRONOUS };
+    const unsigned kind = sim_choose(9);
+
+    if (kind < 4) {
+        own_queue(o, own[kind]);
+    } else if (kind == 4) {
+        o->queue_kind = SPN_POOL_LANES;
+    } else if (kind == 5) {
+        o->queue_kind = SPN_POOL_PRIORITY;
+    } else {
+        o->queue_capacity = kind == 6 ? SPN_HANDOFF : 2;
+        o->eager = kind == 8;
+    }
+    o->helping = kind != 5 && kind > 3 && sim_choose(4) == 0;
+}
+
+static void quiet(spn_pool *p, const spn_task_info *info, void *ctx)
+{
+    (void)p;
+    (void)info;
+    (void)ctx;
+}
+
+static spn_pool_opts draw_pool(bool patient)
+{
+    static const int64_t keep_alives[] = { LONG, 0, SPN_MS(1) };
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.name = "p";
+    draw_queue(&o);
+    o.core_threads = (int32_t)sim_choose(3);
+    o.max_threads = o.core_threads == 2 ? 2 : 1 + (int32_t)sim_choose(2);
+    o.keep_alive_ns = keep_alives[sim_choose(patient ? 2 : 3)];
+    o.core_timeout = o.keep_alive_ns > 0 && sim_choose(3) == 0;
+    o.urgent_capacity = sim_choose(2) == 0 ? 1 : 0;
+    o.urgent_threads = 1;
+    o.block_threads = 2 * PER_THREAD;
+    o.reject = sim_choose(4) == 0 ? spn_reject_discard_oldest() : NULL;
+    o.hooks.uncaught = quiet;
+    return o;
+}
+
+static void open_pool(const spn_pool_opts *o)
+{
+    for (int i = 0; i < TASKS; i++) {
+        fates[i] = (struct fate){ .job = SPN_JOB_INIT(run, drop) };
+        spn__init(&fates[i].ends, 0);
+        spn__init(&fates[i].accepted, 0);
+        sim_assert(spn_latch_create(&fates[i].ended, 1) == SPN_OK);
+    }
+    spn__init(&others, 0);
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+    sim_assert(spn_pool_create(&pool, o) == SPN_OK);
+    ex = spn_pool_executor(pool);
+}
+
+/* Until those that were submitted have ended. */
+static void await_ends(bool urgent_only)
+{
+    for (int i = 0; i < TASKS; i++)
+        if (fates[i].used && (fates[i].urgent || !urgent_only))
+            sim_assert(spn_latch_await(fates[i].ended, SPN_FOREVER) == SPN_OK);
+}
+
+/* Nothing is left to do: those that are too many go. */
+static void await_leaving(void)
+{
+    const int32_t stay =
+        spn_pool_core_timeout(pool) == 1 ? 0 : spn_pool_core_threads(pool);
+
+    for (int i = 0; i < 8 && spn_pool_threads(pool) > stay; i++) {
+        sim_sleep(3 * LONG); /* or less: it may expire early */
+        sim_settle();
+    }
+    sim_assert(spn_pool_threads(pool) <= stay);
+}
+
+static void close_pool(void)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int accepted = spn__load(&others, relaxed);
+
+    if (spn_pool_is_shutdown(pool) == 0)
+        (void)spn_pool_shutdown(pool);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    for (int i = 0; i < TASKS; i++) {
+        const int a = spn__load(&fates[i].accepted, relaxed);
+
+        sim_assert(spn__load(&fates[i].ends, relaxed) == a);
+        sim_assert(fates[i].job.task.queued == 0);
+        accepted += a;
+        sim_assert(spn_latch_destroy(fates[i].ended) == SPN_OK);
+    }
+    sim_assert(s.pending == 0 && s.queued == 0 && s.threads == 0 && s.active == 0);
+    sim_assert(s.accepted == accepted && s.submitted == 0 && s.blocked == 0);
+    sim_assert(s.accepted ==
+               s.completed + s.failed + s.cancelled + s.returned + s.dropped);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+    if (queue != NULL)
+        sim_assert(spn_queue_destroy(queue) == SPN_OK);
+    queue = NULL;
+}
+
+static void perform_two(void)
+{
+    sim_thread(perform, &fates[0]);
+    sim_thread(perform, &fates[PER_THREAD]);
+}
+
+/* ---- held -------------------------------------------------------------------------------- */
+
+static void held(bool patient)
+{
+    spn_pool_opts o = draw_pool(patient);
+    const int holders = 1 + (int)sim_choose(HELD);
+
+    blocking = false;
+    most = o.max_threads + 1; /* not lower: then there is no thread above it */
+    allowed = BIT(QUICK) | BIT(URGENT) | BIT(LATE) | BIT(DIE) | BIT(REMOVE) |
+              BIT(PURGE) | BIT(PAUSE) | BIT(CORE) | BIT(MAX) | BIT(KEEP_ALIVE) |
+              BIT(PRESTART) | BIT(CALL);
+    open_pool(&o);
+    for (int i = 0; i < holders; i++) {
+        struct fate *f = &fates[2 * PER_THREAD + i];
+
+        f->job.task.fn = hold;
+        (void)submit(f);
+    }
+    perform_two();
+    sim_join_all();
+    await_ends(true);
+    sim_assert(!patient || sim_now() < LONG);
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    await_ends(false);
+    await_leaving();
+    close_pool();
+}
+
+SCENARIO(pool_mix__threads_are_held__urgent_ones_run, "P10 P11 G-20 TPE-32 TPE-58")
+{
+    held(false);
+}
+SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run, .max_steps = 60000,
+              .schedules = 1000)
+
+SCENARIO(pool_mix__threads_are_held__urgent_ones_run_at_once, "P10 P11 G-20")
+{
+    held(true);
+}
+SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run_at_once, .early = SIM_NEVER,
+              .max_steps = 60000, .schedules = 1000)
+
+/* Everything, and in half of the schedules tasks that block. */
+static void draw_all(void)
+{
+    most = 0;
+    blocking = sim_choose(2) == 0;
+    allowed = blocking ? ALL : ALL & ~BIT(BLOCK);
+}
+
+/* ---- blocked ------------------------------------------------------------------------------ */
+
+static void blocked(bool patient)
+{
+    spn_pool_opts o = draw_pool(patient);
+
+    draw_all();
+    open_pool(&o);
+    perform_two();
+    sim_join_all();
+    await_ends(false);
+    sim_assert(!patient || sim_now() < LONG);
+    await_leaving();
+    close_pool();
+}
+
+SCENARIO(pool_mix__tasks_block_and_wait__the_others_run, "P38 P6 G-20 TPE-58")
+{
+    blocked(false);
+}
+SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run, .max_steps = 60000,
+              .schedules = 1000)
+
+SCENARIO(pool_mix__tasks_block_and_wait__the_others_run_at_once, "P38 P6 G-20")
+{
+    blocked(true);
+}
+SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run_at_once,
+              .early = SIM_NEVER, .max_steps = 60000, .schedules = 1000)
+
+/* ---- ended -------------------------------------------------------------------------------- */
+
+SCENARIO(pool_mix__shut_down_amid_all__each_task_ends_once, "TPE-61 TPE-62 TPE-58 G-20")
+{
+    spn_pool_opts o = draw_pool(false);
+    const unsigned how = sim_choose(3);
+
+    draw_all();
+    open_pool(&o);
+    perform_two();
+    (void)submit(&fates[2 * PER_THREAD]);
+    if (sim_choose(2) == 0)
+        (void)spn_pool_pause(pool);
+    if (how == 0)
+        (void)spn_pool_shutdown(pool);
+    else if (how == 1)
+        (void)spn_pool_shutdown_now(pool, take_back, NULL, NULL);
+    else
+        (void)spn_pool_drain(pool, SPN_MS(1), take_back, NULL, NULL);
+    sim_join_all();
+    await_ends(false);
+    close_pool();
+}
+SCENARIO_OPTS(pool_mix__shut_down_amid_all__each_task_ends_once, .max_steps = 60000,
+              .schedules = 1000)
