@@ -181,6 +181,10 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                 ((pool->kind != SPN__WORK_USER || spn__work_any_urgent(pool)) &&
                  spn__idle_work_waits(pool)))
                 continue; /* it stayed for that */
+            /* Another took it, and at the end of a pool nobody comes to say so. */
+            if (spn__ctl_state(ctl) >= SPN_EXECUTOR_SHUTDOWN && !w->counted_on &&
+                pool->kind != SPN__WORK_STEAL && !spn__idle_work_kept(pool))
+                continue;
         }
         w->timed_out = false;
         if (pool->kind == SPN__WORK_USER && spn__load(&pool->paused, relaxed) == 0) {

@@ -587,3 +587,23 @@ SCENARIO_OPTS(pool_found__stays_for_what_another_takes__goes_after_all,
               .schedules = 800)
 SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__own_queue,
               .models = SIM_SC | SIM_TSO)
+
+/* ---- the end ---------------------------------------------------------------------- */
+
+/* One is about to leave a pool that is shut down, and stays for a task that another then
+ * takes: it leaves after all. */
+SCENARIO(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
+         "TPE-58 TPE-61 G-20")
+{
+    const spn_pool_opts o = small(2, 2, 4);
+
+    open_pool(&o);
+    submit(0);
+    submit(1);
+    submit_urgent(2); /* for a moment there are three: each thinks it is to go */
+    submit(3);
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
+              .schedules = 5000, .models = SIM_SC | SIM_TSO)

@@ -423,7 +423,7 @@ static void await_leaving(void)
     const int32_t stay =
         spn_pool_core_timeout(pool) == 1 ? 0 : spn_pool_core_threads(pool);
 
-    for (int i = 0; i < 8 && spn_pool_threads(pool) > stay; i++) {
+    for (int i = 0; i < 100 && spn_pool_threads(pool) > stay; i++) {
         sim_sleep(3 * LONG); /* or less: it may expire early */
         sim_settle();
     }
