@@ -300,8 +300,9 @@ typedef struct spn_pool_opts {
     uint32_t fixed;         /* 1: cannot be reconfigured: setters give SPN_ESTATE     */
     int32_t
         urgent_capacity;    /* jobs in the urgent lane; 0: 64                         */
-    int32_t urgent_threads; /* threads above max_threads that urgent jobs may start
-                               when all are busy.  SPN_DEFAULT: 1                    */
+    int32_t urgent_threads; /* threads above max_threads, and beside those that stand
+                               in for blocked ones, that urgent jobs may start when
+                               all are busy.  SPN_DEFAULT: 1                          */
     int32_t block_threads;  /* threads above max_threads that may stand in for blocked
                                ones: spn_pool_block_begin.  SPN_DEFAULT: 256          */
     uint32_t reserved;      /* 0                                                      */
