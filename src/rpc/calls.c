@@ -8,6 +8,10 @@
  *   table ends it; all others find it gone and leave it alone.  That is the whole of
  *   "exactly once".
  *
+ *   A reply goes through the dispatcher, and a connection may be lost behind it: calls
+ *   whose reply has come are not the loss's to end.  A reply that is let go of without
+ *   ending its call ends it as lost.
+ *
  *   The table is a hash by id, in shards with a lock each.  Ids count up, so the lowest
  *   bits choose the shard and spread calls of all threads evenly.  A shard grows when it
  *   has more calls than buckets; where there is no memory for that, its chains get longer
@@ -155,7 +159,7 @@ bool spn__table_remove(struct spn__call_table *table, struct spn__call *call)
     return found;
 }
 
-struct spn__call *spn__table_find(struct spn__call_table *table, int64_t id)
+static struct spn__call *find(struct spn__call_table *table, int64_t id, bool answer)
 {
     struct spn__call_shard *shard = shard_of(table, id);
     struct spn__call *call;
@@ -164,10 +168,22 @@ struct spn__call *spn__table_find(struct spn__call_table *table, int64_t id)
     call = *bucket_of(shard, id);
     while (call != NULL && call->id != id)
         call = call->next;
-    if (call != NULL)
+    if (call != NULL) {
         spn__call_ref(call);
+        call->answered = call->answered || answer;
+    }
     spn__unlock(&shard->lock);
     return call;
+}
+
+struct spn__call *spn__table_find(struct spn__call_table *table, int64_t id)
+{
+    return find(table, id, false);
+}
+
+struct spn__call *spn__table_answer(struct spn__call_table *table, int64_t id)
+{
+    return find(table, id, true);
 }
 
 bool spn__table_bind(struct spn__call_table *table, struct spn__call *call,
@@ -202,7 +218,7 @@ struct spn__call *spn__table_remove_all(struct spn__call_table *table,
             while (*at != NULL) {
                 struct spn__call *call = *at;
 
-                if (channel != NULL && call->channel != channel) {
+                if (channel != NULL && (call->channel != channel || call->answered)) {
                     at = &call->next;
                     continue;
                 }

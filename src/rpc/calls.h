@@ -24,7 +24,8 @@ struct spn__call {
     SPN__ATOMIC(uint32_t) parts;  /* who will yet use the client [parts] */
     struct spn__call *next;       /* in its bucket, or the list of those being ended */
     bool one_way;                 /* no reply is wanted: never in the table */
-    bool listed;                  /* in the table; guarded by its shard, as is: */
+    bool listed;                  /* in the table; guarded by its shard, as are: */
+    bool answered;                /* its reply has come, and is under way */
     struct spn__channel *channel; /* the one it was given to, held; NULL: none yet */
     spn_future *future;           /* a reference */
     spn_threadless *threadless;   /* of the thread that waits; NULL: nobody does */
@@ -66,11 +67,13 @@ void spn__table_add(struct spn__call_table *table, struct spn__call *call);
 bool spn__table_remove(struct spn__call_table *table, struct spn__call *call);
 /* The call with that id, with a reference of the caller's; NULL: it is over. */
 struct spn__call *spn__table_find(struct spn__call_table *table, int64_t id);
+/* The same for whoever has its reply, and sees to it that the call ends. */
+struct spn__call *spn__table_answer(struct spn__call_table *table, int64_t id);
 /* Says to which channel it is given; holds that.  False: the call is over. */
 bool spn__table_bind(struct spn__call_table *table, struct spn__call *call,
                      struct spn__channel *channel);
-/* Takes out all calls of a channel, or with NULL all there are: as remove, each; linked by
- * `next`. */
+/* Takes out all calls of a channel that have no reply yet, or with NULL all there are: as
+ * remove, each; linked by `next`. */
 struct spn__call *spn__table_remove_all(struct spn__call_table *table,
                                         const struct spn__channel *channel);
 

@@ -120,6 +120,7 @@ static void take_response(struct spn_client *client, struct spn__response *respo
 {
     struct spn__call *call = response->call;
 
+    response->settled = true;
     if (call == NULL || !spn__table_remove(&client->table, call)) {
         (void)spn__fetch_add(&client->late, 1, relaxed); /* only a number */
         spn__log_limited(SPN_LOG_WARN, SPN_SEC(10),

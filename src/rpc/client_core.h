@@ -116,6 +116,7 @@ struct spn__response {
     struct spn__call *call;      /* a reference; NULL: nobody waits any more */
     spn_reply *reply;            /* decoded; NULL: not, and: */
     int failure;                 /* why it could not be */
+    bool settled;                /* the call has ended, by this or otherwise */
 };
 
 /* endpoint->message of clients. */

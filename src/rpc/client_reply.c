@@ -115,6 +115,10 @@ static void release(struct spn__message *message)
     struct spn__response *response = (struct spn__response *)message;
     struct spn__channel *channel = message->channel;
 
+    /* Nobody took it, and the loss of its connection does not end the call any more. */
+    if (response->call != NULL && !response->settled)
+        spn__call_fail_if_listed(response->call, SPN__END_LOST, SPN_ECLOSED,
+                                 "the reply was lost");
     if (response->call != NULL)
         spn__call_unref(response->call);
     spn_reply_destroy(response->reply);
@@ -164,7 +168,7 @@ struct spn__message *spn__response_create(struct spn__channel *channel,
     response->message.release = release;
     if (!spn__frame_is_request(frame)) {
         response->message.decode = decode;
-        response->call = spn__table_find(&client->table, frame->id);
+        response->call = spn__table_answer(&client->table, frame->id);
     }
     spn__channel_hold(channel);
     return &response->message;

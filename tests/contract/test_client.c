@@ -621,6 +621,52 @@ TEST(client__connection_lost__all_its_calls_end_at_once, "CLI-8")
     fake_close(&f);
 }
 
+/* A server answers and closes: a reply that waits for the pool's only thread is not
+ * overtaken by the loss of its connection. */
+TEST(client__connection_lost_behind_a_reply__call_has_it, "CLI-8", "CLI-3")
+{
+    struct fake f;
+    struct hanging h = { .began = 0 };
+    spn_invocation what = of("nothing");
+    spn_future *futures[3], *stage;
+    spn_client *client;
+    void *value;
+    int code = 0;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0&reconnect=false&dispatcher=message&"
+                               "threadpool=fixed&threads=1&queues=10");
+    fake_accept(&f);
+    REQUIRE_OK(spn_latch_create(&h.gate, 1));
+    REQUIRE_OK(spn_client_submit(client, &what, &futures[0]));
+    REQUIRE_OK(spn_future_when_complete(futures[0], hang_here, &h, &stage));
+    fake_reply(&f, fake_take(&f), 20, "\x92", 1);
+    T_AWAIT(atomic_load(&h.began));
+    REQUIRE_OK(spn_client_submit(client, &what, &futures[1]));
+    fake_reply(&f, fake_take(&f), 20, "\x91\2ok", 4);
+    REQUIRE_OK(spn_client_submit(client, &what, &futures[2]));
+    (void)fake_take(&f);
+    close(f.fd);
+    f.fd = -1;
+    CHECK_STATUS(spn_future_get(futures[2], NULL, T_LONG_NS), SPN_EFAILED);
+    CHECK_OK(spn_future_error(futures[2], &code, NULL, 0));
+    CHECK_STATUS(code, SPN_ECLOSED); /* so the loss is known */
+    (void)spn_latch_count_down(h.gate);
+    CHECK_OK(spn_future_get(futures[1], &value, T_LONG_NS));
+    CHECK_STR(spn_hvalue_text(spn_reply_value(value)), "ok");
+    spn_reply_destroy(value);
+    CHECK_OK(spn_future_get(stage, NULL, T_LONG_NS));
+    CHECK_OK(spn_future_get(futures[0], &value, T_LONG_NS));
+    spn_reply_destroy(value);
+    spn_future_unref(stage);
+    for (int i = 0; i < 3; i++)
+        spn_future_unref(futures[i]);
+    CHECK_EQ(client_stats(client).lost, 1);
+    client_end(client);
+    CHECK_OK(spn_latch_destroy(h.gate));
+    fake_close(&f);
+}
+
 TEST(client__nobody_listens__create_says_so_unless_told_not_to, "CLI-9")
 {
     struct fake f;
