@@ -24,18 +24,7 @@
 #include "exec/pool.h"
 #include "sched/scheduled.h"
 #include "sync/seam.h"
-
-#define NEAR_ SPN_MS(1)
-#define FAR   SPN_SEC(3600)
-/* How long something that is due may take when nobody is in its way: the deputy's time,
- * and what the steps of a schedule take. */
-enum { PATIENCE = 1000 };
-#define SOON (SPN__STAND_BY + SPN_US(250))
-
-static bool draw(void)
-{
-    return sim_choose(2) == 0;
-}
+#include "time_mix.h"
 
 /* ---- the scheduled executor ----------------------------------------------------------- */
 
@@ -59,34 +48,12 @@ static struct deed deeds[DEEDS + 1];
 static spn_scheduled *sched;
 static spn_executor *ex;
 static spn_pool *pool;
-static spn_clock *clock_; /* NULL: the monotonic one */
 static spn_latch *gate, *second_gate;
 static bool has_long, long_blocks, fixed, exact;
 static bool refuses;               /* there is not always a thread */
 static bool ends;                  /* a thread shuts it down */
 static SPN__ATOMIC(int) cut_off;   /* shutdown_now was called */
 static SPN__ATOMIC(int) forbidden; /* delayed tasks may be cancelled */
-
-static int64_t now(void)
-{
-    return clock_ != NULL ? spn_clock_now(clock_) : sim_now();
-}
-
-static int64_t draw_delay(void)
-{
-    switch (sim_choose(5)) {
-    case 0:
-        return 0;
-    case 1:
-        return NEAR_;
-    case 2:
-        return NEAR_ / 2;
-    case 3:
-        return NEAR_ + 40;
-    default:
-        return FAR;
-    }
-}
 
 static int do_deed(struct deed *d)
 {

@@ -20,19 +20,8 @@
 
 #include "exec/pool.h"
 #include "sync/seam.h"
+#include "time_mix.h"
 #include "wheel/timer.h"
-
-#define NEAR_ SPN_MS(1)
-#define FAR   SPN_SEC(3600)
-/* How long something that is due may take when nobody is in its way: the deputy's time,
- * and what the steps of a schedule take. */
-enum { PATIENCE = 1000 };
-#define SOON (SPN__STAND_BY + SPN_US(250))
-
-static bool draw(void)
-{
-    return sim_choose(2) == 0;
-}
 
 static spn_timer *timer;
 static spn_scheduled *sched;
@@ -40,31 +29,9 @@ static spn_fj_pool *stealing;
 static spn_delayed_executor *delayed;
 static spn_pool *pool;
 static spn_executor *ex;
-static spn_clock *clock_; /* NULL: the monotonic one */
 static spn_latch *gate, *second_gate;
 static bool has_long, exact;
 static bool ends; /* a thread stops it */
-
-static int64_t now(void)
-{
-    return clock_ != NULL ? spn_clock_now(clock_) : sim_now();
-}
-
-static int64_t draw_delay(void)
-{
-    switch (sim_choose(5)) {
-    case 0:
-        return 0;
-    case 1:
-        return NEAR_;
-    case 2:
-        return NEAR_ / 2;
-    case 3:
-        return NEAR_ + 40;
-    default:
-        return FAR;
-    }
-}
 
 #define TICK   SPN_TIMER_TICK_MIN
 #define PERIOD SPN_US(200)
