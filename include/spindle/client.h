@@ -54,7 +54,8 @@ extern "C" {
  *             executor its repository shares, and where that refuses too by the I/O
  *             thread: none is lost.
  * Every call ends exactly once: with a reply, in time or not at all; when its
- *             connection is lost, all its calls end at once with SPN_ECLOSED.  Nothing is
+ *             connection is lost, all its calls end at once with SPN_ECLOSED, but those
+ *             whose reply has come before, and waits for a thread.  Nothing is
  *             sent twice: whether to try again only its caller can know.
  * Lifecycle   create -> call, submit, send... -> close -> destroy
  */

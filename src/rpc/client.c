@@ -7,9 +7,9 @@
  *     multi_message -> heartbeat -> pin -> dispatch -> decode -> innermost
  *
  *   `pin` runs on the I/O thread, outside of the dispatcher, for what must not wait for a
- *   pool: links learn of their connections, and the calls of a lost connection end at
- *   once.  It also holds the call of a response while that is handed over: the thread that
- *   waits may be done with it, and free its executor, before the hand-over has returned.
+ *   pool: links learn of their connections, and the calls of a lost connection that have no
+ *   reply yet end at once.  It also holds the call of a response while that is handed over:
+ *   the thread that waits may be done with it, and free its executor, before that is over.
  *
  * CLOSING
  *   no new calls [closing]; those under way may end, until the deadline; the rest ends with
