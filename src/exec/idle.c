@@ -16,10 +16,9 @@
  *   many workers as it can use, one after another.
  *
  * SPINNING
- *   A worker that spins finds new work in a tenth of a microsecond instead of five,
- *   and keeps a CPU busy.  It pays when work comes often; whether it does is learned:
- *   a spin that was in vain halves the next one, one that was not makes it whole, and
- *   every PROBE-th is tried whole again.  At most one worker of a pool spins.
+ *   A worker that spins finds new work in a tenth of a microsecond, and keeps a CPU busy.
+ *   It pays when work comes often, and how long depends on what a wake-up takes: both are
+ *   learned (spin.h).  At most one worker of a pool spins.
  *
  * GIVING WAY
  *   Where who waits for a task may run it, a worker that sees a task come sees it go
@@ -81,8 +80,6 @@
 #include "sync/thread_record.h"
 
 enum { PROBE = 64 };
-/* About the time a wake-up takes; a spin that is longer is better slept. */
-#define SPIN_WHOLE (2 * SPN__SPIN_LIMIT)
 /* Some hundred helped tasks; the system adds its own, about as much. */
 #define GLANCE SPN_US(50)
 
@@ -347,23 +344,28 @@ static bool knows_when(struct spn_pool *pool)
 /* Looks for a while; true if there is something to look at. */
 static bool search(struct spn__worker *w, uint32_t epoch)
 {
-    const bool probe = w->spin_waits++ % PROBE == 0 && !w->spun;
-    const uint32_t limit = probe ? SPIN_WHOLE : w->spin_budget;
+    struct spn__look look;
+    uint32_t span_ns;
+    bool on;
 
     if (w->spun) { /* it saw something, and somebody else was faster */
         w->spun = false;
-        w->spin_budget /= 2;
+        span_ns = w->spin.span_ns;
+        spn__spin_in_vain(&w->spin);
+    } else {
+        span_ns = spn__spin_span(&w->spin, spn__parker_wake_ns(&w->parker), PROBE);
     }
-    if (limit == 0 || knows_when(w->pool) || !be_searching(w))
+    if (span_ns == 0 || knows_when(w->pool) || !be_searching(w))
         return false;
-    for (uint32_t i = 0; i < limit; i++) {
-        spn__cpu_relax();
+    look = spn__look_begin(span_ns);
+    do {
+        on = spn__look_on(&look);
         if (changed(w, epoch)) {
             w->spun = true; /* worth it if there is a task to be had: see found */
             return true;
         }
-    }
-    w->spin_budget /= 2;
+    } while (on);
+    spn__spin_in_vain(&w->spin);
     return false;
 }
 
@@ -461,7 +463,7 @@ void spn__idle_found(struct spn__worker *w)
         return;
     if (w->spun) {
         w->spun = false;
-        w->spin_budget = SPIN_WHOLE;
+        spn__spin_rewarded(&w->spin, spn__parker_wake_ns(&w->parker));
     }
     stop_searching(w);
     spn__fence(seq_cst); /* [search] */

@@ -29,6 +29,7 @@
 #include "exec/work.h"
 #include "sync/audit.h"
 #include "sync/parker.h"
+#include "sync/spin.h"
 #include "sync/waitq.h"
 
 struct spn_future;
@@ -78,25 +79,25 @@ struct spn__worker {
     struct spn__worker_counts counts;
 
     /* Its thread's own. */
-    bool searching;        /* counted in pool->searching */
-    bool spun;             /* its last spin ended because there was something */
-    bool outrun;           /* it saw a task, and a helper may be faster: idle.c */
-    bool needed;           /* it was to leave, but what waits needs it: staff.c */
-    bool counted_on;       /* and others wait for what it cannot see: the same */
-    bool timed_out;        /* its last wait for work ended with the keep-alive */
-    bool chosen_to_search; /* by the waker, before the permit */
-    bool free;             /* counted in work.free: hand-off only */
-    bool in_task;          /* it runs one: what a cleanup finds */
-    bool called, counted;  /* its function has returned; it was counted */
-    spn_task *asked;       /* the before hook is being asked about it */
-    const char *label;     /* of that one */
-    uint32_t block_depth;  /* of block_begin */
-    uint32_t help_depth;   /* of tasks run while waiting for them */
-    uint32_t makes;        /* workers that its task is about to start */
-    uint32_t spin_budget, spin_waits; /* see idle.c, as is the next */
-    int64_t gone;                     /* tasks that had left the queue */
-    struct spn__batch *batch;         /* lanes.c; NULL elsewhere */
-    void *place;                      /* the source's; NULL without one */
+    bool searching;           /* counted in pool->searching */
+    bool spun;                /* its last spin ended because there was something */
+    bool outrun;              /* it saw a task, and a helper may be faster: idle.c */
+    bool needed;              /* it was to leave, but what waits needs it: staff.c */
+    bool counted_on;          /* and others wait for what it cannot see: the same */
+    bool timed_out;           /* its last wait for work ended with the keep-alive */
+    bool chosen_to_search;    /* by the waker, before the permit */
+    bool free;                /* counted in work.free: hand-off only */
+    bool in_task;             /* it runs one: what a cleanup finds */
+    bool called, counted;     /* its function has returned; it was counted */
+    spn_task *asked;          /* the before hook is being asked about it */
+    const char *label;        /* of that one */
+    uint32_t block_depth;     /* of block_begin */
+    uint32_t help_depth;      /* of tasks run while waiting for them */
+    uint32_t makes;           /* workers that its task is about to start */
+    struct spn__spin spin;    /* see idle.c, as is the next */
+    int64_t gone;             /* tasks that had left the queue */
+    struct spn__batch *batch; /* lanes.c; NULL elsewhere */
+    void *place;              /* the source's; NULL without one */
 
     /* The future it waits for, of this pool; guarded by pool->lock. */
     struct spn_future *waits_for;

@@ -34,27 +34,32 @@ bool spn__future_attend(struct spn_future *f, uint32_t limit)
 
 /*
  * Looks for a while.  Whether that pays depends on what the thread waits for, and
- * on whether there is another CPU for it to happen on; so a thread whose looking
- * was in vain looks half as long the next time, down to not at all, and tries the
- * whole span again every PROBE waits.  The whole span is longer than a thread takes
- * to wake up (some 20 us): of two threads that hand to and fro and have both begun
- * to sleep, one that looks as long as that sees the other come, and both are awake
- * again.
+ * on whether there is another CPU for it to happen on: see spin.h.  The whole span
+ * is longer than a thread takes to wake up: of two threads that hand to and fro and have
+ * both begun to sleep, one that looks as long as that sees the other come, and both are
+ * awake again.
  */
-static bool spin(const struct spn_future *f, struct spn_thread *self)
+static bool spin(const struct spn_future *f, struct spn_thread *self,
+                 int64_t timeout_ns)
 {
     enum { PROBE = 128 };
-    const bool probe = self->spin_waits++ % PROBE == 0;
-    const uint32_t limit = probe ? SPN__SPIN_LIMIT_LONG : self->spin_budget;
+    const uint32_t wake_ns = spn__parker_wake_ns(&self->parker);
+    const uint32_t whole_ns = wake_ns + wake_ns / 2;
+    const uint32_t span_ns = spn__spin_span(&self->spin, whole_ns, PROBE);
+    struct spn__look look = spn__look_begin(span_ns);
+    bool on;
 
-    for (uint32_t i = 0; i < limit; i++) {
-        spn__cpu_relax();
+    /* Not where it could outlast the timeout. */
+    if (span_ns == 0 || span_ns > timeout_ns)
+        return false;
+    do {
+        on = spn__look_on(&look);
         if (spn__future_done(f)) {
-            self->spin_budget = SPN__SPIN_LIMIT_LONG;
+            spn__spin_rewarded(&self->spin, whole_ns);
             return true;
         }
-    }
-    self->spin_budget /= 2;
+    } while (on);
+    spn__spin_in_vain(&self->spin);
     return false;
 }
 
@@ -102,8 +107,7 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
         if (rc != SPN_OK)
             return spn__future_done(f) ? SPN_OK : rc;
     }
-    /* Not where it could outlast the timeout. */
-    if (spn__future_done(f) || (timeout_ns >= SPN_US(50) && spin(f, self)))
+    if (spn__future_done(f) || spin(f, self, timeout_ns))
         rc = SPN_OK;
     else
         rc = sleep_on(f, self, deadline_ns, interruptible);

@@ -7,6 +7,9 @@
 
 struct spn__parker {
     spn__futex_word state; /* EMPTY, PERMIT or PARKED */
+    /* The clock, its low bits, when the owner was last woken from sleep. */
+    SPN__ATOMIC(uint32_t) woken_ns;
+    uint32_t wake_ns; /* how long that takes; the owner's */
 };
 
 SPN__SHARED void spn__parker_init(struct spn__parker *parker);
@@ -21,6 +24,12 @@ SPN__SHARED void spn__parker_reset(struct spn__parker *parker);
  * one of the two.  Only ever called by one thread at a time: the parker's owner.
  */
 SPN__SHARED bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns);
+
+/* How long it takes the owner to wake up, by what it has seen; the owner's to ask. */
+static inline uint32_t spn__parker_wake_ns(const struct spn__parker *parker)
+{
+    return parker->wake_ns;
+}
 
 /* Makes the permit available and wakes the owner if it sleeps.  Any thread. */
 SPN__SHARED void spn__parker_unpark(struct spn__parker *parker);

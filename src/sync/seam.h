@@ -211,6 +211,11 @@ static inline void spn__prefetch_write(const void *p)
 #define SPN__SPIN_LIMIT                 100
 /* The same for a wait that may be as long as it takes another thread to wake up. */
 #define SPN__SPIN_LIMIT_LONG            1000
+/* How long that takes, until it has been measured (parker.c), and how many looks a spin
+ * by the clock makes at most (spin.h). */
+#define SPN__WAKE_GUESS_NS              20000
+#define SPN__WAKES_ARE_TIMED            1
+#define SPN__LOOKS_MAX                  UINT32_MAX
 
 /* ---- futex ------------------------------------------------------------ */
 

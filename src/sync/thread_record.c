@@ -111,8 +111,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->ambient = (struct spn__ambient){ .depth = 0 };
     record->groups = NULL;
     record->limiter = NULL;
-    record->spin_budget = SPN__SPIN_LIMIT_LONG;
-    record->spin_waits = 0;
+    spn__spin_init(&record->spin);
     record->worker = NULL;
     for (unsigned i = 0; i < SPN__SEAT_MEMOS; i++)
         spn__init(&record->seat_memos[i].of, NULL);

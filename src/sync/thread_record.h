@@ -9,6 +9,7 @@
 #include "sync/blocks.h"
 #include "sync/lock.h"
 #include "sync/parker.h"
+#include "sync/spin.h"
 #include "sync/seam.h"
 #include "sync/seam_stacks.h"
 #include "sync/waitq.h"
@@ -80,9 +81,8 @@ struct spn_thread {
     struct spn__ambient ambient;
     struct spn__group_frame *groups; /* for exec/group.c: whose tasks it is running */
     struct spn__limiter_frame *limiter; /* for exec/limiter.c: what it hands over */
-    uint32_t spin_budget; /* how long it looks before it sleeps: see future/wait.c */
-    uint32_t spin_waits;  /* and how often it had to wait */
-    uint32_t number;      /* counts records as they are made: spreads threads evenly */
+    struct spn__spin spin;              /* with futures: see future/wait.c */
+    uint32_t number; /* counts records as they are made: spreads threads evenly */
     struct spn__worker *worker; /* the same, for src/exec: the worker it is */
 
     /* Its places in objects; see seat.c. */

@@ -287,6 +287,9 @@ void sim__yield(struct sim_site *site);
 /* One more look is all a spin can add; more would only lengthen schedules. */
 #define SPN__SPIN_LIMIT      1
 #define SPN__SPIN_LIMIT_LONG 1
+#define SPN__WAKE_GUESS_NS   1
+#define SPN__WAKES_ARE_TIMED 0
+#define SPN__LOOKS_MAX       1
 
 /* ---- futex ------------------------------------------------------------------ */
 
