@@ -205,7 +205,8 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)
         spn__fence_heavy(); /* [door] */
     else
-        spn__fence_light(); /* [block] */
+        /* [block] mutant: spn__room_notify_thread, before staff looks, makes one too */
+        spn__fence_light();
     /* Somebody may have relied on this worker. */
     stranded = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* [ctl] ours */
                spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);

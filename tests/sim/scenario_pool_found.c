@@ -426,6 +426,82 @@ SCENARIO(pool_found__waits_beside_one_that_blocks__goes_on, "P38 P6")
     until_ended(1);
     close_pool();
 }
+/* Two threads, of which one would do, are held; the future is of a task that is queued behind
+ * them. */
+static spn_future *awaited;
+
+static int hold_then_wait(spn_task *task)
+{
+    until_open(gate);
+    sim_assert(spn_future_get(awaited, NULL, SPN_FOREVER) == SPN_OK);
+    return run(task);
+}
+
+static int hold_then_block(spn_task *task)
+{
+    until_open(gate);
+    return block_for_next(task);
+}
+
+/* One waits for what is queued while the other begins to block, until that one has got it:
+ * one of the two sees that nobody serves. */
+SCENARIO(pool_found__waits_as_another_blocks__goes_on, "P38 P6")
+{
+    const spn_pool_opts o = small(2, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, hold_then_block);
+    submit_as(1, hold_then_wait);
+    sim_assert(spn_executor_submit(ex, answer, NULL, &awaited) == SPN_OK);
+    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
+    sim_settle();
+    (void)spn_latch_count_down(gate);
+    until_ended(1);
+    spn_future_unref(awaited);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__waits_as_another_blocks__goes_on, .schedules = 1000)
+
+/* One begins to block for what is queued while the other, one too many since max was
+ * lowered, leaves. */
+SCENARIO(pool_found__blocks_as_one_above_max_leaves__stood_in_for, "P38 TPE-32")
+{
+    const spn_pool_opts o = small(2, 2, 4);
+
+    open_pool(&o);
+    submit_as(0, hold_then_block);
+    submit_as(2, hold);
+    submit(1);
+    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
+    sim_assert(spn_pool_set_max_threads(pool, 1) == SPN_OK);
+    sim_settle();
+    (void)spn_latch_count_down(gate);
+    until_ended(0);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__blocks_as_one_above_max_leaves__stood_in_for,
+              .schedules = 1000)
+
+/* One blocks; another waits for it while a task comes that ends the blocking: who brings
+ * that sees that nobody serves, or the other sees the task. */
+SCENARIO(pool_found__waits_for_one_that_blocks_as_a_task_comes__runs, "P38 P6")
+{
+    const spn_pool_opts o = with_lanes(2, 2);
+
+    open_pool(&o);
+    sim_assert(spn_executor_submit(ex, block_as_answer, fates[1].ended, &awaited) ==
+               SPN_OK);
+    submit_as(0, hold_then_wait);
+    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
+    sim_settle();
+    (void)spn_latch_count_down(gate);
+    submit(1);
+    until_ended(0);
+    spn_future_unref(awaited);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__waits_for_one_that_blocks_as_a_task_comes__runs,
+              .schedules = 1000)
 /* ---- a thread above max stays ------------------------------------------------------------ */
 
 /* A thread above max that stays for an urgent job takes no other: that might be held, and
@@ -556,6 +632,46 @@ SCENARIO(pool_found__stays_for_what_another_takes__goes_after_all, "TPE-35 P1")
         sim_sleep(SPN_SEC(1));
         sim_settle();
     }
+    sim_assert(spn_pool_threads(pool) == 0);
+    close_pool();
+}
+
+/* Task 2 is due when task 0 no longer blocks. */
+static int64_t due_ns;
+
+static int64_t due_of(const void *item, void *ctx)
+{
+    (void)ctx;
+    return item == (const void *)&fates[2] ? due_ns : 0;
+}
+
+static int block_until_due(spn_task *task)
+{
+    spn_pool_block_begin();
+    sim_sleep(due_ns - sim_now());
+    spn_pool_block_end();
+    return run(task);
+}
+
+/* The same for one that is wanted because the other blocks: that one goes on just then, and
+ * takes it. */
+SCENARIO(pool_found__stays_as_one_that_blocked_takes__goes_after_all, "TPE-35 P38")
+{
+    spn_pool_opts o = small(2, 2, SPN_DEFAULT);
+    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
+
+    q.due = due_of;
+    sim_assert(spn_queue_create(&queue, SPN_QUEUE_DELAY, &q) == SPN_OK);
+    o.queue = queue;
+    due_ns = sim_now() + SPN_MS(1);
+    open_pool(&o);
+    submit_as(0, block_until_due);
+    submit(1);
+    submit(2);
+    sim_assert(spn_pool_set_core_threads(pool, 0) == SPN_OK);
+    for (int i = 0; i < 3; i++)
+        until_ended(i);
+    sim_settle();
     sim_assert(spn_pool_threads(pool) == 0);
     close_pool();
 }
