@@ -59,9 +59,10 @@
  *            behind the release of a lock they cost little or nothing, and going to sleep
  *            needs no system call but the one that sleeps.
  *   [search] The submitter that found somebody idle makes a full fence after its push
- *            and looks at `searching`; a searcher lowers that and makes a full fence
- *            (where it goes to sleep that of [wake]) before it looks for work for the last
- *            time.  So the searcher that a submitter relied on sees its task.
+ *            (notify_first: that of [wake]) and looks at `searching`; a searcher lowers
+ *            that and makes a full fence (where it goes to sleep that of [wake]) before
+ *            it looks for work for the last time.  So the searcher that a submitter
+ *            relied on sees its task.
  *
  *   [epoch]  Its release comes after the change of a knob; a worker reads it, with
  *            acquire, before the knobs it decides by, and does not sleep on an old one.
@@ -206,12 +207,10 @@ static void fence_to_sleep(const struct spn_pool *pool)
 
 void spn__idle_notify_first(struct spn_pool *pool)
 {
-    fence_to_wake(pool); /* [wake] after the push */
-    /* relaxed: ordered by the fence. */
-    if (spn__load(&pool->idle_count, relaxed) == 0)
-        return;
-    spn__fence(seq_cst); /* [search] */
-    if (has_leader(pool) || spn__load(&pool->searching, relaxed) == 0)
+    fence_to_wake(pool); /* [wake] after the push; [search] it is TIMED: a full one */
+    /* relaxed, both: ordered by the fence. */
+    if (spn__load(&pool->idle_count, relaxed) > 0 &&
+        (has_leader(pool) || spn__load(&pool->searching, relaxed) == 0))
         wake(pool, true);
 }
 

@@ -109,11 +109,9 @@ static void close_pool(void)
 /* Two sleep; the first task wakes one and then waits for the second: the submitter that
  * relies on the one that searches, and the searcher that looks for more, see each
  * other. */
-SCENARIO(pool_order__submitter_relies_on_the_searcher__second_is_woken, "TPE-13")
+static void relies_on_the_searcher(const spn_pool_opts *o)
 {
-    spn_pool_opts o = small(2, 2, 4);
-
-    open_pool(&o);
+    open_pool(o);
     jobs[0].task.fn = await_gate;
     jobs[1].task.fn = open_gate;
     sim_assert(spn_pool_prestart_all(pool) == 2);
@@ -122,6 +120,22 @@ SCENARIO(pool_order__submitter_relies_on_the_searcher__second_is_woken, "TPE-13"
     sim_assert(submit(1) == SPN_OK);
     sim_assert(spn_latch_await(gate, SPN_FOREVER) == SPN_OK);
     close_pool();
+}
+
+SCENARIO(pool_order__submitter_relies_on_the_searcher__second_is_woken, "TPE-13")
+{
+    const spn_pool_opts o = small(2, 2, 4);
+
+    relies_on_the_searcher(&o);
+}
+
+/* Here the fence that makes sure that no sleeper is overlooked is a light one. */
+SCENARIO(pool_order__submitter_relies_on_the_searcher__lanes, "TPE-13")
+{
+    spn_pool_opts o = small(2, 2, SPN_UNBOUNDED);
+
+    o.queue_kind = SPN_POOL_LANES;
+    relies_on_the_searcher(&o);
 }
 
 /* ---- [ctl] ----------------------------------------------------------------------------- */
