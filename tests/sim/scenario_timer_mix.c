@@ -603,8 +603,8 @@ SCENARIO(timer_mix__all_happens_once, "HWT-26", "HWT-37", "HWT-28")
 {
     mix_timer(false);
 }
-SCENARIO_OPTS(timer_mix__all_happens_once, .schedules = 300, .max_steps = 60000,
-              .no_faults = "it counts on its threads")
+SCENARIO_OPTS(timer_mix__all_happens_once, .schedules = 300, .early = 64,
+              .max_steps = 60000, .no_faults = "it counts on its threads")
 
 SCENARIO(timer_mix__all_is_on_time, "HWT-18", "HWT-24")
 {
