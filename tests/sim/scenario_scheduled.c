@@ -868,6 +868,24 @@ SCENARIO(serial_timer__cancel_races_schedule__nothing_stays, "TMR-3", "TMR-10")
 }
 SCENARIO_OPTS(serial_timer__cancel_races_schedule__nothing_stays, .early = SIM_NEVER)
 
+/* The same behind another, so that nobody need be woken for it: then no fence is made on
+ * the way but the one that sees to this. */
+SCENARIO(serial_timer__cancel_races_schedule_of_a_later_one__nothing_stays, "TMR-10")
+{
+    int prevented = -1;
+
+    open_timer();
+    sim_assert(spn_serial_timer_schedule(timer, jobs[1].task, FAR / 2) == SPN_OK);
+    sim_settle();
+    sim_thread(schedules_task, NULL);
+    sim_thread(cancels_task, &prevented);
+    sim_join_all();
+    sim_assert(spn_serial_timer_pending(timer) == 1);
+    close_timer();
+}
+SCENARIO_OPTS(serial_timer__cancel_races_schedule_of_a_later_one__nothing_stays,
+              .early = SIM_NEVER)
+
 static void cancels_timer(void *arg)
 {
     (void)arg;
