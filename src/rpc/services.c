@@ -16,7 +16,7 @@
  *             unexport takes the service out and then looks who has begun: seq_cst, so that
  *             a call without a service, or an unexport that waits, is the outcome, never
  *             neither.  A call's end is a release, for what it did with the service; the
- *             wait for it an acquire.
+ *             wait for it an acquire.  "Half of a pair": see future/core.c.
  *
  * Counts are kept in several parts, chosen by the channel, since two threads that count in
  * one word for every call would share little else.
@@ -133,8 +133,8 @@ static struct spn__exported *find(struct spn__service_table *table, uint64_t has
                                   spn_hspan version)
 {
     for (size_t at = (size_t)hash & table->mask;; at = (at + 1) & table->mask) {
-        struct spn__exported *entry =
-            spn__load(&table->slots[at], acquire); /* [table] */
+        /* [table] mutant: what it brings is plain, or is not seen older than it began */
+        struct spn__exported *entry = spn__load(&table->slots[at], acquire);
 
         if (entry == NULL)
             return NULL;
@@ -157,9 +157,10 @@ struct spn__exported *spn__services_begin(struct spn__services *services,
     entry = find(table, hash_key(group, interface, version), group, interface, version);
     if (entry == NULL)
         return NULL;
-    (void)spn__fetch_add(&entry->calls[shard % SPN__SERVICE_SHARDS].begun, 1,
-                         seq_cst);                  /* [export] */
-    *service = spn__load(&entry->service, seq_cst); /* [export] */
+    /* [export] mutant: half of a pair */
+    (void)spn__fetch_add(&entry->calls[shard % SPN__SERVICE_SHARDS].begun, 1, seq_cst);
+    /* [export] mutant: half of a pair */
+    *service = spn__load(&entry->service, seq_cst);
     if (*service != NULL)
         return entry;
     spn__services_end(entry, shard);
@@ -247,7 +248,8 @@ static void put(struct spn__service_table *table, struct spn__exported *entry)
 
     while (spn__load(&table->slots[at], relaxed) != NULL) /* written under the lock */
         at = (at + 1) & table->mask;
-    spn__store(&table->slots[at], entry, release); /* [table] */
+    /* [table] mutant: as in find */
+    spn__store(&table->slots[at], entry, release);
     table->used++;
 }
 
@@ -389,7 +391,8 @@ int spn__services_export(struct spn__services *services, const spn_service *serv
     else if (spn__load(&entry->service, relaxed) != NULL) /* written under the lock */
         rc = SPN_EBUSY;
     else
-        spn__store(&entry->service, service, seq_cst); /* [export] */
+        /* Nothing is looked at afterwards.  [export] mutant: what it brings is plain */
+        spn__store(&entry->service, service, release);
     spn__unlock(&services->lock);
     if (rc == SPN_EBUSY)
         return spn__refuse(problem, rc, 0, "%s is exported already",
@@ -401,9 +404,11 @@ static bool is_quiet(struct spn__exported *entry)
 {
     for (int i = 0; i <= SPN__SERVICE_SHARDS; i++) {
         /* In this order: those that ended had begun before.  acquire: what they did;
-         * seq_cst: who did not see the service taken out has begun.  [export] */
+         * seq_cst: who did not see the service taken out has begun.
+         * [export] mutant: to the explorer the look that follows is a fence */
         const uint64_t ended = spn__load(&entry->calls[i].ended, acquire);
 
+        /* [export] mutant: half of a pair */
         if (spn__load(&entry->calls[i].begun, seq_cst) != ended)
             return false;
     }
@@ -428,7 +433,8 @@ int spn__services_unexport(struct spn__services *services, const spn_service *se
     else if (spn_executor_is_inside(&entry->inside) == 1)
         rc = SPN_EDEADLK; /* it would wait for the method that calls */
     else
-        spn__store(&entry->service, NULL, seq_cst); /* [export] */
+        /* [export] mutant: half of a pair */
+        spn__store(&entry->service, NULL, seq_cst);
     spn__unlock(&services->lock);
     if (rc != SPN_OK)
         return rc;
@@ -448,8 +454,8 @@ void spn__services_each(struct spn__services *services, spn_service_fn fn, void 
         spn__load(&services->table, acquire); /* [table] */
 
     for (size_t i = 0; i <= table->mask; i++) {
-        struct spn__exported *entry =
-            spn__load(&table->slots[i], acquire); /* [table] */
+        /* [table] mutant: as in find */
+        struct spn__exported *entry = spn__load(&table->slots[i], acquire);
         const spn_service *service;
         struct spn__call_counts *looks;
         uint64_t calls = 0;
@@ -459,8 +465,10 @@ void spn__services_each(struct spn__services *services, spn_service_fn fn, void 
         looks = &entry->calls[SPN__SERVICE_SHARDS];
         for (int shard = 0; shard < SPN__SERVICE_SHARDS; shard++)
             calls += spn__load(&entry->calls[shard].begun, relaxed); /* a number */
-        (void)spn__fetch_add(&looks->begun, 1, seq_cst);             /* [export] */
-        service = spn__load(&entry->service, seq_cst);               /* [export] */
+        /* [export] mutant: half of a pair */
+        (void)spn__fetch_add(&looks->begun, 1, seq_cst);
+        /* [export] mutant: half of a pair */
+        service = spn__load(&entry->service, seq_cst);
         if (service != NULL)
             fn(ctx, service, calls);
         (void)spn__fetch_add(&looks->ended, 1, release); /* [export] */

@@ -68,6 +68,36 @@ SCENARIO(services__unexported_beside_calls__none_is_inside_afterwards, "EXC-6")
     spn__services_fini(&services);
 }
 
+static void is_there(void *found, const spn_service *service, uint64_t calls)
+{
+    *(int *)found += service == &first && calls == 0;
+    (void)spn__fetch_add(&inside, 1, relaxed);
+    sim_assert(spn__load(&alive, relaxed) == 1);
+    (void)spn__fetch_sub(&inside, 1, relaxed);
+}
+
+static void look(void *arg)
+{
+    int found = 0;
+
+    (void)arg;
+    spn__services_each(&services, is_there, &found);
+}
+
+/* The same for who looks at all services. */
+SCENARIO(services__unexported_beside_a_look__none_is_inside_afterwards, "EXC-6")
+{
+    if (!open_services())
+        return;
+    sim_thread(look, NULL);
+    sim_assert(spn__services_unexport(&services, &first) == SPN_OK);
+    sim_assert(spn__load(&inside, relaxed) == 0);
+    spn__store(&alive, 0, relaxed);
+    sim_join_all();
+    look(NULL);
+    spn__services_fini(&services);
+}
+
 /* The same key is exported again at once: calls get the old service or the new. */
 SCENARIO(services__replaced_beside_a_call__old_or_new, "EXC-6")
 {
@@ -108,6 +138,20 @@ SCENARIO(services__table_grows_beside_a_call__found, "EXC-1", "EXC-6")
     entry = spn__services_begin(&services, none, name, none, 0, &service);
     sim_assert(entry != NULL && service == &first);
     spn__services_end(entry, 0);
+    sim_join_all();
+    spn__services_fini(&services);
+}
+
+/* So does a look at all of them. */
+SCENARIO(services__table_grows_beside_a_look__found, "EXC-1", "EXC-6")
+{
+    int found = 0;
+
+    if (!open_services())
+        return;
+    sim_thread(grow, NULL);
+    spn__services_each(&services, is_there, &found);
+    sim_assert(found == 1);
     sim_join_all();
     spn__services_fini(&services);
 }
