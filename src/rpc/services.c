@@ -133,7 +133,8 @@ static struct spn__exported *find(struct spn__service_table *table, uint64_t has
                                   spn_hspan version)
 {
     for (size_t at = (size_t)hash & table->mask;; at = (at + 1) & table->mask) {
-        /* [table] mutant: what it brings is plain, or is not seen older than it began */
+        /* [table]
+         * mutant: it brings plain fields, and to the explorer what follows is a fence */
         struct spn__exported *entry = spn__load(&table->slots[at], acquire);
 
         if (entry == NULL)
@@ -248,8 +249,7 @@ static void put(struct spn__service_table *table, struct spn__exported *entry)
 
     while (spn__load(&table->slots[at], relaxed) != NULL) /* written under the lock */
         at = (at + 1) & table->mask;
-    /* [table] mutant: as in find */
-    spn__store(&table->slots[at], entry, release);
+    spn__store(&table->slots[at], entry, release); /* [table] */
     table->used++;
 }
 
