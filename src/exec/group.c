@@ -181,7 +181,7 @@ static void take_back(struct member *m)
     if (!spn__cas(&m->phase, &found, SUBMITTED | REMOVER, seq_cst, seq_cst))
         return;
     if (spn_executor_remove(m->executor, &m->t.task) == 1 ||
-        /* [phase] mutant: acquire: what the other did since it had the lock is plain */
+        /* [phase] acquire: what the other did since it had the lock */
         (spn__fetch_and(&m->phase, ~(uint32_t)REMOVER, acq_rel) & ENDED) != 0)
         finish(m);
 }

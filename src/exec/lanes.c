@@ -650,10 +650,9 @@ static struct spn__batch *make_batch(struct spn__lanes *lanes)
     spn__init(&b->following, NULL);
     spn__lock(&lanes->lock);
     if (lanes->last_batch == NULL)
-        spn__store(&lanes->batches, b, release); /* [list] mutant: see first_batch */
+        spn__store(&lanes->batches, b, release); /* [list] */
     else
-        /* [list] mutant: see first_batch */
-        spn__store(&lanes->last_batch->following, b, release);
+        spn__store(&lanes->last_batch->following, b, release); /* [list] */
     lanes->last_batch = b;
     spn__unlock(&lanes->lock);
     return b;

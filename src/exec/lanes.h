@@ -141,14 +141,12 @@ static inline struct lane *next_lane(struct lane *l)
 
 static inline struct spn__batch *first_batch(struct spn__lanes *lanes)
 {
-    /* [list] mutant: what it publishes is plain, or is not seen older than it began */
-    return spn__load(&lanes->batches, acquire);
+    return spn__load(&lanes->batches, acquire); /* [list] */
 }
 
 static inline struct spn__batch *next_batch(struct spn__batch *b)
 {
-    /* [list] mutant: as in first_batch */
-    return spn__load(&b->following, acquire);
+    return spn__load(&b->following, acquire); /* [list] */
 }
 
 /* How many entries of a batch nobody has started, as far as can be seen. */

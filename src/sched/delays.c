@@ -477,8 +477,7 @@ static void clock_moved(void *ctx)
 {
     struct spn__delays *d = ctx;
 
-    /* [next] after the move, which is as good as an earlier task.
-     * mutant: the clock's locks lie between, full fences where the explorer models them */
+    /* [next] after the move, which is as good as an earlier task. */
     spn__fence(seq_cst);
     if (next_ns(&d->source) == INT64_MIN)
         spn__idle_notify_first(d->source.pool);
