@@ -197,7 +197,7 @@ static int later_call(void *arg)
 
 /* The worker asks once for all of a batch whether it may go on; a pause that comes around
  * that moment stops it all the same. */
-SCENARIO(pool_lanes__pause_races_batch__rest_waits_for_resume, "P44")
+static void pause_races_batch(void)
 {
     if (!open_pool(1, 1))
         return;
@@ -217,7 +217,20 @@ SCENARIO(pool_lanes__pause_races_batch__rest_waits_for_resume, "P44")
     sim_assert(spn_pool_resume(pool) == SPN_OK);
     close_pool();
 }
+
+SCENARIO(pool_lanes__pause_races_batch__rest_waits_for_resume, "P44")
+{
+    pause_races_batch();
+}
 SCENARIO_OPTS(pool_lanes__pause_races_batch__rest_waits_for_resume, .max_steps = 200000)
+
+/* Where no membarrier tells the worker of the pause, its own look must. */
+SCENARIO(pool_lanes__pause_races_batch__without_membarrier, "P44")
+{
+    pause_races_batch();
+}
+SCENARIO_OPTS(pool_lanes__pause_races_batch__without_membarrier, .max_steps = 200000,
+              .models = SIM_C11, .fences = SIM_FENCES_SYMMETRIC)
 
 static int exit_call(void *arg)
 {
