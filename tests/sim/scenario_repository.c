@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* scenario_repository.c - get-or-create against shutdown against the end of all; changes
- * against each other; an extension that many ask for. */
+ * against each other; an extension that many ask for; a URL that two have. */
 #include "sim.h"
 
 #include <spindle.h>
@@ -224,3 +224,21 @@ SCENARIO(extension__asked_for_at_once__is_made_once, "EXT-6", "EXT-19")
     sim_assert(spn__load(&made, relaxed) == spn__load(&unmade, relaxed));
 }
 SCENARIO_OPTS(extension__asked_for_at_once__is_made_once, .faults = true)
+
+/* ---- a URL that two have ------------------------------------------------------------- */
+
+static void lets_go_of_it(void *arg)
+{
+    spn_url_unref(arg);
+}
+
+/* Who lets go of it last frees it, after all that the other did with it. */
+SCENARIO(url__two_let_go_of_it__freed_once)
+{
+    if (spn_url_parse(&url, "a://b", NULL) != SPN_OK)
+        return;
+    sim_thread(lets_go_of_it, spn_url_ref(url));
+    spn_url_unref(url);
+    sim_join_all();
+}
+SCENARIO_OPTS(url__two_let_go_of_it__freed_once, .dfs = 2)
