@@ -126,7 +126,7 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
         return SPN_EINVAL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
-    t = spn__block_get(sizeof *t);
+    t = spn__block_get_ahead(sizeof *t);
     if (t == NULL)
         return SPN_ENOMEM;
     spn__task_future_init(t, fn, arg, &o, NULL);
@@ -188,7 +188,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
     if (run == NULL)
         return SPN_EINVAL;
     if (executor->ops == NULL || !spn__executor_has(executor, new_task)) {
-        r = spn__block_get(sizeof *r);
+        r = spn__block_get_ahead(sizeof *r);
         if (r == NULL)
             return made(executor, SPN_ENOMEM);
         r->call = (spn_run_call){ run, arg, value };
