@@ -100,8 +100,8 @@ static inline void spn__task_fetch(const spn_task *task)
     const char *first = (const char *)task - offsetof(struct spn__task_future, task) +
                         offsetof(struct spn__task_future, future);
 
-    __builtin_prefetch(task, 1);
-    __builtin_prefetch(first, 0);
+    spn__prefetch_write(task);
+    spn__prefetch_write(first);
     __builtin_prefetch(first + offsetof(struct spn__task_future, fn), 0);
 }
 

@@ -52,9 +52,11 @@ static bool spin(const struct spn_future *f, struct spn_thread *self,
     /* Not where it could outlast the timeout. */
     if (span_ns == 0 || span_ns > timeout_ns)
         return false;
+    spn__spin_hold_back(&self->spin);
     do {
         on = spn__look_on(&look);
         if (spn__future_done(f)) {
+            spn__spin_held_back(&self->spin, look.turns == 1);
             spn__spin_rewarded(&self->spin, whole_ns);
             return true;
         }

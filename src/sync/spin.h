@@ -16,6 +16,12 @@
  *   one, down to none, one that was not makes it whole, and every `probe`-th is tried
  *   whole again.
  *
+ * THE FIRST LOOK
+ *   takes the cache line from whoever is about to write to it, who then waits for it.  So a
+ *   thread that is usually answered after some time does not look before most of that is
+ *   over: it pauses longer if it had to look again, and less if what it waits for was
+ *   there, so that this is so somewhat more often than not.  At most FIRST_MAX pauses.
+ *
  * All of it is one thread's own.
  */
 #ifndef SPN__SPIN_H
@@ -26,6 +32,7 @@
 struct spn__spin {
     uint32_t span_ns; /* the next look */
     uint32_t waits;   /* so far */
+    uint32_t first;   /* pauses before the first look, in sixteenths */
 };
 
 /* Less than that is not worth a look at the clock. */
@@ -35,6 +42,7 @@ static inline void spn__spin_init(struct spn__spin *p)
 {
     p->span_ns = SPN__WAKE_GUESS_NS;
     p->waits = 0;
+    p->first = 0;
 }
 
 /* How long to look this time; 0: not at all. */
@@ -54,6 +62,24 @@ static inline void spn__spin_rewarded(struct spn__spin *p, uint32_t whole_ns)
 static inline void spn__spin_in_vain(struct spn__spin *p)
 {
     p->span_ns = p->span_ns / 2 > SPN__SPIN_LEAST_NS ? p->span_ns / 2 : 0;
+}
+
+enum { SPN__SPIN_FIRST_MAX = 32, SPN__SPIN_FIRST_STEP = 2 };
+
+/* Before the first of several looks. */
+static inline void spn__spin_hold_back(const struct spn__spin *p)
+{
+    for (uint32_t i = 0; i < p->first / 16; i++)
+        spn__cpu_relax();
+}
+
+/* After a look that was rewarded. */
+static inline void spn__spin_held_back(struct spn__spin *p, bool at_first)
+{
+    if (at_first)
+        p->first -= p->first / 16;
+    else if (p->first < 16 * SPN__SPIN_FIRST_MAX && SPN__LOOKS_MAX > 1)
+        p->first += 16 * SPN__SPIN_FIRST_STEP;
 }
 
 /* A look that is under way. */
