@@ -41,6 +41,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/staff.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/submit.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/threadless.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/tray.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work_calls.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work_fifo.c

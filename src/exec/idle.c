@@ -18,7 +18,7 @@
  * SPINNING
  *   A worker that spins finds new work in a tenth of a microsecond, and keeps a CPU busy.
  *   It pays when work comes often, and how long depends on what a wake-up takes: both are
- *   learned (spin.h).  At most one worker of a pool spins.
+ *   learned (spin.h).  At most one worker of a pool spins, and has a tray out (tray.c).
  *
  * GIVING WAY
  *   Where who waits for a task may run it, a worker that sees a task come sees it go
@@ -345,7 +345,7 @@ static bool search(struct spn__worker *w, uint32_t epoch)
 {
     struct spn__look look;
     uint32_t span_ns;
-    bool on;
+    bool on, tray, found;
 
     if (w->spun) { /* it saw something, and somebody else was faster */
         w->spun = false;
@@ -357,15 +357,18 @@ static bool search(struct spn__worker *w, uint32_t epoch)
     if (span_ns == 0 || knows_when(w->pool) || !be_searching(w))
         return false;
     look = spn__look_begin(span_ns);
+    tray = spn__tray_put_out(w);
     do {
         on = spn__look_on(&look);
-        if (changed(w, epoch)) {
-            w->spun = true; /* worth it if there is a task to be had: see found */
-            return true;
-        }
-    } while (on);
-    spn__spin_in_vain(&w->spin);
-    return false;
+        found = (tray && spn__tray_is_laden(w->pool)) || changed(w, epoch);
+    } while (on && !found);
+    if (tray && spn__tray_take_in(w))
+        found = true;
+    if (found)
+        w->spun = true; /* worth it if there is a task to be had: see found */
+    else
+        spn__spin_in_vain(&w->spin);
+    return found;
 }
 
 /* Makes it the leader or, if there is one and something is due at due_ns, the deputy, and
@@ -413,7 +416,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
 
     if (w->outrun && give_way(w))
         return;
-    if (search(w, epoch)) {
+    if (search(w, epoch)) { /* with a task, perhaps: `given` */
         w->outrun = pool->helping;
         return;
     }

@@ -172,6 +172,7 @@ static void init_state(struct spn_pool *pool)
     spn__init(&pool->submitted, 0);
     spn__room_init(&pool->room);
     spn__idle_init(pool);
+    spn__tray_init(pool);
     spn__lock_init(&pool->lock);
     spn__list_init(&pool->workers);
     spn__waitq_init(&pool->awaiting);

@@ -98,6 +98,7 @@ struct spn__worker {
     int64_t gone;             /* tasks that had left the queue */
     struct spn__batch *batch; /* lanes.c; NULL elsewhere */
     void *place;              /* the source's; NULL without one */
+    spn_task *given;          /* the task it found on its tray */
 
     /* The future it waits for, of this pool; guarded by pool->lock. */
     struct spn_future *waits_for;
@@ -123,6 +124,7 @@ struct spn_pool {
     bool eager;
     bool helping;
     bool fixed;
+    bool has_tray; /* tray.c */
     int32_t urgent_threads, block_threads;
     spn_thread_opts thread_opts;
     spn_pool_hooks hooks;
@@ -160,6 +162,11 @@ struct spn_pool {
     /* Written by every worker that looks for work and finds some: apart, so that
      * submitters do not lose the line above to it. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) searching; /* [search] */
+
+    /* What the worker that spins looks at, and how many it was given: apart from each
+     * other, for the second is the submitters' [tray]. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uintptr_t) tray;
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) given; /* [count] */
 
     struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 
@@ -223,6 +230,24 @@ void spn__worker_unblock(struct spn__worker *worker);
 void spn__pool_compensate(struct spn_pool *pool);
 /* The worker that the calling thread is, of any pool, or NULL. */
 struct spn__worker *spn__worker_current(void);
+
+/*
+ * tray.c
+ *
+ * give      for a submitter: whether a worker has the task now.
+ * put_out, is_laden, take_in   for the worker that looks: whether it has the tray from now
+ *           on; whether a task may be on it; and takes the tray back, true: with a task, in
+ *           `given`.
+ */
+void spn__tray_init(struct spn_pool *pool);
+bool spn__tray_give(struct spn_pool *pool, spn_task *task);
+bool spn__tray_put_out(struct spn__worker *worker);
+bool spn__tray_take_in(struct spn__worker *worker);
+
+static inline bool spn__tray_is_laden(struct spn_pool *pool)
+{
+    return spn__load(&pool->tray, relaxed) > 1; /* a hint; take_in decides */
+}
 
 /* idle.c */
 void spn__idle_init(struct spn_pool *pool);

@@ -190,6 +190,8 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
             return SPN_OK;
     }
     if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
+        if (pool->has_tray && !urgent && !paused && spn__tray_give(pool, task))
+            return SPN_OK;
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
             return urgent ? hurry(pool) : after_push(pool, entry);

@@ -202,6 +202,12 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
                                : spn__deadline(spn__now(), keep_alive_ns));
             if (pool->kind == SPN__WORK_TIMED)
                 w->needed = false;
+            if (w->given != NULL) {
+                *entry = (struct spn__entry){ spn__entry_task, w->given };
+                w->given = NULL;
+                spn__room_notify(&pool->room); /* see tray.c, ROOM */
+                break;
+            }
         }
     }
     w->timed_out = w->needed = false;

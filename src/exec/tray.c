@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tray.c - a task goes from its submitter's hands into those of the worker that looks for
+ * one, past the queue.
+ *
+ * IDEA
+ *   Where one task comes at a time, submitter and worker meet at the lock of the queue: a
+ *   line that the worker looks at all the while, so that the submitter loses it between
+ *   locking, appending and unlocking, and then the worker needs it once more to take the
+ *   task out.  A crossing takes 50 to 100 ns, and four of them were half of a round trip.
+ *   So the worker that spins puts out a tray, one word on a line of its own; a submitter
+ *   that finds it out, and the queue empty, lays the task on it with one exchange.
+ *
+ * STATE  of the word
+ *   AWAY -> OUT      a worker begins to look; one at a time has it
+ *   OUT  -> a task   a submitter lays one on it
+ *   OUT  -> AWAY     the worker takes it in, with nothing on it
+ *   task -> AWAY     or with the task, which it then runs
+ *
+ * WHAT IT IS TO OTHERS
+ *   As if the worker had taken the task out of the queue the moment it came in.  So it is
+ *   accepted, and no longer queued; remove does not find it, shutdown_now does not return
+ *   it.  Nobody is to be woken for it: it has a worker, who is counted, and does not leave
+ *   or sleep before it has taken the tray in.  All that a submitter asks before it queues a
+ *   task (the state, a pause, the threads there are) it has asked before; what changes
+ *   after that, the worker could have been too fast for.
+ *
+ *   ORDER  Nothing overtakes: a submitter that has seen a task queued, or queued one itself,
+ *   finds the queue not empty until a worker has taken that, and then queues as well.  The
+ *   same for urgent ones, as far as a worker that looks sees them.
+ *
+ *   ROOM  A submitter that was woken because there is room may lay its task here instead,
+ *   and the room is still there; so who takes a task off the tray tells the next that waits
+ *   for room, as if it had been queued.
+ *
+ *   Not in a pool that hands off (its capacity is the number of free workers), nor in one
+ *   that lets waiters help: a task on the tray is nobody else's any more.
+ *
+ * ORDERING
+ *   [tray]  the release of who lays a task there pairs with the acquire of the worker that
+ *           finds it: the task is as it was submitted, and counted.
+ *   [count] `given` is raised before the task is there, so that it is counted as accepted
+ *           before it is as anything else (run.c).
+ */
+#include "exec/pool.h"
+
+#include "exec/work.h"
+#include "future/task.h"
+
+#define AWAY   ((uintptr_t)0)
+#define OUT    ((uintptr_t)1)
+#define FUTURE ((uintptr_t)2) /* beside the address of a task: a future's */
+
+void spn__tray_init(struct spn_pool *pool)
+{
+    pool->has_tray = pool->kind == SPN__WORK_FIFO && !pool->handoff && !pool->helping;
+    spn__init(&pool->tray, AWAY);
+    spn__init(&pool->given, 0);
+}
+
+bool spn__tray_give(struct spn_pool *pool, spn_task *task)
+{
+    uintptr_t found = OUT;
+
+    /* relaxed: a hint; what is queued is ordered by who queued it. */
+    if (spn__load(&pool->tray, relaxed) != OUT || spn__work_any(pool))
+        return false;
+    (void)spn__fetch_add(&pool->given, 1, relaxed); /* [count] the next is a release */
+    if (spn__cas(&pool->tray, &found,
+                 (uintptr_t)task | (task->fn == spn__task_future_fn ? FUTURE : 0),
+                 release, relaxed)) /* [tray] */
+        return true;
+    (void)spn__fetch_sub(&pool->given, 1, relaxed); /* not yet */
+    return false;
+}
+
+bool spn__tray_put_out(struct spn__worker *w)
+{
+    uintptr_t away = AWAY;
+
+    /* relaxed: it says nothing but that it is there. */
+    return w->pool->has_tray && spn__cas(&w->pool->tray, &away, OUT, relaxed, relaxed);
+}
+
+bool spn__tray_take_in(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+    /* [tray] acquire, here and where the exchange fails: there is a task.
+     * mutant: the fence of idle_found [search] comes before anybody looks at it */
+    uintptr_t found = spn__load(&pool->tray, acquire);
+
+    /* [tray] mutant: as above */
+    if (found == OUT && spn__cas(&pool->tray, &found, AWAY, acquire, acquire))
+        return false;
+    w->given = (spn_task *)(found & ~FUTURE);
+    if ((found & FUTURE) != 0)
+        spn__task_fetch(w->given);
+    spn__store(&pool->tray, AWAY, relaxed); /* ours alone while a task is on it */
+    return true;
+}
