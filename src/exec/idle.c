@@ -41,11 +41,14 @@
  *   ever, somebody must see to the next; but if the deputy wakes soon by itself, nobody
  *   wakes it.  Mostly tasks are short, and the leader is through with all that are due
  *   long before that: two workers that got up together for each handful of tasks spent a
- *   third of their time on each other's lock.  So a task that is due behind one that runs
- *   long starts SPN__STAND_BY later, at most; and a burst finds its other workers when the
- *   deputy is up, who wakes the next as ever.  Who is responsible does not change: a
- *   deputy that wakes is a searcher, as a leader is, and one that is no longer listed is
- *   not relied on.  On a clock that cannot be slept by there is none.
+ *   third of their time on each other's lock.  If it does wake, and what is due first then
+ *   has not waited as long, because the leader is at it, it goes on standing by for that;
+ *   and a leader that sleeps is not woken for what is due, as it wakes for that.  So a
+ *   task that is due behind one that runs long starts SPN__STAND_BY later, at most; and a
+ *   burst finds its other workers when the deputy is up, who wakes the next as ever.  Who
+ *   is responsible does not change: a deputy that wakes is a searcher, as a leader is,
+ *   and one that is no longer listed is not relied on.  On a clock that cannot be slept
+ *   by there is none.
  *
  *   Nobody spins for what is due later: with a task every few microseconds that would be
  *   a CPU for as long as there are tasks, while a leader that sleeps finds all that have
@@ -176,11 +179,14 @@ static bool has_leader(struct spn_pool *pool)
     return spn__load(&pool->leader, relaxed) != NULL; /* after a fence, as idle_count */
 }
 
-/* Whether there is something that no idle worker will wake for by itself. */
+/* Whether there is something that no idle worker will wake for by itself.  A leader wakes
+ * for all but what is urgent. */
 static bool unwatched(struct spn_pool *pool)
 {
-    if (pool->kind != SPN__WORK_TIMED || has_leader(pool))
+    if (pool->kind != SPN__WORK_TIMED)
         return spn__idle_work_waits(pool);
+    if (has_leader(pool)) /* relaxed: as in work_waits */
+        return spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool);
     return spn__idle_work_kept(pool);
 }
 
@@ -399,6 +405,31 @@ static bool stood_by(struct spn_pool *pool)
            deputy_ns <= spn__time_add(spn__now(), SPN__STAND_BY);
 }
 
+/* A deputy's time is over: if what is due first by now has not waited for as long, it goes
+ * on standing by for that.  What it sees may be old, and that is then twice as late, at
+ * most: nothing that is far away is relied on here. */
+static bool stands_by(struct spn_pool *pool, const struct spn__worker *w,
+                      int64_t *until_ns)
+{
+    struct spn__work_source *source = pool->work.source;
+    const int64_t now_ns = spn__now();
+    const int64_t due_ns = source->ops->first_ns(source);
+    bool stands;
+
+    /* Else it lists itself anew, with the fences that it takes. */
+    if (due_ns > spn__time_add(now_ns, SPN__STAND_BY) ||
+        spn__time_add(due_ns, SPN__STAND_BY) <= now_ns)
+        return false;
+    spn__lock(&pool->idle_lock);
+    stands = spn__load(&pool->deputy, relaxed) == w; /* the lock is held, as below */
+    if (stands) {
+        *until_ns = due_ns + SPN__STAND_BY;
+        spn__store(&pool->deputy_ns, *until_ns, relaxed);
+    }
+    spn__unlock(&pool->idle_lock);
+    return stands;
+}
+
 /* It has come off the list by itself; one that had a post sees to what waits. */
 static void step_down(struct spn__worker *w, bool had_post)
 {
@@ -443,13 +474,16 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     }
     if (leads)
         due_ns = next_due(pool); /* [wake] */
-    if (!spn__parker_park(&w->parker, due_ns < deadline_ns ? due_ns : deadline_ns)) {
+    while (!spn__parker_park(&w->parker, due_ns < deadline_ns ? due_ns : deadline_ns)) {
+        if (!leads && due_ns < deadline_ns && stands_by(pool, w, &due_ns))
+            continue;
         if (withdraw(w)) {
             w->timed_out = due_ns >= deadline_ns;
             step_down(w, has_post);
             return;
         }
         (void)spn__parker_park(&w->parker, SPN_FOREVER);
+        break;
     }
     /* Written before the permit, under the lock that took it off the list. */
     w->searching = w->chosen_to_search;

@@ -110,8 +110,8 @@ struct spn__worker {
 };
 
 /* TIMED: how much later than the next task is due the deputy looks, see idle.c.
- * Twice what a timed sleep is late by itself. */
-#define SPN__STAND_BY SPN_US(100)
+ * More than what a timed sleep is late by itself, and what the leader then finds takes. */
+#define SPN__STAND_BY SPN_US(200)
 
 struct spn_pool {
     struct spn_executor executor; /* first: they are the same object */

@@ -473,6 +473,14 @@ static int64_t next_ns(struct spn__work_source *source)
     return d->monotonic ? next : SPN_FOREVER;
 }
 
+static int64_t first_ns(struct spn__work_source *source)
+{
+    struct spn__delays *d = delays_of(source);
+
+    return d->monotonic ? spn__load(&d->next, relaxed)
+                        : SPN_FOREVER; /* [next] a hint */
+}
+
 static void clock_moved(void *ctx)
 {
     struct spn__delays *d = ctx;
@@ -504,6 +512,7 @@ static const struct spn__work_source_ops ops = { .push = push,
                                                  .now = now,
                                                  .take = take,
                                                  .next_ns = next_ns,
+                                                 .first_ns = first_ns,
                                                  .remove = remove_task,
                                                  .withdraw = withdraw,
                                                  .collect = collect,

@@ -238,6 +238,26 @@ SCENARIO(scheduled__leader_is_busy__another_leads, "STPE-2", "STPE-37")
 SCENARIO_OPTS(scheduled__leader_is_busy__another_leads, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
+/* The leader has run something since the deputy lay down, so that stands by for longer; then
+ * the leader blocks, and what is behind is no later for that. */
+SCENARIO(scheduled__deputy_stands_by_longer__sees_to_the_next, "STPE-2", "STPE-37")
+{
+    const int64_t then_ns = NEAR_ + SPN__STAND_BY / 2;
+
+    open_pool(2);
+    jobs[1].gate = gate;
+    sim_assert(schedule(0, NEAR_) == SPN_OK);
+    sim_assert(schedule(1, then_ns) == SPN_OK);
+    sim_assert(schedule(2, then_ns + SPN_US(10)) == SPN_OK);
+    late_by(2, SPN__STAND_BY + STEPS);
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    on_time(0);
+    late_by(1, SPN__STAND_BY + STEPS);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__deputy_stands_by_longer__sees_to_the_next, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
 /* There was a deputy, and it has gone to sleep with nothing to wait for: the leader that
  * goes off with a task that blocks does not rely on it. */
 SCENARIO(scheduled__deputy_was_there__another_is_woken, "STPE-2", "STPE-37")
