@@ -28,7 +28,9 @@
  *
  *   The links of a bucket are apart from the slots, four bytes each, so that a bucket's
  *   slots are known, and asked for, long before they are looked at: one after another
- *   they were a seventh of the samples, each a cache miss.
+ *   they were a seventh of the samples, each a cache miss.  And each link names not the
+ *   one that came before but the fourth before (strands), so that the CPU has several of
+ *   them under way: one behind the other they were that again, with the lock held.
  *
  *   When to look is told by the first, or by the first bucket's tick, which is a
  *   millisecond early at most and then told exactly.
@@ -297,36 +299,55 @@ static bool is_filled(const struct spn__dues *q, uint32_t bucket)
     return (q->filled[bucket / 64] >> (bucket % 64) & 1) != 0;
 }
 
+static void bucket_add(struct spn__dues *q, uint32_t bucket, uint32_t slot)
+{
+    const uint32_t n = is_filled(q, bucket) ? q->counts[bucket] : 0;
+    uint32_t *last = &q->strands[bucket][n % SPN__STRANDS];
+
+    *link_of(q, slot) = n < SPN__STRANDS ? SPN__NO_SLOT : *last;
+    *last = slot;
+    q->counts[bucket] = n + 1;
+    set_filled(q, bucket, true);
+}
+
+/* Takes the last that came out of a bucket that has `left`, and that many less. */
+static uint32_t bucket_cut(struct spn__dues *q, uint32_t bucket, uint32_t left)
+{
+    uint32_t *last = &q->strands[bucket][(left - 1) % SPN__STRANDS];
+    const uint32_t slot = *last;
+
+    *last = *link_of(q, slot);
+    return slot;
+}
+
 /* Puts a slot where its time says. */
 static void file(struct spn__dues *q, uint32_t slot)
 {
     struct spn__delay *s = spn__dues_slot(q, slot);
     const int64_t tick = tick_of(s->due_ns);
-    uint32_t bucket;
 
     if (tick <= q->tick) {
         heap_add(q, &q->near, slot);
     } else if (tick - q->tick >= SPN__BUCKETS) {
         heap_add(q, &q->far, slot);
     } else {
-        bucket = bucket_of(tick);
         s->at = IN_BUCKET;
-        *link_of(q, slot) = is_filled(q, bucket) ? q->buckets[bucket] : SPN__NO_SLOT;
-        q->buckets[bucket] = slot;
-        set_filled(q, bucket, true);
+        bucket_add(q, bucket_of(tick), slot);
         if (tick < q->first_tick)
             q->first_tick = tick;
     }
 }
 
-/* Puts the slots of a bucket's list behind the run, unordered and not yet marked; returns
- * where they are. */
-static uint32_t gather(struct spn__dues *q, uint32_t slot)
+/* Puts the slots of a bucket behind the run, unordered and not yet marked; returns where
+ * they are. */
+static uint32_t gather(struct spn__dues *q, uint32_t bucket)
 {
     struct spn__due_run *r = &q->run;
     uint32_t fresh = r->end;
 
-    for (; slot != SPN__NO_SLOT; slot = *link_of(q, slot)) {
+    for (uint32_t left = q->counts[bucket]; left > 0; left--) {
+        const uint32_t slot = bucket_cut(q, bucket, left);
+
         __builtin_prefetch(spn__dues_slot(q, slot), 1);
         if (r->end == q->room) /* there are holes, or what was taken */
             fresh = close_up(q, fresh);
@@ -369,7 +390,7 @@ static void empty_bucket(struct spn__dues *q, uint32_t bucket)
     if (!is_filled(q, bucket))
         return;
     set_filled(q, bucket, false);
-    fresh = gather(q, q->buckets[bucket]);
+    fresh = gather(q, bucket);
     fill_in(q, fresh);
     sort(q, &r->entries[fresh], r->end - fresh);
     if (fresh > r->first && fresh < r->end &&
@@ -416,26 +437,35 @@ void spn__dues_advance(struct spn__dues *q, int64_t now_ns)
     q->first_tick = find_first(q);
 }
 
+/* Lets go of the dead in a bucket; the others stay in order. */
+static void sweep_bucket(struct spn__dues *q, uint32_t bucket)
+{
+    uint32_t kept = SPN__NO_SLOT; /* the first that came of those that were looked at */
+
+    for (uint32_t left = q->counts[bucket]; left > 0; left--) {
+        const uint32_t slot = bucket_cut(q, bucket, left);
+
+        if (lives(spn__dues_slot(q, slot))) {
+            *link_of(q, slot) = kept;
+            kept = slot;
+        } else {
+            put_slot(q, slot);
+        }
+    }
+    set_filled(q, bucket, false);
+    while (kept != SPN__NO_SLOT) {
+        const uint32_t next = *link_of(q, kept);
+
+        bucket_add(q, bucket, kept);
+        kept = next;
+    }
+}
+
 void spn__dues_sweep(struct spn__dues *q)
 {
-    for (uint32_t b = 0; b < SPN__BUCKETS; b++) {
-        uint32_t slot = is_filled(q, b) ? q->buckets[b] : SPN__NO_SLOT;
-        uint32_t *kept = &q->buckets[b]; /* in the same order */
-
-        while (slot != SPN__NO_SLOT) {
-            const uint32_t next = *link_of(q, slot);
-
-            if (lives(spn__dues_slot(q, slot))) {
-                *kept = slot;
-                kept = link_of(q, slot);
-            } else {
-                put_slot(q, slot);
-            }
-            slot = next;
-        }
-        *kept = SPN__NO_SLOT;
-        set_filled(q, b, q->buckets[b] != SPN__NO_SLOT);
-    }
+    for (uint32_t b = 0; b < SPN__BUCKETS; b++)
+        if (is_filled(q, b))
+            sweep_bucket(q, b);
     q->dead = 0;
     q->first_tick = find_first(q);
 }

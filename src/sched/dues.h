@@ -31,7 +31,12 @@ struct spn__due_run {
         end; /* in order; the first of them is somebody's, while there are any */
 };
 
-enum { SPN__BUCKETS = 1024, SPN__DUES_PARTS = 23, SPN__DUES_FIRST_ROOM = 64 };
+enum {
+    SPN__BUCKETS = 1024,
+    SPN__STRANDS = 4,
+    SPN__DUES_PARTS = 23,
+    SPN__DUES_FIRST_ROOM = 64
+};
 #define SPN__NO_SLOT UINT32_MAX
 
 struct spn__dues {
@@ -48,10 +53,13 @@ struct spn__dues {
     struct spn__due *spare; /* for sorting */
     uint32_t part_count;
     struct spn__delay *parts[SPN__DUES_PARTS]; /* the slots: see dues.c, ROOM */
-    uint32_t *links[SPN__DUES_PARTS]; /* of each slot: the next in its bucket, or of the
+    uint32_t *links[SPN__DUES_PARTS]; /* of each slot: the next in its strand, or of the
                                          free ones; in one block with the slots */
     uint64_t filled[SPN__BUCKETS / 64];
-    uint32_t buckets[SPN__BUCKETS]; /* by tick modulo their number */
+    /* By tick modulo their number, those that are filled: how many are in it, and the last
+     * that came, the one with number n in strand n modulo theirs. */
+    uint32_t counts[SPN__BUCKETS];
+    uint32_t strands[SPN__BUCKETS][SPN__STRANDS];
 };
 
 void spn__dues_init(struct spn__dues *q, int64_t now_ns);
