@@ -120,8 +120,8 @@ struct spn__heap {
 };
 
 /*
- * Tasks that wait until they are due: kept by a layer above (src/sched), behind one
- * lock of its own, which is the door.  Unbounded.  See work.c, TIMED.
+ * Tasks that wait until they are due: kept by a layer above (src/sched), behind locks
+ * of its own, which are the door.  Unbounded.  See work.c, TIMED.
  */
 struct spn__work_source;
 struct spn__work_source_ops {
@@ -161,8 +161,10 @@ struct spn__work_source_ops {
 };
 struct spn__work_source {
     const struct spn__work_source_ops *ops;
-    struct spn_pool *pool;               /* set by the pool */
-    SPN__ATOMIC(int64_t) pushed, popped; /* as in a FIFO [size] */
+    struct spn_pool *pool; /* set by the pool */
+    /* As in a FIFO [size]; apart, for those who push and those who take. */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) pushed;
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) popped;
 };
 
 struct spn__work_queue {

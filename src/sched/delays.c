@@ -12,6 +12,15 @@
  *   function with its argument, needs nothing but the slot.  A periodic task that is
  *   away, running, keeps its room: coming back cannot fail.
  *
+ * THE INBOX
+ *   Who brings a task leaves it in the inbox, in a few cache lines that it mostly has to
+ *   itself, and whoever has the queue's lock moves all of them over: who takes, when the
+ *   first of them is due, who looks for a task in the queue or goes through it, and who
+ *   finds the inbox full.  When each task was put in its place by who brought it, it
+ *   waited for those that take, and they for it: two thirds of what it cost to schedule a
+ *   task while others ran.  There is room in the queue for all that is in the inbox:
+ *   moving it never fails.
+ *
  *   Nothing waits here.  Who sleeps until the first is due, the leader, and who is
  *   woken when an earlier one comes, is the pool's affair (exec/idle.c); this file tells
  *   when to look.
@@ -27,12 +36,20 @@
  *   [next]  `next` is written under the lock and read without it.  A worker that goes to
  *           sleep reads it after the full fence of exec/idle.c [wake], and whoever makes
  *           it earlier makes one, too: nobody sleeps past it.  Else it is a hint.
+ *           The inbox has one of its own, and when to look is the earlier of the two.
+ *           Who makes that earlier makes a full fence before it looks at `next`: it either
+ *           sees that this was raised meanwhile, or is seen by whoever goes to sleep after
+ *           having raised it.
+ *   [inbox] Who empties it lowers `next` before it says that nothing is there any more,
+ *           with release: who reads that, with acquire, sees a `next` which is as early.
  *   [size]  as in exec/work_fifo.c.
  *
- * LOCKS  `lock` is a leaf; below pool->lock.  Growing copies the heaps under it, once per
+ * LOCKS  The inbox's is a leaf, `lock` above it; both below pool->lock.  Growing copies the heaps under it, once per
  *   doubling.
  */
 #include "sched/delays.h"
+
+#include <string.h>
 
 #include "base/time.h"
 #include "exec/pool.h"
@@ -40,6 +57,8 @@
 
 /* What `queued` says of a task that was taken out: see exec/work_kinds.h. */
 #define TAKEN 1u
+/* What the inbox has room for, at most: a quarter of a megabyte is in its cache still. */
+enum { INBOX_MAX = 4096 };
 
 static struct spn__delays *delays_of(struct spn__work_source *source)
 {
@@ -89,9 +108,18 @@ static bool publish(struct spn__delays *d)
     return next < was;
 }
 
+/* When to look next, for what is here and in the inbox. */
+static int64_t first_due(struct spn__delays *d)
+{
+    const int64_t came = spn__load(&d->inbox.next, acquire); /* [inbox] before `next` */
+    const int64_t next = spn__load(&d->next, relaxed);       /* [next] */
+
+    return came < next ? came : next;
+}
+
 /* ---- in and out; the lock is held -------------------------------------------------------- */
 
-/* relaxed reads: ours. */
+/* relaxed reads: ours.  With the inbox's lock. */
 static void count_pushed(struct spn__delays *d, int64_t by)
 {
     /* [size] relaxed: the lock orders it. */
@@ -104,20 +132,14 @@ static void count_popped(struct spn__delays *d, int64_t by)
                release); /* [size] */
 }
 
-/* There is room; true if somebody must look earlier. */
-static bool put_in(struct spn__delays *d, struct spn__entry entry, int64_t due_ns)
+/* There is room. */
+static void put_in(struct spn__delays *d, const struct spn__arrival *a)
 {
-    const uint32_t slot = spn__dues_add(&d->dues, entry, due_ns);
-    spn_task *task = task_in(&entry);
+    const uint32_t slot = spn__dues_add(&d->dues, a->entry, a->due_ns, a->sequence);
+    spn_task *task = task_in(&a->entry);
 
-    if (task != NULL) {
+    if (task != NULL)
         task->link[0] = (void *)(uintptr_t)slot;
-        mark(task, d->source.pool->id);
-        if (is_tied(task))
-            spn__scheduled_entered(task, due_ns);
-    }
-    count_pushed(d, 1);
-    return publish(d);
 }
 
 /* Takes what is in a slot out. */
@@ -139,6 +161,86 @@ static struct spn__entry take_out(struct spn__delays *d, uint32_t slot)
     return extract(d, slot);
 }
 
+/* ---- the inbox --------------------------------------------------------------------------- */
+
+/* Both locks are held; `moving` of them are about to be put in. */
+static void set_limit(struct spn__delays *d, uint32_t moving)
+{
+    const uint32_t left = d->dues.room - d->dues.used - d->away - moving;
+
+    d->inbox.limit = left < d->inbox.room ? left : d->inbox.room;
+}
+
+/* Empties it into `moving`; both locks are held.  Returns how many are there then. */
+static uint32_t detach(struct spn__delays *d)
+{
+    struct spn__delays_inbox *in = &d->inbox;
+    const uint32_t count = in->used;
+    struct spn__arrival *const arrivals = in->arrivals;
+    const int64_t first = spn__load(&in->next, relaxed); /* the lock is held */
+
+    in->arrivals = in->moving;
+    in->moving = arrivals;
+    in->used = 0;
+    set_limit(d, count);
+    if (first == SPN_FOREVER)
+        return count;
+    if (first < spn__load(&d->next, relaxed))    /* only written under the lock */
+        spn__store(&d->next, first, relaxed);    /* [inbox] */
+    spn__store(&in->next, SPN_FOREVER, release); /* [inbox] */
+    return count;
+}
+
+/* Puts them in. */
+static void file(struct spn__delays *d, uint32_t count)
+{
+    bool advanced = false;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct spn__arrival *a = &d->inbox.moving[i];
+
+        /* Time may have passed since the last one was due. */
+        if (!advanced && spn__dues_is_far(&d->dues, a->due_ns)) {
+            advanced = true;
+            spn__dues_advance(&d->dues, spn__delays_now(d));
+        }
+        put_in(d, a);
+    }
+}
+
+/* Moves all over; the lock is held. */
+static void fetch(struct spn__delays *d)
+{
+    uint32_t count;
+
+    spn__lock(&d->inbox.lock);
+    count = detach(d);
+    spn__unlock(&d->inbox.lock);
+    file(d, count);
+}
+
+/* Its lock is held, and there is room; true if somebody must look earlier.  That is asked
+ * for with the lock: once somebody has moved it over, `next` has its time, and nobody would
+ * tell. */
+static bool arrive(struct spn__delays *d, struct spn__entry entry, int64_t due_ns)
+{
+    struct spn__delays_inbox *in = &d->inbox;
+    spn_task *task = task_in(&entry);
+
+    in->arrivals[in->used++] = (struct spn__arrival){ due_ns, in->sequence++, entry };
+    if (task != NULL) {
+        mark(task, d->source.pool->id);
+        if (is_tied(task))
+            spn__scheduled_entered(task, due_ns);
+    }
+    count_pushed(d, 1);
+    if (due_ns >= spn__load(&in->next, relaxed)) /* only written under the lock */
+        return false;
+    spn__store(&in->next, due_ns, relaxed); /* [next] before the fence */
+    spn__fence(seq_cst);                    /* [next] */
+    return due_ns < spn__load(&d->next, relaxed);
+}
+
 /* ---- coming ------------------------------------------------------------------------------ */
 
 static bool is_full(const struct spn__delays *d)
@@ -146,21 +248,68 @@ static bool is_full(const struct spn__delays *d)
     return d->dues.used + d->away >= d->dues.room;
 }
 
+/* A larger inbox, in one block; the lock is held.  *block is then what is to be freed. */
+static void enlarge(struct spn__delays *d, struct spn__arrival **block, uint32_t room)
+{
+    struct spn__delays_inbox *in = &d->inbox;
+    struct spn__arrival *const arrivals = *block;
+
+    spn__lock(&in->lock);
+    if (arrivals != NULL && room > in->room) {
+        *block = in->arrivals < in->moving ? in->arrivals : in->moving;
+        if (in->used > 0)
+            memcpy(arrivals, in->arrivals, in->used * sizeof *arrivals);
+        in->arrivals = arrivals;
+        in->moving = arrivals + room;
+        in->room = room;
+    }
+    spn__unlock(&in->lock);
+}
+
 /* The lock is held before and after, but not meanwhile. */
 static int grow(struct spn__delays *d)
 {
     const uint32_t part_count = d->dues.part_count;
+    const uint32_t more = spn__dues_room_before(part_count + 1) / 2;
+    const uint32_t inbox_room = more < INBOX_MAX ? more : INBOX_MAX;
+    const bool enlarges = inbox_room > d->inbox.room;
+    struct spn__arrival *block = NULL;
     struct spn__dues_room room;
     int rc;
 
     spn__unlock(&d->lock);
     rc = spn__dues_room_get(&room, part_count);
+    if (rc == SPN_OK && enlarges) {
+        block = spn__alloc(2 * (size_t)inbox_room * sizeof *block);
+        rc = block != NULL ? SPN_OK : SPN_ENOMEM;
+    }
     spn__lock(&d->lock);
-    if (rc == SPN_OK)
+    if (rc == SPN_OK) {
         (void)spn__dues_room_add(&d->dues, &room);
+        enlarge(d, &block, inbox_room);
+    }
     spn__unlock(&d->lock);
     spn__dues_room_free(&room);
+    spn__free(block);
     spn__lock(&d->lock);
+    return rc;
+}
+
+/* The inbox is full, or the queue. */
+static int make_room(struct spn__delays *d)
+{
+    int rc = SPN_OK;
+
+    spn__lock(&d->lock);
+    fetch(d);
+    if (d->dues.dead > 0 && is_full(d))
+        spn__dues_sweep(&d->dues);
+    if (is_full(d))
+        rc = grow(d);
+    spn__lock(&d->inbox.lock);
+    set_limit(d, 0);
+    spn__unlock(&d->inbox.lock);
+    spn__unlock(&d->lock);
     return rc;
 }
 
@@ -168,24 +317,31 @@ static int push(struct spn__work_source *source, struct spn__entry entry,
                 int64_t due_ns, uint64_t *sequence, bool *first)
 {
     struct spn__delays *d = delays_of(source);
+    struct spn__delays_inbox *in = &d->inbox;
     int rc = SPN_OK;
 
-    spn__lock(&d->lock);
-    if (d->dues.dead > 0 && is_full(d))
-        spn__dues_sweep(&d->dues);
-    while (!d->closed && is_full(d) && rc == SPN_OK)
-        rc = grow(d);
-    if (d->closed)
+    spn__lock(&in->lock);
+    while (!in->closed && in->used >= in->limit && rc == SPN_OK) {
+        spn__unlock(&in->lock);
+        rc = make_room(d);
+        spn__lock(&in->lock);
+    }
+    if (in->closed)
         rc = SPN_ESHUTDOWN;
     if (rc == SPN_OK) {
-        /* Time may have passed since the last one was due. */
-        if (spn__dues_is_far(&d->dues, due_ns))
-            spn__dues_advance(&d->dues, spn__delays_now(d));
-        *sequence = d->dues.sequence;
-        *first = put_in(d, entry, due_ns);
+        *sequence = in->sequence;
+        *first = arrive(d, entry, due_ns);
     }
-    spn__unlock(&d->lock);
+    spn__unlock(&in->lock);
     return rc;
+}
+
+/* What came has never been here; the lock is held. */
+static void uncount(struct spn__delays *d)
+{
+    spn__lock(&d->inbox.lock);
+    count_pushed(d, -1);
+    spn__unlock(&d->inbox.lock);
 }
 
 /* Whether a task that comes back may; the lock is held. */
@@ -194,23 +350,31 @@ static bool may_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns)
     /* relaxed: who stops the pool does so before it looks in here, with the lock. */
     if (spn__ctl_state(spn__load(&d->source.pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP)
         return false;
-    return !d->closed || d->allowed(d, task, due_ns);
+    return !d->inbox.closed || d->allowed(d, task, due_ns);
 }
 
 bool spn__delays_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns)
 {
+    struct spn__arrival a = { due_ns, 0, { spn__entry_task, task } };
     bool back, first = false;
 
     spn__lock(&d->lock);
     d->away--;
     back = may_come_back(d, task, due_ns);
     if (back) {
-        first = put_in(d, (struct spn__entry){ spn__entry_task, task }, due_ns);
+        spn__lock(&d->inbox.lock);
+        a.sequence = d->inbox.sequence++;
+        count_pushed(d, 1);
+        spn__unlock(&d->inbox.lock);
+        put_in(d, &a);
+        mark(task, d->source.pool->id);
+        spn__scheduled_entered(task, due_ns);
+        first = publish(d);
         /* Cancelled while it was neither here nor seen to run: see future.c [tie]. */
         if (spn__scheduled_is_over(task)) {
             (void)extract(d, slot_of(task));
             mark(task, 0);
-            count_pushed(d, -1);
+            uncount(d);
             back = false;
         }
     }
@@ -233,7 +397,7 @@ void spn__delays_stay_away(struct spn__delays *d)
  * is due now. */
 static int64_t due_by(struct spn__delays *d)
 {
-    const int64_t next = spn__load(&d->next, relaxed); /* [next] a hint */
+    const int64_t next = first_due(d); /* a hint */
     int64_t now_ns;
 
     if (next == SPN_FOREVER)
@@ -260,6 +424,9 @@ static bool take(struct spn__work_source *source, struct spn__entry *entry, bool
      * clock. */
     while (!taken && (now_ns = due_by(d)) != INT64_MIN) {
         spn__lock(&d->lock);
+        /* relaxed: what came before this was asked for is seen. */
+        if (spn__load(&d->inbox.next, relaxed) <= now_ns)
+            fetch(d);
         slot = spn__dues_first(&d->dues, now_ns);
         taken = slot != SPN__NO_SLOT;
         if (taken) {
@@ -278,10 +445,16 @@ static bool take(struct spn__work_source *source, struct spn__entry *entry, bool
 
 bool spn__delays_cut(struct spn__delays *d, spn_task *task, bool hold)
 {
+    uint32_t count = 0;
     bool found;
 
     spn__lock(&d->lock);
-    found = waits_here(d, task);
+    spn__lock(&d->inbox.lock);
+    found = waits_here(d, task); /* here or there */
+    if (found)
+        count = detach(d);
+    spn__unlock(&d->inbox.lock);
+    file(d, count);
     if (found && hold)
         spn__pool_hold(d->source.pool);
     if (found)
@@ -306,10 +479,11 @@ static bool withdraw(struct spn__work_source *source, uint64_t sequence)
     uint32_t slot;
 
     spn__lock(&d->lock);
+    fetch(d);
     slot = spn__dues_find(&d->dues, sequence);
     if (slot != SPN__NO_SLOT) {
         entry = extract(d, slot);
-        count_pushed(d, -1);
+        uncount(d);
     }
     spn__unlock(&d->lock);
     if (slot != SPN__NO_SLOT && is_tied(task_in(&entry)))
@@ -331,6 +505,7 @@ static int64_t collect_if(struct spn__delays *d,
 
     spn__list_init(&found);
     spn__lock(&d->lock);
+    fetch(d);
     spn__dues_line_up(&d->dues);
     for (uint32_t i = 0; i < d->dues.run.end; i++) {
         const struct spn__due e = d->dues.run.entries[i];
@@ -413,6 +588,7 @@ size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capa
     bool earlier;
 
     spn__lock(&d->lock);
+    fetch(d);
     now_ns = spn__delays_now(d);
     /* Calls have no task: they, and what is behind them, stay. */
     while (count < capacity &&
@@ -439,6 +615,7 @@ static int64_t snapshot(struct spn__work_source *source, spn_task **tasks,
     size_t shown = 0;
 
     spn__lock(&d->lock);
+    fetch(d);
     spn__dues_line_up(&d->dues);
     count = d->dues.run.end;
     for (uint32_t i = 0; i < count && shown < capacity; i++) {
@@ -463,7 +640,7 @@ static int64_t now(struct spn__work_source *source)
 static int64_t next_ns(struct spn__work_source *source)
 {
     struct spn__delays *d = delays_of(source);
-    const int64_t next = spn__load(&d->next, relaxed); /* [next] */
+    const int64_t next = first_due(d);
 
     if (next == SPN_FOREVER)
         return SPN_FOREVER;
@@ -477,8 +654,7 @@ static int64_t first_ns(struct spn__work_source *source)
 {
     struct spn__delays *d = delays_of(source);
 
-    return d->monotonic ? spn__load(&d->next, relaxed)
-                        : SPN_FOREVER; /* [next] a hint */
+    return d->monotonic ? first_due(d) : SPN_FOREVER; /* a hint */
 }
 
 static void clock_moved(void *ctx)
@@ -496,16 +672,18 @@ static void clock_moved(void *ctx)
 static void lock(struct spn__work_source *source)
 {
     spn__lock(&delays_of(source)->lock);
+    spn__lock(&delays_of(source)->inbox.lock);
 }
 
 static void unlock(struct spn__work_source *source)
 {
+    spn__unlock(&delays_of(source)->inbox.lock);
     spn__unlock(&delays_of(source)->lock);
 }
 
 static void close_door(struct spn__work_source *source)
 {
-    delays_of(source)->closed = true;
+    delays_of(source)->inbox.closed = true;
 }
 
 static const struct spn__work_source_ops ops = { .push = push,
@@ -533,8 +711,13 @@ void spn__delays_init(struct spn__delays *d, spn_clock *clock,
     d->clock = clock;
     d->monotonic = clock == spn_clock_monotonic();
     d->allowed = allowed;
+    spn__lock_init(&d->inbox.lock);
+    d->inbox.used = d->inbox.limit = d->inbox.room = 0;
+    d->inbox.sequence = 1; /* 0 is none's */
+    spn__init(&d->inbox.next, SPN_FOREVER);
+    d->inbox.arrivals = d->inbox.moving = NULL;
     spn__lock_init(&d->lock);
-    d->closed = false;
+    d->inbox.closed = false;
     d->away = 0;
     spn__dues_init(&d->dues, spn__delays_now(d));
     spn__init(&d->next, SPN_FOREVER);
@@ -553,5 +736,8 @@ void spn__delays_unlisten(struct spn__delays *d)
 
 void spn__delays_fini(struct spn__delays *d)
 {
+    struct spn__delays_inbox *in = &d->inbox;
+
+    spn__free(in->arrivals < in->moving ? in->arrivals : in->moving); /* one block */
     spn__dues_fini(&d->dues);
 }

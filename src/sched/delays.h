@@ -18,6 +18,26 @@
 #define SPN__TASK_TIED     0x80000000u
 #define SPN__TASK_PERIODIC 0x40000000u
 
+/* What has come and is not in order yet: see delays.c, THE INBOX. */
+struct spn__arrival {
+    int64_t due_ns;
+    uint64_t sequence;
+    struct spn__entry entry;
+};
+struct spn__delays_inbox {
+    /* Guards the rest and writes of `pushed`; taken behind the queue's. */
+    struct spn__lock lock;
+    bool closed; /* written with both */
+    uint32_t used;
+    uint32_t limit; /* of `used`: for so many there is room in the queue */
+    uint32_t room;
+    uint64_t sequence; /* the next one's */
+    /* When the first of them is due.  SPN_FOREVER: none is.  Read by anybody [inbox]. */
+    SPN__ATOMIC(int64_t) next;
+    struct spn__arrival *arrivals;
+    struct spn__arrival *moving; /* as large; guarded by the queue's lock */
+};
+
 struct spn__delays {
     struct spn__work_source source; /* first: they are the same object */
     spn_clock *clock;               /* fixed; borrowed */
@@ -28,9 +48,10 @@ struct spn__delays {
      * held. */
     bool (*allowed)(struct spn__delays *d, const spn_task *task, int64_t due_ns);
 
-    /* Guards the rest; the door of the pool (work.c).  A leaf. */
+    _Alignas(SPN__CACHE_LINE) struct spn__delays_inbox inbox;
+
+    /* Guards the rest; with the inbox's the door of the pool (work.c). */
     _Alignas(SPN__CACHE_LINE) struct spn__lock lock;
-    bool closed;
     uint32_t
         away; /* periodic tasks that were taken and may come back: room is theirs */
     /* When to look next, SPN_FOREVER: nothing waits.  Written under the lock; read by

@@ -472,13 +472,14 @@ void spn__dues_sweep(struct spn__dues *q)
 
 /* ---- in and out ------------------------------------------------------------------ */
 
-uint32_t spn__dues_add(struct spn__dues *q, struct spn__entry entry, int64_t due_ns)
+uint32_t spn__dues_add(struct spn__dues *q, struct spn__entry entry, int64_t due_ns,
+                       uint64_t sequence)
 {
     const uint32_t slot = get_slot(q);
     struct spn__delay *s = spn__dues_slot(q, slot);
 
     s->due_ns = due_ns;
-    s->sequence = q->sequence++;
+    s->sequence = sequence;
     s->entry = entry;
     file(q, slot);
     return slot;
@@ -663,7 +664,6 @@ void spn__dues_init(struct spn__dues *q, int64_t now_ns)
     q->free = SPN__NO_SLOT;
     q->tick = tick_of(now_ns);
     q->first_tick = INT64_MAX;
-    q->sequence = 1; /* 0 is none's */
     q->near = (struct spn__due_heap){ .tag = NEAR_TAG };
     q->far = (struct spn__due_heap){ .tag = FAR_TAG };
     q->run = (struct spn__due_run){ .entries = NULL };

@@ -47,7 +47,6 @@ struct spn__dues {
     uint32_t dead;      /* in a bucket, and no longer waiting */
     int64_t tick;       /* all that is due in it or before is in `run` or `near` */
     int64_t first_tick; /* of the first bucket that is not empty, at the latest */
-    uint64_t sequence;  /* the next one's */
     struct spn__due_heap near, far; /* in one block, with the next two */
     struct spn__due_run run;
     struct spn__due *spare; /* for sorting */
@@ -65,8 +64,10 @@ struct spn__dues {
 void spn__dues_init(struct spn__dues *q, int64_t now_ns);
 void spn__dues_fini(struct spn__dues *q);
 
-/* There is room.  Returns its slot. */
-uint32_t spn__dues_add(struct spn__dues *q, struct spn__entry entry, int64_t due_ns);
+/* There is room.  Returns its slot.  Of those that are due at the same time the one with the
+ * lower sequence number comes first; 0 is none's. */
+uint32_t spn__dues_add(struct spn__dues *q, struct spn__entry entry, int64_t due_ns,
+                       uint64_t sequence);
 /* Takes what is in a slot out, wherever it is. */
 struct spn__entry spn__dues_remove(struct spn__dues *q, uint32_t slot);
 /* The slot of the first, if it is due; else SPN__NO_SLOT.  It will be taken out soon. */

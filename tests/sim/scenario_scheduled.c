@@ -208,6 +208,44 @@ SCENARIO(scheduled__earlier_while_parked__is_on_time, "STPE-38", "STPE-37", "STP
 SCENARIO_OPTS(scheduled__earlier_while_parked__is_on_time, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
+/* The same, while somebody who takes another task out moves what has come into its place:
+ * whoever brought it still tells the leader. */
+SCENARIO(scheduled__moved_while_it_comes__is_on_time, "STPE-38", "STPE-37", "STPE-2")
+{
+    open_pool(1);
+    sim_assert(schedule(0, FAR) == SPN_OK);
+    sim_assert(schedule(2, FAR) == SPN_OK);
+    if (sim_choose(2) == 0)
+        sim_settle();
+    sim_thread(schedules_near, (void *)1);
+    sim_thread(cancels, (void *)0);
+    sim_join_all();
+    on_time(1);
+    sim_assert(runs(0) == 0 && runs(2) == 0);
+    sim_assert(spn_future_cancel(jobs[2].future, 0) == 1);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__moved_while_it_comes__is_on_time, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
+/* A task is cancelled while others come, and while it is moved itself. */
+SCENARIO(scheduled__cancelled_while_others_come__goes, "STPE-38", "STPE-2")
+{
+    open_pool(1);
+    sim_thread(schedules_near, (void *)0);
+    sim_thread(schedules_near, (void *)1);
+    sim_assert(schedule(2, FAR) == SPN_OK);
+    sim_assert(spn_future_cancel(jobs[2].future, 0) == 1);
+    sim_assert(spn_pool_queued(pool) <= 2);
+    sim_join_all();
+    on_time(0);
+    on_time(1);
+    close_pool();
+    sim_assert(runs(2) == 0);
+}
+SCENARIO_OPTS(scheduled__cancelled_while_others_come__goes, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
 /* Tasks from two threads, while workers come and go to sleep. */
 SCENARIO(scheduled__two_schedule_at_once__both_on_time, "STPE-38", "STPE-2", "STPE-35")
 {

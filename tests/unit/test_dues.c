@@ -21,6 +21,7 @@ struct item {
 
 static struct item items[ALL];
 static struct spn__dues q;
+static uint64_t sequence;
 static int64_t now_ns;
 
 static struct spn__entry entry_of(const struct item *item)
@@ -55,9 +56,9 @@ static void add(struct item *item, int64_t due_ns)
     if (spn__dues_is_far(&q, due_ns))
         spn__dues_advance(&q, now_ns);
     item->due_ns = due_ns;
-    item->sequence = q.sequence;
+    item->sequence = ++sequence;
     item->waits = true;
-    item->slot = spn__dues_add(&q, entry_of(item), due_ns);
+    item->slot = spn__dues_add(&q, entry_of(item), due_ns, item->sequence);
 }
 
 static void cut(struct item *item)
