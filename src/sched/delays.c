@@ -44,8 +44,8 @@
  *           with release: who reads that, with acquire, sees a `next` which is as early.
  *   [size]  as in exec/work_fifo.c.
  *
- * LOCKS  The inbox's is a leaf, `lock` above it; both below pool->lock.  Growing copies the heaps under it, once per
- *   doubling.
+ * LOCKS  The inbox's is a leaf, `lock` above it; both below pool->lock.  Growing copies
+ *   the heaps under `lock`, once per doubling.
  */
 #include "sched/delays.h"
 
