@@ -26,7 +26,7 @@ extern "C" {
  *             (INT64_MAX) is never due, and keeps nothing else from running.
  * Threads     every call is safe from any thread, tasks included.  Idle threads wait
  *             without a tick: one for the task that is due next, one more for a moment
- *             (0.1 ms) later, in case the first is busy then, the others for these.
+ *             (0.2 ms) later, in case the first is busy then, the others for these.
  * Cancelling  a future, or completing it by hand, takes a waiting task out of the queue
  *             at once, in O(log n).  (Java leaves it there until it is due, unless told
  *             otherwise: see SPN_SCHEDULED_REMOVE_ON_CANCEL.)
