@@ -199,6 +199,10 @@ static void see_to_next(struct spn_thread *home, size_t class, bool made)
 {
     struct spn__block *next = home->blocks.kept[class];
 
+    if (next == NULL) {
+        fetch_returned(&home->blocks);
+        next = home->blocks.kept[class];
+    }
     if (next == NULL && !made) {
         next = make(home, class);
         if (next != NULL)

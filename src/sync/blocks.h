@@ -36,7 +36,7 @@ struct spn__blocks {
 /* A block of so many bytes, aligned for anything; NULL: no memory. */
 SPN__SHARED void *spn__block_get(size_t bytes);
 /* The same, by who hands it to another thread and will want the next one soon. */
-SPN__SHARED void *spn__block_get_ahead(size_t bytes);
+void *spn__block_get_ahead(size_t bytes);
 /* Gives back what spn__block_get gave, on any thread; NULL is a no-op. */
 SPN__SHARED void spn__block_put(void *memory);
 
