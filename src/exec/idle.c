@@ -180,7 +180,7 @@ static bool has_leader(struct spn_pool *pool)
 }
 
 /* Whether there is something that no idle worker will wake for by itself.  A leader wakes
- * for all but what is urgent. */
+ * for all but what is urgent, or is told by a clock that cannot be slept by. */
 static bool unwatched(struct spn_pool *pool)
 {
     if (pool->kind != SPN__WORK_TIMED)
@@ -346,6 +346,13 @@ static bool knows_when(struct spn_pool *pool)
     return due_ns != INT64_MIN && due_ns != SPN_FOREVER;
 }
 
+/* Whether a task that comes may start; as in take, and by what it saw (worker.c). */
+static bool takes_any(struct spn_pool *pool)
+{
+    return spn__load(&pool->paused, relaxed) == 0 &&
+           spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_RUNNING;
+}
+
 /* Looks for a while; true if there is something to look at. */
 static bool search(struct spn__worker *w, uint32_t epoch)
 {
@@ -363,7 +370,7 @@ static bool search(struct spn__worker *w, uint32_t epoch)
     if (span_ns == 0 || knows_when(w->pool) || !be_searching(w))
         return false;
     look = spn__look_begin(span_ns);
-    tray = spn__tray_put_out(w);
+    tray = takes_any(w->pool) && spn__tray_put_out(w);
     do {
         on = spn__look_on(&look);
         found = (tray && spn__tray_is_laden(w->pool)) || changed(w, epoch);
@@ -417,7 +424,7 @@ static bool stands_by(struct spn_pool *pool, const struct spn__worker *w,
     bool stands;
 
     /* Else it lists itself anew, with the fences that it takes. */
-    if (due_ns > spn__time_add(now_ns, SPN__STAND_BY) ||
+    if (spn__work_any_urgent(pool) || due_ns > spn__time_add(now_ns, SPN__STAND_BY) ||
         spn__time_add(due_ns, SPN__STAND_BY) <= now_ns)
         return false;
     spn__lock(&pool->idle_lock);
@@ -472,8 +479,8 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         step_down(w, has_post);
         return;
     }
-    if (leads)
-        due_ns = next_due(pool); /* [wake] */
+    if (leads && spn__load(&pool->paused, relaxed) == 0) /* comes with the epoch */
+        due_ns = pool->work.source->ops->sleep_ns(pool->work.source); /* [wake] */
     while (!spn__parker_park(&w->parker, due_ns < deadline_ns ? due_ns : deadline_ns)) {
         if (!leads && due_ns < deadline_ns && stands_by(pool, w, &due_ns))
             continue;
@@ -505,6 +512,7 @@ void spn__idle_found(struct spn__worker *w)
     spn__fence(seq_cst); /* [search] */
     /* relaxed, both: after the fence. */
     if (spn__load(&pool->idle_count, relaxed) > 0 &&
-        spn__load(&pool->searching, relaxed) == 0 && !stood_by(pool) && unwatched(pool))
+        spn__load(&pool->searching, relaxed) == 0 &&
+        (!stood_by(pool) || spn__work_any_urgent(pool)) && unwatched(pool))
         wake_one(pool);
 }

@@ -254,6 +254,7 @@ bool spn__work_any_urgent(struct spn_pool *pool)
 bool spn__work_any(struct spn_pool *pool)
 {
     struct spn__work_queue *work = &pool->work;
+    int64_t popped;
 
     if (spn__work_fifo_any(&work->urgent))
         return true;
@@ -267,9 +268,10 @@ bool spn__work_any(struct spn_pool *pool)
     case SPN__WORK_USER:
         return spn_queue_size(work->queue) > 0;
     case SPN__WORK_TIMED:
-        /* relaxed: as fifo_any. */
-        return spn__load(&work->source->pushed, relaxed) !=
-               spn__load(&work->source->popped, relaxed);
+        /* In this order: not all that come tell, and one that goes meanwhile must not hide
+         * one that came.  [size] mutant: what it would miss a deputy sees to, if late */
+        popped = spn__load(&work->source->popped, acquire);
+        return spn__load(&work->source->pushed, relaxed) != popped;
     case SPN__WORK_STEAL:
         return spn__work_fifo_any(&work->fifo) || work->stealing->any(work->stealing);
     default:

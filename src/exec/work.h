@@ -138,6 +138,8 @@ struct spn__work_source_ops {
     /* When to look for the next one, on the monotonic clock: INT64_MIN: now;
      * SPN_FOREVER: none waits, or somebody will tell. */
     int64_t (*next_ns)(struct spn__work_source *source);
+    /* The same for who sleeps until then: what comes later and is due before it tells. */
+    int64_t (*sleep_ns)(struct spn__work_source *source);
     /* The same, but what is due has the time it was due at. */
     int64_t (*first_ns)(struct spn__work_source *source);
     bool (*remove)(struct spn__work_source *source, spn_task *task);

@@ -37,9 +37,13 @@
  *           sleep reads it after the full fence of exec/idle.c [wake], and whoever makes
  *           it earlier makes one, too: nobody sleeps past it.  Else it is a hint.
  *           The inbox has one of its own, and when to look is the earlier of the two.
- *           Who makes that earlier makes a full fence before it looks at `next`: it either
- *           sees that this was raised meanwhile, or is seen by whoever goes to sleep after
- *           having raised it.
+ *           Who makes that earlier looks at `next`, with the inbox's lock; so does who goes
+ *           to sleep until then (sleep_ns).  One that comes after it finds a `next` that is
+ *           no older than what the sleeper found, and tells; and nobody makes `next`
+ *           earlier without telling: a removal only ever makes it later.  A searcher that
+ *           found a task has made `next` later, makes a full fence (exec/idle.c [search])
+ *           and looks whether there is more: it sees what came, or that one, which makes a
+ *           full fence as well, sees the later `next`.
  *   [inbox] Who empties it lowers `next` before it says that nothing is there any more,
  *           with release: who reads that, with acquire, sees a `next` which is as early.
  *   [size]  as in exec/work_fifo.c.
@@ -71,7 +75,7 @@ static spn_task *task_in(const struct spn__entry *entry)
     return entry->fn == spn__entry_task ? entry->arg : NULL;
 }
 
-/* relaxed, both: written and believed only under the lock. */
+/* relaxed, both: written with the lock of where it is, and believed with both. */
 static void mark(spn_task *task, uint32_t as)
 {
     spn__store(spn__task_queued(task), as, relaxed);
@@ -108,11 +112,22 @@ static bool publish(struct spn__delays *d)
     return next < was;
 }
 
+/* The same after something was taken out: what was said before will do, and is not made
+ * earlier, for nobody is told. */
+static void publish_later(struct spn__delays *d)
+{
+    const int64_t next = spn__dues_next(&d->dues);
+
+    if (next > spn__load(&d->next, relaxed)) /* only written under the lock */
+        spn__store(&d->next, next, relaxed); /* [next] */
+}
+
 /* When to look next, for what is here and in the inbox. */
 static int64_t first_due(struct spn__delays *d)
 {
-    const int64_t came = spn__load(&d->inbox.next, acquire); /* [inbox] before `next` */
-    const int64_t next = spn__load(&d->next, relaxed);       /* [next] */
+    /* [inbox] before `next`.  mutant: who relies on it has the inbox's lock */
+    const int64_t came = spn__load(&d->inbox.next, acquire);
+    const int64_t next = spn__load(&d->next, relaxed); /* [next] */
 
     return came < next ? came : next;
 }
@@ -150,7 +165,7 @@ static struct spn__entry extract(struct spn__delays *d, uint32_t slot)
 
     if (task != NULL)
         mark(task, TAKEN);
-    (void)publish(d);
+    publish_later(d);
     return entry;
 }
 
@@ -187,7 +202,7 @@ static uint32_t detach(struct spn__delays *d)
         return count;
     if (first < spn__load(&d->next, relaxed))    /* only written under the lock */
         spn__store(&d->next, first, relaxed);    /* [inbox] */
-    spn__store(&in->next, SPN_FOREVER, release); /* [inbox] */
+    spn__store(&in->next, SPN_FOREVER, release); /* [inbox] mutant: see first_due */
     return count;
 }
 
@@ -379,7 +394,7 @@ bool spn__delays_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns
         }
     }
     spn__unlock(&d->lock);
-    if (back && first)
+    if (first) /* also if it is over: `next` says so for whoever comes now */
         spn__idle_notify_first(d->source.pool);
     return back;
 }
@@ -432,9 +447,11 @@ static bool take(struct spn__work_source *source, struct spn__entry *entry, bool
         if (taken) {
             *entry = take_out(d, slot);
             d->away += is_periodic(task_in(entry));
-            *last = spn__dues_waiting(&d->dues) == 0;
+            /* relaxed, both: ours; what comes just now is not the last, or tells. */
+            *last = spn__load(&d->source.pushed, relaxed) ==
+                    spn__load(&d->source.popped, relaxed);
         } else {
-            (void)publish(d); /* exactly, now */
+            publish_later(d); /* exactly, now */
         }
         spn__unlock(&d->lock);
     }
@@ -531,7 +548,7 @@ static int64_t collect_if(struct spn__delays *d,
             spn__list_push_back(&found, spn__task_node(task));
     }
     spn__dues_kept(&d->dues, kept);
-    (void)publish(d);
+    publish_later(d);
     count_popped(d, count);
     spn__unlock(&d->lock);
     spn__list_each (node, &found)
@@ -625,7 +642,7 @@ static int64_t snapshot(struct spn__work_source *source, spn_task **tasks,
         if (task != NULL)
             tasks[shown++] = task;
     }
-    (void)publish(d);
+    publish_later(d);
     spn__unlock(&d->lock);
     return (int64_t)count;
 }
@@ -637,17 +654,33 @@ static int64_t now(struct spn__work_source *source)
     return spn__delays_now(delays_of(source));
 }
 
-static int64_t next_ns(struct spn__work_source *source)
+/* What next_ns says, if the first is due at `next`. */
+static int64_t until(struct spn__delays *d, int64_t next)
 {
-    struct spn__delays *d = delays_of(source);
-    const int64_t next = first_due(d);
-
     if (next == SPN_FOREVER)
         return SPN_FOREVER;
     /* relaxed: as in due_by. */
     if (next <= spn__load(&d->seen_ns, relaxed) || next <= spn__delays_now(d))
         return INT64_MIN;
     return d->monotonic ? next : SPN_FOREVER;
+}
+
+static int64_t next_ns(struct spn__work_source *source)
+{
+    struct spn__delays *d = delays_of(source);
+
+    return until(d, first_due(d)); /* a hint */
+}
+
+static int64_t sleep_ns(struct spn__work_source *source)
+{
+    struct spn__delays *d = delays_of(source);
+    int64_t next;
+
+    spn__lock(&d->inbox.lock);
+    next = first_due(d); /* [next] */
+    spn__unlock(&d->inbox.lock);
+    return until(d, next);
 }
 
 static int64_t first_ns(struct spn__work_source *source)
@@ -663,7 +696,7 @@ static void clock_moved(void *ctx)
 
     /* [next] after the move, which is as good as an earlier task. */
     spn__fence(seq_cst);
-    if (next_ns(&d->source) == INT64_MIN)
+    if (sleep_ns(&d->source) == INT64_MIN)
         spn__idle_notify_first(d->source.pool);
 }
 
@@ -690,6 +723,7 @@ static const struct spn__work_source_ops ops = { .push = push,
                                                  .now = now,
                                                  .take = take,
                                                  .next_ns = next_ns,
+                                                 .sleep_ns = sleep_ns,
                                                  .first_ns = first_ns,
                                                  .remove = remove_task,
                                                  .withdraw = withdraw,

@@ -318,6 +318,53 @@ SCENARIO(scheduled__deputy_was_there__another_is_woken, "STPE-2", "STPE-37")
 SCENARIO_OPTS(scheduled__deputy_was_there__another_is_woken, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
+static void schedules_later(void *i)
+{
+    sim_assert(schedule((int)(intptr_t)i, LATER) == SPN_OK);
+}
+
+/* One worker goes off with the first task, which blocks, while the other goes to sleep and
+ * a later one comes: that is not slept past. */
+SCENARIO(scheduled__comes_while_the_first_is_taken__is_on_time, "STPE-38", "STPE-2")
+{
+    open_pool(2);
+    sim_assert(spn_pool_prestart_all(pool) == 2);
+    jobs[0].gate = gate;
+    if (sim_choose(2) == 0)
+        sim_settle();
+    sim_assert(schedule(0, sim_choose(2) == 0 ? 0 : NEAR_) == SPN_OK);
+    sim_thread(schedules_later, (void *)1);
+    sim_join_all();
+    late_by(1, 2 * SPN__STAND_BY + STEPS);
+    sim_assert(spn_latch_count_down(gate) == SPN_OK);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__comes_while_the_first_is_taken__is_on_time, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
+/* Another is taken out while the leader sleeps until the first: one that comes then and is
+ * due before that, in the same tick of the queue, still wakes it. */
+SCENARIO(scheduled__earlier_after_a_removal__is_on_time, "STPE-38", "STPE-20")
+{
+    const int64_t tick_ns = 1 << 20;
+    int64_t now_ns, base_ns;
+
+    open_pool(1);
+    now_ns = sim_now();
+    base_ns = (now_ns / tick_ns + 4) * tick_ns;
+    sim_assert(schedule(0, base_ns - now_ns + SPN_US(900)) == SPN_OK);
+    sim_assert(schedule(2, FAR) == SPN_OK);
+    sim_settle();
+    sim_assert(spn_future_cancel(jobs[2].future, 0) == 1);
+    now_ns = sim_now();
+    sim_assert(schedule(1, base_ns - now_ns + SPN_US(100)) == SPN_OK);
+    on_time(1);
+    on_time(0);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__earlier_after_a_removal__is_on_time, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
 /* Due one just after the other, for two workers: what one has seen of the time is never
  * too much for the other's. */
 SCENARIO(scheduled__due_just_after__never_early, "STPE-2", "STPE-35")
