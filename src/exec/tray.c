@@ -39,8 +39,9 @@
  * ORDERING
  *   [tray]  the release of who lays a task there pairs with the acquire of the worker that
  *           finds it: the task is as it was submitted, and counted.
- *   [count] `given` is raised before the task is there, so that it is counted as accepted
- *           before it is as anything else (run.c).
+ *   [pause] as in worker.c: with the end of a pause comes what was done before it.
+ *   `given` is raised by the submitter when the task is there, and may be behind for a
+ *   moment: see add_up in pool.c.
  */
 #include "exec/pool.h"
 
@@ -62,16 +63,19 @@ bool spn__tray_give(struct spn_pool *pool, spn_task *task)
 {
     uintptr_t found = OUT;
 
-    /* relaxed: a hint; what is queued is ordered by who queued it. */
-    if (spn__load(&pool->tray, relaxed) != OUT || spn__work_any(pool))
+    /* relaxed: a hint.  By its size: what is queued is not hidden by what goes meanwhile,
+     * and is ordered by who queued it. */
+    if (spn__load(&pool->tray, relaxed) != OUT || spn__work_size(pool) != 0)
         return false;
-    (void)spn__fetch_add(&pool->given, 1, relaxed); /* [count] the next is a release */
-    if (spn__cas(&pool->tray, &found,
-                 (uintptr_t)task | (task->fn == spn__task_future_fn ? FUTURE : 0),
-                 release, relaxed)) /* [tray] */
-        return true;
-    (void)spn__fetch_sub(&pool->given, 1, relaxed); /* not yet */
-    return false;
+    /* [pause] mutant: a worker that took one just before the pause looks the same */
+    if (spn__load(&pool->paused, acquire) != 0)
+        return false;
+    if (!spn__cas(&pool->tray, &found,
+                  (uintptr_t)task | (task->fn == spn__task_future_fn ? FUTURE : 0),
+                  release, relaxed)) /* [tray] */
+        return false;
+    (void)spn__fetch_add(&pool->given, 1, relaxed); /* only counts */
+    return true;
 }
 
 bool spn__tray_put_out(struct spn__worker *w)

@@ -49,7 +49,7 @@ static bool spin(const struct spn_future *f, struct spn_thread *self,
     struct spn__look look = spn__look_begin(span_ns);
     bool on;
 
-    /* Not where it could outlast the timeout. */
+    /* Not where it would outlast the timeout, by more than a few looks. */
     if (span_ns == 0 || span_ns > timeout_ns)
         return false;
     spn__spin_hold_back(&self->spin);

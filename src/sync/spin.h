@@ -49,7 +49,7 @@ static inline void spn__spin_init(struct spn__spin *p)
 static inline uint32_t spn__spin_span(struct spn__spin *p, uint32_t whole_ns,
                                       uint32_t probe)
 {
-    if (p->waits++ % probe == 0)
+    if (p->waits++ % (SPN__LOOKS_MAX > 1 ? probe : 2) == 0) /* often in the explorer */
         return whole_ns;
     return p->span_ns < whole_ns ? p->span_ns : whole_ns;
 }
@@ -78,7 +78,8 @@ static inline void spn__spin_held_back(struct spn__spin *p, bool at_first)
 {
     if (at_first)
         p->first -= p->first / 16;
-    else if (p->first < 16 * SPN__SPIN_FIRST_MAX && SPN__LOOKS_MAX > 1)
+    else if (p->first <= 16 * (SPN__SPIN_FIRST_MAX - SPN__SPIN_FIRST_STEP) &&
+             SPN__LOOKS_MAX > 1)
         p->first += 16 * SPN__SPIN_FIRST_STEP;
 }
 
