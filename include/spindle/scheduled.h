@@ -28,7 +28,7 @@ extern "C" {
  *             without a tick: one for the task that is due next, one more for a moment
  *             (0.2 ms) later, in case the first is busy then, the others for these.
  * Cancelling  a future, or completing it by hand, takes a waiting task out of the queue
- *             at once, in O(log n).  (Java leaves it there until it is due, unless told
+ *             at once, in amortized O(log n).  (Java leaves it there until it is due, unless told
  *             otherwise: see SPN_SCHEDULED_REMOVE_ON_CANCEL.)
  * Shutdown    by default delayed tasks still run, and periodic ones are cancelled; one
  *             that is running finishes its run first.  The policies change that.
@@ -203,7 +203,7 @@ int spn_scheduled_schedule_with(spn_scheduled *scheduled, const spn_schedule *wh
  * Without a future.
  * call     run(arg) once, delay_ns from now; a failure goes to the pool's uncaught hook.
  * execute  a task of the caller's, as spn_executor_execute, delay_ns from now.
- *          spn_executor_remove takes it back in O(log n).
+ *          spn_executor_remove takes it back in amortized O(log n).
  *
  * Returns  as schedule; execute also SPN_EBUSY.
  * Since    0.1

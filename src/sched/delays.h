@@ -89,10 +89,11 @@ bool spn__delays_cut(struct spn__delays *d, spn_task *task, bool hold);
 /* Up to `capacity` that are due, in order. */
 size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capacity);
 
-/* Provided by future.c, for tied tasks.  entered: it is in the queue, whose lock is
- * held.  left: somebody has taken it out, and not for the sake of its future's outcome;
- * `away`: to run it and bring it back.  No lock of the queue is held.  is_over: the future has an outcome; called after
- * entered, the lock is held: true, and the caller takes it out again. */
+/* Provided by future.c, for tied tasks.  entered: it is in the queue, or in its inbox, and
+ * the lock of that is held.  left: somebody has taken it out, and not for the sake of its
+ * future's outcome; `away`: to run it and bring it back.  No lock of the queue is held.
+ * is_over: the future has an outcome; called after entered, the lock is held: true, and the
+ * caller takes it out again. */
 void spn__scheduled_entered(spn_task *task, int64_t due_ns);
 void spn__scheduled_left(spn_task *task, bool away);
 bool spn__scheduled_is_over(spn_task *task);

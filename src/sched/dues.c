@@ -257,7 +257,7 @@ static void by_digit(struct spn__due *to, const struct spn__due *from, uint32_t 
         to[places[digit_of(&from[i], shift)]++] = from[i];
 }
 
-/* Entries of one tick, the one that came last first. */
+/* Entries of one tick, in the order in which they came. */
 static void sort(struct spn__dues *q, struct spn__due *entries, uint32_t count)
 {
     uint32_t low[DIGITS], high[DIGITS];
