@@ -166,7 +166,7 @@ struct spn_pool {
     /* What the worker that spins looks at, and how many it was given: apart from each
      * other, for the second is the submitters' [tray]. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uintptr_t) tray;
-    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) given; /* [count] */
+    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) given; /* only counts */
 
     struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 

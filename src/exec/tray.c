@@ -38,7 +38,7 @@
  *
  * ORDERING
  *   [tray]  the release of who lays a task there pairs with the acquire of the worker that
- *           finds it: the task is as it was submitted, and counted.
+ *           finds it: the task is as it was submitted.
  *   [pause] as in worker.c: with the end of a pause comes what was done before it.
  *   `given` is raised by the submitter when the task is there, and may be behind for a
  *   moment: see add_up in pool.c.

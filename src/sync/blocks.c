@@ -7,7 +7,7 @@
  *   when the allocator gave it until it goes back there.  Its own thread keeps a
  *   list of free ones by size, without atomics.  Another thread that lets go of a
  *   block returns it home; the owner takes all that came back when its own list is
- *   empty.  So a submitter whose tasks' futures end on the workers' threads gets its
+ *   empty, or about to be.  So a submitter whose tasks' futures end on the workers' threads gets its
  *   blocks back, and submits without asking the allocator.
  *
  *   Both lists are bounded; what is too much goes to the allocator, and so does
