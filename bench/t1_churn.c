@@ -199,7 +199,41 @@ static inline void floor_cancel(size_t i)
     l->prev->next = l->next;
 }
 
-static void run_floor(struct bench *b)
+/* What a timer that may be used from any thread cannot do without: a clock, and a lock for
+ * each of the two, which nobody else wants. */
+static _Alignas(64) _Atomic(int) floor_lock;
+static _Alignas(64) int64_t floor_now;
+
+static inline void floor_enter(void)
+{
+    while (atomic_exchange_explicit(&floor_lock, 1, memory_order_acquire) != 0) {
+    }
+}
+
+static inline void floor_leave(void)
+{
+    atomic_store_explicit(&floor_lock, 0, memory_order_release);
+}
+
+static inline void locked_add(size_t i, int64_t delay_ns)
+{
+    const int64_t now_ns = load_now();
+
+    floor_enter();
+    floor_now = now_ns;
+    floor_add(i, delay_ns);
+    floor_leave();
+}
+
+static inline void locked_cancel(size_t i)
+{
+    floor_enter();
+    floor_cancel(i);
+    floor_leave();
+}
+
+__attribute__((always_inline)) static inline void
+run_lists(struct bench *b, load_add_fn add, load_cancel_fn cancel)
 {
     const uint64_t pairs = bench_count(b, PAIRS);
     uint64_t threads, pending = 1000;
@@ -212,11 +246,21 @@ static void run_floor(struct bench *b)
     memset(lines, 0, (pending + 1) * sizeof *lines);
     for (int i = 0; i < 2048; i++)
         slots[i].next = slots[i].prev = &slots[i];
-    churn_fill(&churn, 0, pending, floor_add);
-    churn_run(&churn, pairs / 20, floor_add, floor_cancel);
+    churn_fill(&churn, 0, pending, add);
+    churn_run(&churn, pairs / 20, add, cancel);
     bench_start(b);
-    churn_run(&churn, pairs, floor_add, floor_cancel);
+    churn_run(&churn, pairs, add, cancel);
     bench_stop(b, pairs);
+}
+
+static void run_floor(struct bench *b)
+{
+    run_lists(b, floor_add, floor_cancel);
+}
+
+static void run_floor_locked(struct bench *b)
+{
+    run_lists(b, locked_add, locked_cancel);
 }
 
 /* ---- peers -------------------------------------------------------------------------------- */
@@ -249,6 +293,9 @@ BENCH_WORKLOAD(t1) = {
                   { .name = "floor",
                     .run = run_floor,
                     .detail = "lists linked and unlinked by one thread" },
+                  { .name = "floor-locked",
+                    .run = run_floor_locked,
+                    .detail = "the same, the clock read and a lock taken each time" },
                   TIMER_SHARED_PEERS(work) },
 };
 
