@@ -89,7 +89,10 @@ typedef struct spn_timer_opts {
     void (*on_failure)(void *ctx, int status); /* told when a callback failed, on its
                                       thread; NULL: logged as a warning               */
     void (*wake)(void *ctx); /* driven: next_expiry has become earlier.  On the thread
-                                that did it; may be called when it has not            */
+                                that did it; may be called when it has not.  To tell the
+                                loop, not to call the timer.  Not called any more once
+                                stop has returned, but by a schedule of the program's own,
+                                or an advance of its manual clock, that is still under way */
     void *ctx;
     uint32_t fast_clock; /* 1: schedule reckons the time from a CPU counter between two
                             looks at the clock a millisecond apart, where the system
@@ -375,7 +378,8 @@ SPN_API int spn_timer_run(spn_timer *timer);
 SPN_API int64_t spn_timer_next_expiry(const spn_timer *timer);
 
 /* The descriptor of an SPN_TIMER_FD timer, readable from next_expiry on until run has
- * been called: to be polled, not read.  SPN_EINVAL for others.  Since 0.1 */
+ * been called or stop has returned: to be polled, not read.  SPN_EINVAL for others.
+ * Since 0.1 */
 SPN_API int spn_timer_fd(const spn_timer *timer);
 
 /* ---- what it has done ------------------------------------------------------------ */

@@ -29,6 +29,10 @@
  *   `running`.  The timeout is not touched after its function was entered, unless it is
  *   periodic and nobody has cancelled or scheduled it meanwhile (`gone`).
  *
+ *   Stop waits until the list is empty, and then the program's hooks may be gone: so who
+ *   is about to call one, after a run or for want of one, is in the list (`arm_and_tell`,
+ *   `ask_again_apart`).
+ *
  * EXECUTORS
  *   What is handed over is not one task per timeout but a runner, which takes from
  *   `firing` until nothing is left.  While there is something, there is a runner that
@@ -60,9 +64,14 @@
 
 /* ---- waking ------------------------------------------------------------------- */
 
-/* Sets the descriptor to wake_ns.  Under a lock, so that whoever comes last sets the
- * latest value. */
-static void set_alarm(struct spn_timer *timer)
+static bool is_stopped(const struct spn_timer *timer)
+{
+    /* relaxed: stop unparks the thread after it has written it. */
+    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
+}
+
+/* Under a lock, so that whoever comes last sets the latest value. */
+void spn__timer_set_alarm(struct spn_timer *timer)
 {
     int64_t wake_ns;
 
@@ -70,7 +79,9 @@ static void set_alarm(struct spn_timer *timer)
         return;
     spn__lock(&timer->alarm_lock);
     wake_ns = spn__load(&timer->wake_ns, relaxed); /* written before the lock */
-    if (timer->manual)
+    if (is_stopped(timer))
+        wake_ns = SPN_FOREVER;
+    else if (timer->manual)
         wake_ns = wake_ns <= spn_clock_now(timer->clock) ? 0 : SPN_FOREVER;
     spn__os_alarm_set(timer->fd, wake_ns);
     spn__unlock(&timer->alarm_lock);
@@ -98,7 +109,7 @@ void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns)
     if (spn__load(&timer->driver, relaxed) == spn__self_get() &&
         spn__self_get() != NULL)
         return;
-    set_alarm(timer);
+    spn__timer_set_alarm(timer);
     if (timer->wake != NULL)
         timer->wake(timer->ctx);
 }
@@ -115,7 +126,7 @@ void spn__timer_clock_moved(void *arg)
         spn__parker_unpark(&timer->thread->parker);
         return;
     }
-    set_alarm(timer);
+    spn__timer_set_alarm(timer);
     if (timer->wake != NULL)
         timer->wake(timer->ctx);
 }
@@ -159,7 +170,7 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     run->timeout = t;
     run->fn = (t->policy & SPN__POLICY_HANDLE) != 0 ? spn__handle_expired : t->fn;
     run->periodic = spn__timeout_is_periodic(t);
-    run->gone = false;
+    run->gone = run->inherited = false;
     run->status = 0;
     if (!run->periodic)
         spn__timer_release(s->timer);
@@ -195,7 +206,8 @@ static bool arm_next(struct spn__shard *s, const struct spn__run *run, int64_t n
 
     if (run->gone || t->period_ns <= 0 ||
         (run->status != 0 && (t->policy & SPN__POLICY_STOP) != 0)) {
-        spn__timer_release(s->timer);
+        if (!run->inherited)
+            spn__timer_release(s->timer);
         return false;
     }
     t->node.due_ns = next_due(s, t, now_ns);
@@ -205,9 +217,9 @@ static bool arm_next(struct spn__shard *s, const struct spn__run *run, int64_t n
     return spn__shard_link(s, t, wake_ns);
 }
 
-/* The run is over; the lock is held.  As spn__shard_link. */
-static bool finish(struct spn__shard *s, struct spn__run *run, int64_t now_ns,
-                   struct spn__chosen *chosen, int64_t *wake_ns)
+/* The run is over, and nothing of it is left to do; the lock is held. */
+static void finish(struct spn__shard *s, struct spn__run *run,
+                   struct spn__chosen *chosen)
 {
     spn__list_remove(&run->link);
     if (run->status != 0)
@@ -217,7 +229,20 @@ static bool finish(struct spn__shard *s, struct spn__run *run, int64_t now_ns,
         spn__waitq_choose_all(&s->idle, chosen); /* each looks whether it was its own */
         spn__unlock(&s->idle_lock);
     }
-    return run->periodic && arm_next(s, run, now_ns, wake_ns);
+}
+
+/* Arms what is periodic, and tells who is to look earlier now.  The run is listed all the
+ * while, so that stop waits for that; the lock is held, but not meanwhile. */
+static void arm_and_tell(struct spn__shard *s, const struct spn__run *run,
+                         int64_t now_ns)
+{
+    int64_t wake_ns;
+
+    if (!run->periodic || !arm_next(s, run, now_ns, &wake_ns))
+        return;
+    spn__quick_unlock(&s->lock);
+    spn__timer_notify(s->timer, wake_ns);
+    spn__quick_lock(&s->lock);
 }
 
 static void report_failure(struct spn_timer *timer, int status)
@@ -271,19 +296,16 @@ static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
     int64_t now_ns = 0;
 
     for (;;) {
-        bool earlier = false;
-        int64_t wake_ns = 0;
-
         if (timer->manual || count % LOOK_EVERY == 0 || (running && run.periodic))
             now_ns = spn__timer_now(timer);
         spn__quick_lock(&s->lock);
-        if (running)
-            earlier = finish(s, &run, now_ns, &chosen, &wake_ns);
+        if (running) {
+            arm_and_tell(s, &run, now_ns);
+            finish(s, &run, &chosen);
+        }
         running = take(s, &run, now_ns);
         spn__quick_unlock(&s->lock);
         spn__chosen_grant(&chosen);
-        if (earlier)
-            spn__timer_notify(timer, wake_ns);
         if (!running)
             return count;
         count++;
@@ -306,14 +328,13 @@ void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
     struct spn__chosen chosen = { NULL, NULL };
     /* Without a record, nobody on this thread can stop the timer either. */
     struct spn__run run = { .timeout = t, .thread = spn__thread_self(), .fn = fn };
-    int64_t none;
 
     spn__quick_lock(&s->lock);
     spn__list_push_back(&s->running, &run.link);
     spn__quick_unlock(&s->lock);
     spn__guarded(call_fn, &run); /* this may be a thread of the program's */
     spn__quick_lock(&s->lock);
-    (void)finish(s, &run, 0, &chosen, &none);
+    finish(s, &run, &chosen);
     spn__quick_unlock(&s->lock);
     spn__chosen_grant(&chosen);
 }
@@ -424,20 +445,34 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
     return false;
 }
 
-static bool is_stopped(const struct spn_timer *timer)
-{
-    /* relaxed: stop unparks the thread after it has written it. */
-    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
-}
-
 /* What is due still is: have the timer look again in a while. */
 static void ask_again(struct spn_timer *timer)
 {
     const int64_t after = timer->tick_ns > RETRY_NS ? timer->tick_ns : RETRY_NS;
 
-    if (is_stopped(timer)) /* and perhaps destroyed: there is nobody to tell */
-        return;
     spn__timer_notify(timer, spn__time_add(spn__timer_now(timer), after));
+}
+
+/* The same for one who runs no callback that stop would wait for. */
+static void ask_again_apart(struct spn_timer *timer)
+{
+    struct spn__shard *s = &timer->shards[0];
+    struct spn__chosen chosen = { NULL, NULL };
+    struct spn__run run = { .thread = spn__self_get() };
+    bool stopped;
+
+    spn__quick_lock(&s->lock);
+    stopped = s->stopped; /* and perhaps destroyed: there is nobody to tell */
+    if (!stopped)
+        spn__list_push_back(&s->running, &run.link);
+    spn__quick_unlock(&s->lock);
+    if (stopped)
+        return;
+    ask_again(timer);
+    spn__quick_lock(&s->lock);
+    finish(s, &run, &chosen);
+    spn__quick_unlock(&s->lock);
+    spn__chosen_grant(&chosen);
 }
 
 int spn__runner_run(spn_task *task)
@@ -449,7 +484,7 @@ int spn__runner_run(spn_task *task)
 
     if (begin_runner(timer, r, self) || self == NULL) {
         if (self == NULL)
-            ask_again(timer);
+            ask_again_apart(timer);
         put_runner(timer, r, self == NULL);
         return 0;
     }
@@ -468,7 +503,7 @@ void spn__runner_drop(spn_task *task, int reason)
 
     (void)reason;
     (void)begin_runner(timer, r, NULL);
-    ask_again(timer);
+    ask_again_apart(timer);
     put_runner(timer, r, true);
 }
 
@@ -581,7 +616,7 @@ int spn_timer_run(spn_timer *timer)
     (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
     count = pass(timer, self, &next_ns);
     (void)settle(timer, next_ns);
-    set_alarm(timer);
+    spn__timer_set_alarm(timer);
     spn__store(&timer->driver, NULL, release); /* [driver] to the next one */
     return count > INT32_MAX ? INT32_MAX : (int)count;
 }

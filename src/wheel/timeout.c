@@ -165,6 +165,23 @@ static bool disown_runs(struct spn__shard *s, const spn_timeout *t)
     return found;
 }
 
+/* Whether a run of this timeout that is under way has a place, to be kept if it is not to
+ * arm it again; takes it.  The lock is held. */
+static bool inherit(struct spn__shard *s, const spn_timeout *t)
+{
+    struct spn__list_node *node;
+
+    spn__list_each (node, &s->running) {
+        struct spn__run *run = spn__list_entry(node, struct spn__run, link);
+
+        if (run->timeout == t && run->periodic && !run->inherited) {
+            run->gone = run->inherited = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Fills in and links a timeout that is not linked; the lock is held.  As
  * spn__shard_link. */
 HOT bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
@@ -222,7 +239,7 @@ HOT int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
     } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
         spn__wheel_unlink(&t->node);
         s->replaced++;
-    } else if (!reserve(timer)) {
+    } else if (timer->limited && !inherit(s, t) && !reserve(timer)) {
         s->rejected++;
         rc = SPN_EREJECTED;
     } else {

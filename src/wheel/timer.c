@@ -575,6 +575,7 @@ static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns
         list = collect(timer);
     for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
         await_guests(&timer->shards[i]);
+    spn__timer_set_alarm(timer);
     if (interrupted)
         spn__interrupt_set(self);
     spn__lock(&timer->life_lock);

@@ -97,7 +97,8 @@ struct spn__run {
     struct spn_thread *thread;
     spn_timeout_fn fn;
     bool periodic;
-    bool gone; /* cancelled or scheduled anew since it started */
+    bool gone;      /* cancelled or scheduled anew since it started */
+    bool inherited; /* its place of max_pending is that of the new schedule */
     int status;
 };
 
@@ -298,6 +299,8 @@ int spn__handle_returned(spn_timeout *t);
  * and is refused in it.  The home must stay until this returns, the timeout need not. */
 void spn__timer_call(spn_timeout *t, spn_timeout_fn fn);
 void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns);
+/* Sets the descriptor, if there is one, to wake_ns; of a timer that was stopped, to never. */
+void spn__timer_set_alarm(struct spn_timer *timer);
 void spn__timer_clock_moved(void *timer);
 int spn__timer_main(void *timer);
 int spn__runner_run(spn_task *task);

@@ -9,6 +9,7 @@
 #include "test.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 
 #include <spindle.h>
@@ -1259,6 +1260,38 @@ TEST(timer__periods_missed__by_policy, "HWT-25")
     CHECK_EQ(shut(), 4);
 }
 
+static int once_more(struct job *j)
+{
+    if (j->runs == 3)
+        CHECK_EQ(spn_timer_cancel(timer, &j->timeout), SPN_TIMEOUT_RUNNING);
+    return spn_timer_again(timer, &j->timeout);
+}
+
+/* A periodic timeout keeps its place also when its callback restarts it, and gives it back
+ * once. */
+TEST(timer__limit_and_again_in_the_callback__keeps_its_place, "HWT-38", "X-5")
+{
+    spn_timer_opts opts = defaults();
+
+    opts.max_pending = 1;
+    open_with(opts);
+    jobs[0].then = once_more;
+    CHECK_OK(schedule_period(0, TICK, TICK, SPN_MISSED_SKIP, 0));
+    for (int i = 1; i <= 4; i++) { /* in the third it is cancelled first */
+        CHECK_EQ(step(TICK), 1);
+        CHECK_EQ(jobs[0].runs, i);
+        CHECK_EQ(stats_now().failed, 0);
+        CHECK_EQ(spn_timer_pending(timer), 1);
+        CHECK_STATUS(spn_timer_schedule(timer, &jobs[1].timeout, note, 0),
+                     SPN_EREJECTED);
+    }
+    CHECK_EQ(spn_timer_cancel(timer, &jobs[0].timeout), SPN_TIMEOUT_REMOVED);
+    schedule(1, TICK);
+    CHECK_STATUS(spn_timer_schedule(timer, &jobs[2].timeout, note, 0), SPN_EREJECTED);
+    CHECK_EQ(step(TICK), 1);
+    CHECK_EQ(shut(), 0);
+}
+
 /* again restarts the interval; set_period counts from the next arming on; 0 ends it. */
 TEST(timer__again_and_set_period__from_the_next_arming, "X-5")
 {
@@ -1446,6 +1479,29 @@ TEST(timer__driven__told_when_and_woken_for_earlier, "HWT-44")
     CHECK_EQ(shut(), 0);
     open_thread();
     CHECK_STATUS(spn_timer_run(timer), SPN_ESTATE); /* it has a thread for that */
+    CHECK_EQ(shut(), 0);
+}
+
+/* A loop that still polls the descriptor of a timer that was stopped is not kept busy. */
+TEST(timer__descriptor__readable_when_due_and_not_after_stop, "HWT-44", "HWT-10")
+{
+    spn_timer_opts opts = defaults();
+    struct pollfd fd = { .events = POLLIN };
+    spn_timeout *left;
+
+    opts.drive = SPN_TIMER_FD;
+    open_with(opts);
+    fd.fd = spn_timer_fd(timer);
+    schedule(0, TICK);
+    CHECK_EQ(poll(&fd, 1, 0), 0);
+    CHECK_EQ(step(TICK), 1);
+    CHECK_EQ(poll(&fd, 1, 0), 0);
+    schedule(0, TICK);
+    CHECK_OK(spn_clock_advance(clock_, TICK));
+    CHECK_EQ(poll(&fd, 1, 0), 1);
+    CHECK_OK(spn_timer_stop(timer, &left));
+    CHECK(spn_timeout_pop(&left) == &jobs[0].timeout);
+    CHECK_EQ(poll(&fd, 1, 0), 0);
     CHECK_EQ(shut(), 0);
 }
 

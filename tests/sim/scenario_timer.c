@@ -827,6 +827,61 @@ SCENARIO(timer__driven_while_others_add__told_when, "HWT-44")
     destroy();
 }
 
+static SPN__ATOMIC(int) over; /* stop has returned */
+
+static void not_when_over(void *ctx)
+{
+    (void)ctx;
+    sim_assert(spn__fetch_add(&over, 0, relaxed) == 0); /* not an old one */
+}
+
+static int every_time(spn_timeout *t)
+{
+    (void)t;
+    return 0;
+}
+
+/* Ends the runner that main handed over: by running it, or not. */
+static void end_runner(void *dropped)
+{
+    if (dropped != NULL)
+        sim_assert(spn_manual_executor_drop_all(manual, SPN_ECANCELED, NULL) == SPN_OK);
+    else
+        (void)spn_manual_executor_run_one(manual, NULL);
+}
+
+/* What the executor's thread tells the loop, it has told when stop returns: the loop may
+ * take its hook down then. */
+SCENARIO(timer__stop_while_a_runner_tells__wake_is_not_called_after, "HWT-10")
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+    spn_period period = SPN_PERIOD_INIT;
+    const bool dropped = sim_choose(2) == 1;
+
+    spn__init(&over, 0);
+    prepare(&job);
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    opts.tick_ns = TICK;
+    opts.slots = 4;
+    opts.shards = 1;
+    opts.executor = spn_manual_executor_executor(manual);
+    opts.drive = SPN_TIMER_DRIVEN;
+    opts.wake = not_when_over;
+    period.period_ns = NEAR_;
+    sim_assert(spn_timer_create(&timer, &opts) == SPN_OK);
+    sim_assert(spn_timer_schedule_periodic(timer, &job.timeout, every_time, 0,
+                                           &period) == SPN_OK);
+    sim_assert(spn_timer_run(timer) == 1);
+    sim_thread(end_runner, dropped ? &job : NULL);
+    sim_assert(stop() == 1);
+    spn__store(&over, 1, relaxed);
+    sim_join_all();
+    sim_assert(spn_timer_destroy(timer) == SPN_OK);
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+
 static SPN__ATOMIC(int) drives;
 
 static void drive_once(void *arg)
