@@ -18,6 +18,11 @@
  *   In all, what was accepted ends without anybody's help; then the threads that are too
  *   many go when their keep-alive is over; and the books balance.
  *
+ * LOOKING
+ *   Of the pools of the first scenarios one in six has a tray (tray.c), and one schedule in
+ *   thirty lays a task on it.  So there are as many again about such pools only, with few
+ *   threads, which are there and have run a task before all begins.
+ *
  * Nothing waits with a time-out, so what is forgotten shows as a deadlock; and where the
  * keep-alive is long, and no timer expires early, a thread that only comes by because it
  * was idle for too long shows as time that has passed.
@@ -26,6 +31,7 @@
 
 #include <spindle.h>
 
+#include "exec/pool.h"
 #include "sync/seam.h"
 
 enum { PER_THREAD = 6, HELD = 3, TASKS = 2 * PER_THREAD + HELD };
@@ -34,7 +40,8 @@ enum { PER_THREAD = 6, HELD = 3, TASKS = 2 * PER_THREAD + HELD };
 struct fate {
     spn_job job; /* first */
     SPN__ATOMIC(int) ends, accepted;
-    spn_latch *ended; /* opened by its end, or when it is refused */
+    SPN__ATOMIC(int) written; /* relaxed: nothing but the task's way orders it */
+    spn_latch *ended;         /* opened by its end, or when it is refused */
     struct fate *partner;
     bool used, urgent;
     int unblocks; /* what it does when it no longer blocks */
@@ -57,6 +64,10 @@ enum op {
     PRESTART,
     WAIT,
     CALL,
+    SPAWN,
+    TAKE,
+    DESERT,
+    LOOK,
     OPS
 };
 #define BIT(op) (1u << (op))
@@ -71,6 +82,7 @@ static SPN__ATOMIC(int) others; /* accepted, beside the fates */
 static unsigned allowed;        /* bits of op */
 static int32_t most;  /* what max may be raised to; 0: it may also be lowered */
 static bool blocking; /* whether tasks block */
+static bool waits;    /* whether submitters wait for room */
 
 /* ---- tasks --------------------------------------------------------------------------- */
 
@@ -91,13 +103,14 @@ static struct fate *fate_of(spn_task *task)
 
 static int run(spn_task *task)
 {
+    sim_assert(spn__load(&fate_of(task)->written, relaxed) == 1);
     end_of(fate_of(task));
     return 0;
 }
 
 static int run_and_die(spn_task *task)
 {
-    end_of(fate_of(task));
+    (void)run(task);
     sim_exit();
 }
 
@@ -195,12 +208,12 @@ static int block(spn_task *task)
     return run(task);
 }
 
-/* ---- operations ------------------------------------------------------------------------ */
-
 static bool submit(struct fate *f)
 {
-    const int rc = spn_executor_execute(ex, &f->job.task);
+    int rc;
 
+    spn__store(&f->written, 1, relaxed);
+    rc = spn_executor_execute(ex, &f->job.task);
     f->used = true;
     if (rc == SPN_OK)
         (void)spn__fetch_add(&f->accepted, 1, relaxed);
@@ -208,6 +221,15 @@ static bool submit(struct fate *f)
         (void)spn_latch_count_down(f->ended); /* who waits for it need not */
     return rc == SPN_OK;
 }
+
+/* Submits its partner, from inside the pool. */
+static int spawn(spn_task *task)
+{
+    (void)submit(fate_of(task)->partner);
+    return run(task);
+}
+
+/* ---- operations ------------------------------------------------------------------------ */
 
 static void make_urgent(struct fate *f)
 {
@@ -248,6 +270,38 @@ static void cancel_and_purge(void)
     }
 }
 
+/* Waits for a moment only. */
+static void desert(void)
+{
+    spn_future *future = ask();
+
+    if (future == NULL)
+        return;
+    (void)!spn_future_get(future, NULL, (int64_t)sim_choose(2));
+    (void)spn_future_cancel(future, (int)sim_choose(2));
+    spn_future_unref(future);
+}
+
+/* What a thread has submitted is accepted, and what was accepted stays so. */
+static void look(const struct fate *f, const struct fate *first)
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int64_t accepted = 0;
+
+    while (f-- > first)
+        if (f == first || f[-1].job.task.fn != spawn)
+            accepted += spn__load(&f->accepted, relaxed);
+    for (int i = 0; i < 2; i++) {
+        sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+        sim_assert(s.accepted >= accepted && s.pending >= 0 && s.queued >= 0);
+        sim_assert(s.accepted == s.completed + s.failed + s.cancelled + s.returned +
+                                     s.dropped + s.pending);
+        if (pool->kind ==
+            SPN__WORK_FIFO) /* else one may be taken back that came late */
+            accepted = s.accepted;
+    }
+}
+
 static void change(enum op op)
 {
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
@@ -259,6 +313,15 @@ static void change(enum op op)
     if (op == KEEP_ALIVE)
         c.keep_alive_ns = sim_choose(2) == 0 ? 0 : LONG;
     (void)spn_pool_reconfigure(pool, &c); /* core above max is refused */
+}
+
+/* Anybody's, wherever it is. */
+static void take_any(void)
+{
+    struct fate *f = &fates[sim_choose(TASKS)];
+
+    if (spn_pool_remove(pool, &f->job.task) == 1)
+        end_of(f);
 }
 
 /* One operation, with the tasks from f on: how many it used. */
@@ -302,9 +365,10 @@ static int operate(enum op op, struct fate *f, const struct fate *first)
         return 0;
     case PAUSE:
         (void)spn_pool_pause(pool);
-        (void)submit(f);
+        if (!waits) /* for ever, while nobody else resumes it */
+            (void)submit(f);
         (void)spn_pool_resume(pool);
-        return 1;
+        return waits ? 0 : 1;
     case PRESTART:
         (void)spn_pool_prestart(pool);
         return 0;
@@ -314,6 +378,20 @@ static int operate(enum op op, struct fate *f, const struct fate *first)
     case CALL:
         if (spn_executor_call(ex, give, NULL) == SPN_OK)
             (void)spn__fetch_add(&others, 1, relaxed);
+        return 0;
+    case SPAWN:
+        f->job.task.fn = spawn;
+        f->partner = f + 1;
+        (void)submit(f);
+        return 2;
+    case TAKE:
+        take_any();
+        return 0;
+    case DESERT:
+        desert();
+        return 0;
+    case LOOK:
+        look(f, first);
         return 0;
     default:
         change(op);
@@ -392,6 +470,44 @@ static spn_pool_opts draw_pool(bool patient)
     o.block_threads = 2 * PER_THREAD;
     o.reject = sim_choose(4) == 0 ? spn_reject_discard_oldest() : NULL;
     o.hooks.uncaught = quiet;
+    waits = false;
+    return o;
+}
+
+/* Now and then the hook objects. */
+static int object(spn_pool *p, const spn_task_info *info, void *ctx)
+{
+    (void)p;
+    (void)info;
+    (void)ctx;
+    return sim_choose(4) == 0 ? SPN_ECANCELED : 0;
+}
+
+/* A pool with a tray; `full`: whoever finds it full may wait. */
+static spn_pool_opts draw_looking(bool patient, bool full)
+{
+    static const int64_t keep_alives[] = { LONG, 0, SPN_MS(1) };
+    static const int32_t capacities[] = { SPN_UNBOUNDED, 1, 2 };
+    static const spn_reject_block block_policy = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    const unsigned policy = sim_choose(full ? 4 : 3);
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.name = "p";
+    o.queue_capacity = capacities[sim_choose(3)];
+    o.eager = sim_choose(6) == 0;
+    o.core_threads = (int32_t)sim_choose(3);
+    o.max_threads = o.core_threads == 2 ? 2 : 1 + (int32_t)sim_choose(2);
+    o.keep_alive_ns = keep_alives[sim_choose(patient ? 2 : 3)];
+    o.core_timeout = o.keep_alive_ns > 0 && sim_choose(3) == 0;
+    o.urgent_capacity = sim_choose(2) == 0 ? 1 : 0;
+    o.urgent_threads = 1;
+    o.block_threads = 2 * PER_THREAD;
+    waits = policy == 3;
+    if (policy > 1)
+        o.reject = waits ? &block_policy.policy : spn_reject_discard_oldest();
+    o.hooks.uncaught = quiet;
+    if (sim_choose(4) == 0)
+        o.hooks.before = object;
     return o;
 }
 
@@ -401,6 +517,7 @@ static void open_pool(const spn_pool_opts *o)
         fates[i] = (struct fate){ .job = SPN_JOB_INIT(run, drop) };
         spn__init(&fates[i].ends, 0);
         spn__init(&fates[i].accepted, 0);
+        spn__init(&fates[i].written, 0);
         sim_assert(spn_latch_create(&fates[i].ended, 1) == SPN_OK);
     }
     spn__init(&others, 0);
@@ -467,17 +584,16 @@ static void perform_two(void)
 
 /* ---- held -------------------------------------------------------------------------------- */
 
-static void held(bool patient)
+static void held(const spn_pool_opts *o, bool patient)
 {
-    spn_pool_opts o = draw_pool(patient);
     const int holders = 1 + (int)sim_choose(HELD);
 
     blocking = false;
-    most = o.max_threads + 1; /* not lower: then there is no thread above it */
+    most = o->max_threads + 1; /* not lower: then there is no thread above it */
     allowed = BIT(QUICK) | BIT(URGENT) | BIT(LATE) | BIT(DIE) | BIT(REMOVE) |
               BIT(PURGE) | BIT(PAUSE) | BIT(CORE) | BIT(MAX) | BIT(KEEP_ALIVE) |
-              BIT(PRESTART) | BIT(CALL);
-    open_pool(&o);
+              BIT(PRESTART) | BIT(CALL) | BIT(SPAWN) | BIT(TAKE) | BIT(LOOK);
+    open_pool(o);
     for (int i = 0; i < holders; i++) {
         struct fate *f = &fates[2 * PER_THREAD + i];
 
@@ -496,14 +612,18 @@ static void held(bool patient)
 
 SCENARIO(pool_mix__threads_are_held__urgent_ones_run, "P10 P11 G-20 TPE-32 TPE-58")
 {
-    held(false);
+    const spn_pool_opts o = draw_pool(false);
+
+    held(&o, false);
 }
 SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run, .max_steps = 60000,
               .schedules = 1000)
 
 SCENARIO(pool_mix__threads_are_held__urgent_ones_run_at_once, "P10 P11 G-20")
 {
-    held(true);
+    const spn_pool_opts o = draw_pool(true);
+
+    held(&o, true);
 }
 SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run_at_once, .early = SIM_NEVER,
               .max_steps = 60000, .schedules = 1000)
@@ -518,12 +638,10 @@ static void draw_all(void)
 
 /* ---- blocked ------------------------------------------------------------------------------ */
 
-static void blocked(bool patient)
+static void blocked(const spn_pool_opts *o, bool patient)
 {
-    spn_pool_opts o = draw_pool(patient);
-
     draw_all();
-    open_pool(&o);
+    open_pool(o);
     perform_two();
     sim_join_all();
     await_ends(false);
@@ -534,27 +652,30 @@ static void blocked(bool patient)
 
 SCENARIO(pool_mix__tasks_block_and_wait__the_others_run, "P38 P6 G-20 TPE-58")
 {
-    blocked(false);
+    const spn_pool_opts o = draw_pool(false);
+
+    blocked(&o, false);
 }
 SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run, .max_steps = 60000,
               .schedules = 1000)
 
 SCENARIO(pool_mix__tasks_block_and_wait__the_others_run_at_once, "P38 P6 G-20")
 {
-    blocked(true);
+    const spn_pool_opts o = draw_pool(true);
+
+    blocked(&o, true);
 }
 SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run_at_once,
               .early = SIM_NEVER, .max_steps = 60000, .schedules = 1000)
 
 /* ---- ended -------------------------------------------------------------------------------- */
 
-SCENARIO(pool_mix__shut_down_amid_all__each_task_ends_once, "TPE-61 TPE-62 TPE-58 G-20")
+static void ended(const spn_pool_opts *o)
 {
-    spn_pool_opts o = draw_pool(false);
     const unsigned how = sim_choose(3);
 
     draw_all();
-    open_pool(&o);
+    open_pool(o);
     perform_two();
     (void)submit(&fates[2 * PER_THREAD]);
     if (sim_choose(2) == 0)
@@ -569,5 +690,50 @@ SCENARIO(pool_mix__shut_down_amid_all__each_task_ends_once, "TPE-61 TPE-62 TPE-5
     await_ends(false);
     close_pool();
 }
+
+SCENARIO(pool_mix__shut_down_amid_all__each_task_ends_once, "TPE-61 TPE-62 TPE-58 G-20")
+{
+    const spn_pool_opts o = draw_pool(false);
+
+    ended(&o);
+}
 SCENARIO_OPTS(pool_mix__shut_down_amid_all__each_task_ends_once, .max_steps = 60000,
+              .schedules = 1000)
+
+/* ---- looking ------------------------------------------------------------------------------ */
+
+SCENARIO(pool_mix__a_thread_looks__urgent_ones_run_at_once, "P10 P11 G-20 TPE-13")
+{
+    const spn_pool_opts o = draw_looking(true, false);
+
+    held(&o, true);
+}
+SCENARIO_OPTS(pool_mix__a_thread_looks__urgent_ones_run_at_once, .early = SIM_NEVER,
+              .max_steps = 60000, .schedules = 1000)
+
+SCENARIO(pool_mix__a_thread_looks__the_others_run, "P38 P6 G-20 TPE-13 TPE-58")
+{
+    const spn_pool_opts o = draw_looking(false, true);
+
+    blocked(&o, false);
+}
+SCENARIO_OPTS(pool_mix__a_thread_looks__the_others_run, .max_steps = 60000,
+              .schedules = 1000)
+
+SCENARIO(pool_mix__a_thread_looks__the_others_run_at_once, "P38 P6 G-20 TPE-13")
+{
+    const spn_pool_opts o = draw_looking(true, true);
+
+    blocked(&o, true);
+}
+SCENARIO_OPTS(pool_mix__a_thread_looks__the_others_run_at_once, .early = SIM_NEVER,
+              .max_steps = 60000, .schedules = 1000)
+
+SCENARIO(pool_mix__a_thread_looks__each_task_ends_once, "TPE-61 TPE-62 TPE-13 G-20")
+{
+    const spn_pool_opts o = draw_looking(false, true);
+
+    ended(&o);
+}
+SCENARIO_OPTS(pool_mix__a_thread_looks__each_task_ends_once, .max_steps = 60000,
               .schedules = 1000)
