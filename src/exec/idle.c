@@ -65,7 +65,8 @@
  *            (notify_first: that of [wake]) and looks at `searching`; a searcher lowers
  *            that and makes a full fence (where it goes to sleep that of [wake]) before
  *            it looks for work for the last time.  So the searcher that a submitter
- *            relied on sees its task.
+ *            relied on sees its task.  If it does so when it was about to sleep it searches
+ *            again: others may have relied on it, too, and it takes one task only.
  *
  *   [epoch]  Its release comes after the change of a knob; a worker reads it, with
  *            acquire, before the knobs it decides by, and does not sleep on an old one.
@@ -437,10 +438,11 @@ static bool stands_by(struct spn_pool *pool, const struct spn__worker *w,
     return stands;
 }
 
-/* It has come off the list by itself; one that had a post sees to what waits. */
-static void step_down(struct spn__worker *w, bool had_post)
+/* It has come off the list by itself; one that others rely on, for it had a post or was
+ * searching, sees to all that waits: it hands the search on. */
+static void step_down(struct spn__worker *w, bool relied_on)
 {
-    if (!had_post)
+    if (!relied_on)
         return;
     w->searching = true;
     (void)spn__fetch_add(&w->pool->searching, 1, relaxed); /* as in wake */
@@ -450,7 +452,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
 {
     struct spn_pool *pool = w->pool;
     int64_t due_ns = SPN_FOREVER;
-    bool leads = false, has_post = false;
+    bool leads = false, has_post = false, searched;
 
     if (w->outrun && give_way(w))
         return;
@@ -458,6 +460,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         w->outrun = pool->helping;
         return;
     }
+    searched = w->searching;
     stop_searching(w); /* [search] the fence below */
     if (pool->kind == SPN__WORK_TIMED)
         due_ns = next_due(pool); /* for a deputy, whom nobody relies on for more */
@@ -476,7 +479,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         pool->work.stealing->listed(pool->work.stealing, w);
     if (changed(w, epoch) && withdraw(w)) {
         w->outrun = pool->helping;
-        step_down(w, has_post);
+        step_down(w, has_post || searched); /* several may have relied on it */
         return;
     }
     if (leads && spn__load(&pool->paused, relaxed) == 0) /* comes with the epoch */

@@ -737,3 +737,52 @@ SCENARIO(pool_mix__a_thread_looks__each_task_ends_once, "TPE-61 TPE-62 TPE-13 G-
 }
 SCENARIO_OPTS(pool_mix__a_thread_looks__each_task_ends_once, .max_steps = 60000,
               .schedules = 1000)
+
+/* ---- what the drawn ones have found --------------------------------------------------------- */
+
+/* Goes on when the other one has begun. */
+static int meet(spn_task *task)
+{
+    struct fate *f = fate_of(task);
+
+    (void)run(task);
+    return spn_latch_await(f->partner->ended, SPN_FOREVER);
+}
+
+static void two_meet(const spn_pool_opts *o)
+{
+    struct fate *a = &fates[2], *b = &fates[3];
+
+    open_pool(o);
+    a->job.task.fn = b->job.task.fn = meet;
+    a->partner = b;
+    b->partner = a;
+    for (int i = 0; i < 4; i++)
+        sim_assert(submit(&fates[i]));
+    await_ends(false);
+    close_pool();
+}
+
+/* Two come while one thread sleeps and the other, which both of them rely on, lies down as
+ * well and gets up again: it takes one, and wakes the other thread for the second. */
+SCENARIO(pool_mix__two_come_as_a_thread_lies_down__both_start, "TPE-13 P4 P39")
+{
+    static const uint32_t kinds[] = { SPN_POOL_FIFO, SPN_POOL_LANES,
+                                      SPN_POOL_PRIORITY };
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.name = "p";
+    o.queue_kind = kinds[sim_choose(3)];
+    o.core_threads = o.max_threads = 2;
+    two_meet(&o);
+}
+
+/* The same where a task may go past the queue. */
+SCENARIO(pool_mix__two_come_beside_the_tray__both_start, "TPE-13 P4 P39")
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.name = "p";
+    o.core_threads = o.max_threads = 2;
+    two_meet(&o);
+}
