@@ -11,6 +11,10 @@
  *     - When the threads are through, all that is due runs without anybody's further help.
  *     - Afterwards each thing that was accepted has run, was dropped or was taken back,
  *       once, and the counts come out even.
+ *   POSTS  is the same with delays about as long as the deputy stands by (exec/idle.c), more
+ *   threads, and tasks that take as long: so that the leader is busy when the next is due,
+ *   and what comes waits in the inbox (sched/delays.c) as others take or go.  Some thread is
+ *   always free there, and each task is on time.
  *   What a drawn combination has found has a scenario with a name of its own, below it.
  *
  * WHO MAY HOLD A THREAD  A long task, if there is one, keeps its thread until the gate is
@@ -50,10 +54,33 @@ static spn_executor *ex;
 static spn_pool *pool;
 static spn_latch *gate, *second_gate;
 static bool has_long, long_blocks, fixed, exact;
-static bool refuses;               /* there is not always a thread */
-static bool ends;                  /* a thread shuts it down */
+static bool refuses;  /* there is not always a thread */
+static bool ends;     /* a thread shuts it down */
+static bool posts;    /* see above */
+static int free_ones; /* there: that many tasks may take their time at once */
+static SPN__ATOMIC(int) dawdling;  /* and do */
 static SPN__ATOMIC(int) cut_off;   /* shutdown_now was called */
 static SPN__ATOMIC(int) forbidden; /* delayed tasks may be cancelled */
+
+static int64_t draw_delay_here(void)
+{
+    static const int64_t delays[] = {
+        0,    SPN__STAND_BY / 2, SPN__STAND_BY, SPN__STAND_BY + 40, 2 * SPN__STAND_BY,
+        NEAR_
+    };
+
+    return posts && sim_choose(8) != 0 ? delays[sim_choose(6)] : draw_delay();
+}
+
+/* Takes its time, if enough threads are left. */
+static void dawdle(void)
+{
+    if (!posts || sim_choose(3) == 0)
+        return;
+    if (spn__fetch_add(&dawdling, 1, relaxed) < free_ones)
+        sim_sleep(draw() ? SPN__STAND_BY / 2 : 3 * SPN__STAND_BY);
+    (void)spn__fetch_sub(&dawdling, 1, relaxed);
+}
 
 static int do_deed(struct deed *d)
 {
@@ -69,6 +96,7 @@ static int do_deed(struct deed *d)
     first = spn__fetch_add(&d->runs, 1, release) == 0;
     if (first)
         spn__store(&d->at_ns, sim_now(), relaxed);
+    dawdle();
     (void)spn__fetch_sub(&d->inside, 1, relaxed);
     if (d->dies && first)
         sim_exit();
@@ -192,8 +220,9 @@ static void start_deed(struct deed *d)
     if (spn__load(&d->payload, relaxed) != 0)
         return; /* it was started before */
     d->kind = (int)sim_choose(KINDS);
-    d->delay_ns = draw_delay();
-    if (d->kind == NESTED && has_long) /* it would keep the thread that is left */
+    d->delay_ns = draw_delay_here();
+    if (d->kind == NESTED &&
+        (has_long || posts)) /* it would keep the thread that is left */
         d->kind = ONCE;
     d->dies = d->kind != NESTED && sim_choose(8) == 0;
     if (d->kind == URGENT || d->kind == NOW || d->kind == SUBMIT)
@@ -248,6 +277,10 @@ static void change_core(void)
 {
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
 
+    if (posts) { /* as they are, or more */
+        (void)spn_pool_set_core_threads(pool, 4);
+        return;
+    }
     c.core_threads = (int32_t)sim_choose(3);
     c.max_threads = 2;
     sim_assert(spn_pool_reconfigure(pool, &c) == (fixed ? SPN_ESTATE : SPN_OK));
@@ -321,7 +354,7 @@ static void invoke(void)
     spn_future *futures[2];
     int rc;
 
-    if (has_long) /* which may have the thread that they want */
+    if (has_long || posts) /* which may have the thread that they want */
         return;
     if (draw()) {
         rc = spn_executor_invoke_any(ex, calls, 2, timeout_ns, NULL, NULL, NULL);
@@ -386,7 +419,7 @@ static void act(int self)
         if (clock_ != NULL)
             sim_assert(spn_clock_advance(clock_, NEAR_ / 2) == SPN_OK);
         else
-            sim_sleep(draw() ? NEAR_ / 2 : NEAR_);
+            sim_sleep(draw() ? NEAR_ / 2 : posts ? SPN__STAND_BY / 2 : NEAR_);
         break;
     default:
         if (ends && self == 1)
@@ -448,9 +481,15 @@ static void open_sched(void)
     has_long = draw();
     long_blocks = draw();
     ends = sim_choose(3) == 0;
-    fixed = !has_long && sim_choose(4) == 0;
+    fixed = !has_long && !posts && sim_choose(4) == 0;
     o.fixed = fixed;
-    refuses = !has_long && sim_choose(4) == 0;
+    refuses = !has_long && !posts && sim_choose(4) == 0;
+    if (posts) {
+        o.core_threads = 2 + (int32_t)sim_choose(2);
+        long_blocks = false;
+        free_ones = o.core_threads - 1 - has_long;
+    }
+    spn__init(&dawdling, 0);
     if (refuses)
         o.factory = &perhaps_a_thread;
     clock_ = NULL;
@@ -496,6 +535,8 @@ static bool must_run(struct deed *d)
 static void expect_runs(void)
 {
     const int64_t quiet_ns = sim_now();
+    /* What is due while another is waited for may wait twice as long (exec/idle.c). */
+    const int64_t soon_ns = posts ? SOON + SPN__STAND_BY : SOON;
 
     if (has_long && !long_blocks && spn_pool_core_threads(pool) < 2) {
         spn_pool_change c = SPN_POOL_CHANGE_INIT;
@@ -516,8 +557,8 @@ static void expect_runs(void)
         }
         if (exact && spn__load(&d->runs, relaxed) != 0)
             sim_assert(spn__load(&d->at_ns, relaxed) <=
-                           spn__load(&d->due_ns, relaxed) + SOON ||
-                       spn__load(&d->at_ns, relaxed) <= quiet_ns + SOON ||
+                           spn__load(&d->due_ns, relaxed) + soon_ns ||
+                       spn__load(&d->at_ns, relaxed) <= quiet_ns + soon_ns ||
                        d->kind == RATE || d->kind == DELAY);
     }
 }
@@ -597,9 +638,10 @@ static void close_sched(void)
         sim_assert(spn_clock_destroy(clock_) == SPN_OK);
 }
 
-static void mix_scheduled(bool on_time)
+static void mix_scheduled(bool on_time, bool with_posts)
 {
     exact = on_time;
+    posts = with_posts;
     open_sched();
     if (has_long) /* it comes before all others, or is due later */
         start_long_in(draw() ? 0 : NEAR_ / 2);
@@ -614,16 +656,31 @@ static void mix_scheduled(bool on_time)
 
 SCENARIO(time_mix__scheduled__all_runs_once, "STPE-2", "STPE-39", "G-20")
 {
-    mix_scheduled(false);
+    mix_scheduled(false, false);
 }
 SCENARIO_OPTS(time_mix__scheduled__all_runs_once, .schedules = 300, .max_steps = 60000,
               .no_faults = "it counts on its threads")
 
 SCENARIO(time_mix__scheduled__all_is_on_time, "STPE-2", "STPE-38")
 {
-    mix_scheduled(true);
+    mix_scheduled(true, false);
 }
 SCENARIO_OPTS(time_mix__scheduled__all_is_on_time, .early = SIM_NEVER,
+              .spurious = SIM_NEVER, .schedules = 300, .max_steps = 60000,
+              .no_faults = "it counts on its threads")
+
+SCENARIO(time_mix__posts__all_runs_once, "STPE-2", "STPE-39", "G-20")
+{
+    mix_scheduled(false, true);
+}
+SCENARIO_OPTS(time_mix__posts__all_runs_once, .schedules = 300, .max_steps = 60000,
+              .no_faults = "it counts on its threads")
+
+SCENARIO(time_mix__posts__all_is_on_time, "STPE-2", "STPE-37", "STPE-38")
+{
+    mix_scheduled(true, true);
+}
+SCENARIO_OPTS(time_mix__posts__all_is_on_time, .early = SIM_NEVER,
               .spurious = SIM_NEVER, .schedules = 300, .max_steps = 60000,
               .no_faults = "it counts on its threads")
 
@@ -637,7 +694,7 @@ static void hold_one(int32_t core)
     clock_ = NULL;
     exact = true;
     has_long = true;
-    long_blocks = fixed = ends = refuses = false;
+    long_blocks = fixed = ends = refuses = posts = false;
     for (int i = 0; i <= DEEDS; i++)
         prepare_deed(&deeds[i]);
     spn__init(&cut_off, 0);
@@ -839,6 +896,7 @@ SCENARIO(time_mix__waits_as_a_thread_is_made_in_vain__is_told, "P38", "G-20")
 
     spn__init(&threads_left, 1);
     clock_ = NULL;
+    posts = false;
     prepare_deed(&deeds[0]);
     spn__store(&deeds[0].payload, 1, relaxed);
     o.factory = &factory;
