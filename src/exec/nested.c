@@ -19,7 +19,8 @@
  *   One that waits beside others that block serves nobody either, and is counted with
  *   them: see spn__pool_compensate.
  *   If all wait but for workers that are just being made, it is not known yet whether
- *   there will be any: the waiter first waits for that.
+ *   there will be any: the waiter first waits for that, and a worker that was there when
+ *   they began to wait does not leave meanwhile.
  *
  *   [help] A helper counts itself before it takes the task out; whoever finds that the
  *   pool has nothing left to do reads the size of the queue, or has emptied it under
@@ -62,22 +63,34 @@ static bool is_stuck(struct spn_pool *pool, const struct spn__worker *w)
     return false;
 }
 
-bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
-                        int32_t count)
+bool spn__pool_all_wait(struct spn_pool *pool, int32_t count)
 {
     struct spn__list_node *node;
 
-    if (pool->live - (except != NULL) != count)
+    if (pool->live != count)
         return false; /* one is just being made */
-    spn__list_each (node, &pool->workers) {
-        struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
-
-        if (except != NULL && w == except)
-            continue;
-        if (!is_stuck(pool, w))
+    spn__list_each (node, &pool->workers)
+        if (!is_stuck(pool, spn__list_entry(node, struct spn__worker, link)))
             return false;
-    }
     return true;
+}
+
+bool spn__pool_leaves_waiting(struct spn_pool *pool, const struct spn__worker *w)
+{
+    struct spn__list_node *node;
+    int32_t stuck = 0, others = 0;
+
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *other = spn__list_entry(node, struct spn__worker, link);
+
+        if (other == w)
+            continue;
+        if (is_stuck(pool, other))
+            stuck++;
+        else
+            others++;
+    }
+    return stuck > 0 && others <= pool->making;
 }
 
 /* Whether one of the others that wait gives up some day, and then serves again;
@@ -227,8 +240,7 @@ static int resolve(struct spn_pool *pool, struct spn__worker *w)
     spn__lock(&pool->lock);
     /* One of them may have got what it waited for meanwhile, or somebody else makes one,
      * perhaps in vain. */
-    if (spn__pool_all_wait(pool, NULL, await_makers(pool, w)) &&
-        !another_goes_on(pool, w))
+    if (spn__pool_all_wait(pool, await_makers(pool, w)) && !another_goes_on(pool, w))
         stop_waiting(w);
     else
         rc = SPN_OK;
@@ -261,7 +273,7 @@ int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
     }
     spn__lock(&pool->lock);
     start_waiting(w, future);
-    all = spn__pool_all_wait(pool, NULL, await_makers(pool, w));
+    all = spn__pool_all_wait(pool, await_makers(pool, w));
     spn__unlock(&pool->lock);
     if (all)
         return resolve(pool, w);

@@ -313,9 +313,11 @@ static inline int32_t spn__pool_serving(struct spn_pool *pool, int32_t count)
 
     return blocked == 0 ? count : count - blocked - spn__load(&pool->waiting, relaxed);
 }
-/* But for `except`; `count` is how many there are but for it. */
-bool spn__pool_all_wait(struct spn_pool *pool, const struct spn__worker *except,
-                        int32_t count);
+/* `count` is how many there are. */
+bool spn__pool_all_wait(struct spn_pool *pool, int32_t count);
+/* The same for a worker that is about to leave: whether some of the others wait and the
+ * rest, if there are any, are only being made, which may be in vain. */
+bool spn__pool_leaves_waiting(struct spn_pool *pool, const struct spn__worker *worker);
 
 /* shutdown.c: call with pool->lock held; returns true if the caller must finish
  * the termination with spn__pool_terminate, after unlocking. */

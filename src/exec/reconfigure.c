@@ -254,7 +254,7 @@ void spn__pool_staff(struct spn_pool *pool)
         (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
     spn__lock(&pool->lock);
     all_wait =
-        spn__pool_all_wait(pool, NULL,
+        spn__pool_all_wait(pool,
                            spn__ctl_count(
                                spn__load(&pool->ctl, relaxed))); /* under the lock */
     spn__unlock(&pool->lock);

@@ -332,7 +332,7 @@ static bool is_needed(struct spn__worker *w, int32_t others)
     const int32_t core = spn__load(&pool->core, relaxed); /* written under the lock */
 
     return others == 0 || spn__pool_serving(pool, others) < (core > 1 ? core : 1) ||
-           spn__pool_all_wait(pool, w, others);
+           spn__pool_leaves_waiting(pool, w);
 }
 
 /* Whether others wait because it is there, though it cannot do anything now: the pool is
@@ -342,7 +342,7 @@ static bool is_counted_on(struct spn__worker *w, int32_t others)
     struct spn_pool *pool = w->pool;
 
     return others > 0 && (pool->kind == SPN__WORK_USER || spn__work_any(pool)) &&
-           spn__pool_all_wait(pool, w, others);
+           spn__pool_leaves_waiting(pool, w);
 }
 
 /* Whether something speaks against its leaving; pool->lock and the door are held.
@@ -384,7 +384,7 @@ static bool has_place(struct spn__worker *w, int32_t count)
     return count == 0 || count < spn__pool_bound(pool, SPN__TO_BLOCKED) ||
            (count < spn__pool_bound(pool, SPN__TO_URGENT) &&
             spn__work_any_urgent(pool)) ||
-           spn__pool_all_wait(pool, w, count);
+           spn__pool_leaves_waiting(pool, w);
 }
 
 /* Back into the control word, unless somebody else has come for the work. */

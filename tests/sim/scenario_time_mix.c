@@ -912,3 +912,62 @@ SCENARIO(time_mix__waits_as_a_thread_is_made_in_vain__is_told, "P38", "G-20")
     sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
 }
 SCENARIO_OPTS(time_mix__waits_as_a_thread_is_made_in_vain__is_told, .schedules = 200)
+
+/* As a_few, but it takes a while to find out that there is none. */
+static int a_few_slowly(const spn_thread_factory *factory, spn_thread **out,
+                        spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    const int rc = a_few(factory, out, opts, fn, arg);
+
+    if (rc != SPN_OK)
+        sim_sleep(1);
+    return rc;
+}
+
+/* Waits for one of its own pool; all may wait, and then it is told. */
+static int asks_inside(void *arg, void **result)
+{
+    spn_future *inner;
+    int rc;
+
+    (void)arg;
+    *result = NULL;
+    sim_assert(spn_executor_submit(ex, nothing, NULL, &inner) == SPN_OK);
+    rc = spn_future_get(inner, NULL, SPN_FOREVER);
+    sim_assert(rc == SPN_OK || rc == SPN_EDEADLK);
+    spn_future_unref(inner);
+    return 0;
+}
+
+static int urgent_task(spn_task *task)
+{
+    (void)task;
+    return 0;
+}
+
+/* The thread that a waiter got has one too many beside it, which is just being made, in
+ * vain: it does not leave on account of that. */
+SCENARIO(time_mix__leaves_as_a_thread_is_made_in_vain__not_before, "P38", "G-20")
+{
+    static const spn_thread_factory factory = { sizeof(spn_thread_factory),
+                                                a_few_slowly };
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+    spn_job urgent = SPN_JOB_INIT(urgent_task, NULL);
+    spn_future *outer;
+
+    spn__init(&threads_left, 2);
+    o.core_threads = 1;
+    o.max_threads = 2;
+    o.factory = &factory;
+    urgent.urgent = 1;
+    sim_assert(spn_pool_create(&pool, &o) == SPN_OK);
+    ex = spn_pool_executor(pool);
+    sim_assert(spn_executor_submit(ex, asks_inside, NULL, &outer) == SPN_OK);
+    sim_assert(spn_executor_execute(ex, &urgent.task) == SPN_OK);
+    sim_assert(spn_future_get(outer, NULL, SPN_FOREVER) == SPN_OK);
+    spn_future_unref(outer);
+    sim_assert(spn_pool_close(pool) == SPN_OK);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+}
+SCENARIO_OPTS(time_mix__leaves_as_a_thread_is_made_in_vain__not_before,
+              .no_faults = "it counts on its threads")
