@@ -533,3 +533,60 @@ SCENARIO(pool_order__thread_fails_behind_a_queue_of_the_users__told, "TPE-22 TPE
     thread_cannot_be_made(&o);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
+
+/* ---- [pause] ------------------------------------------------------------------------------- */
+
+static SPN__ATOMIC(int) stage, written;
+
+static void await_stage(int n)
+{
+    while (spn__load(&stage, relaxed) < n)
+        spn__cpu_relax();
+}
+
+/* The first of the three: the others come meanwhile, and are moved over together. */
+static int await_the_others(spn_task *task)
+{
+    await_stage(1);
+    return run(task);
+}
+
+/* The pool is paused and resumed meanwhile. */
+static int await_the_pause(spn_task *task)
+{
+    spn__store(&stage, 2, relaxed);
+    await_stage(3);
+    return run(task);
+}
+
+static int read_after_resume(spn_task *task)
+{
+    sim_assert(spn__load(&written, relaxed) == 1);
+    return run(task);
+}
+
+/* What precedes resume happens before what it lets start: also if that waits where it is
+ * found without the lock of those who submit, or resume. */
+SCENARIO(pool_order__resumed_before_a_worker_looks__task_sees_what_was_before, "P44")
+{
+    const spn_pool_opts o = small(1, 1, SPN_UNBOUNDED);
+
+    open_pool(&o);
+    spn__init(&stage, 0);
+    spn__init(&written, 0);
+    jobs[0].task.fn = await_the_others;
+    jobs[1].task.fn = await_the_pause;
+    jobs[2].task.fn = read_after_resume;
+    for (int i = 0; i < 3; i++)
+        sim_assert(submit(i) == SPN_OK);
+    spn__store(&stage, 1, relaxed);
+    await_stage(2);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    spn__store(&stage, 3, relaxed);
+    spn__store(&written, 1, relaxed);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    close_pool();
+}
+/* Elsewhere a light fence is a full one, and orders it, too. */
+SCENARIO_OPTS(pool_order__resumed_before_a_worker_looks__task_sees_what_was_before,
+              .fences = SIM_FENCES_ASYMMETRIC)
