@@ -405,6 +405,8 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     struct spn_pool *pool = w->pool;
     const bool fenced = pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER;
     const enum stay stay = to_go(w);
+    /* TIMED: also if what waits is not due. */
+    const bool although = stay == GO_ALTHOUGH || pool->kind == SPN__WORK_TIMED;
     bool leaves;
 
     w->needed = w->counted_on = false;
@@ -417,9 +419,9 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
         count_out(pool);
     if (fenced)
         spn__fence_heavy(); /* [door] */
-    else if (leaves && stay == GO_ALTHOUGH)
+    else if (leaves && although)
         spn__fence_light(); /* [block] one that blocks now sees that it has gone */
-    if (fenced || (leaves && stay == GO_ALTHOUGH))
+    if (fenced || (leaves && although))
         leaves = !is_wanted(w, stay, 0) || !count_in_again(w);
     if (leaves && w->free) /* relaxed: the door is held, and nothing relies on it */
         (void)spn__fetch_sub(&pool->work.free, 1, relaxed);

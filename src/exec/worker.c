@@ -15,9 +15,10 @@
  *           is relaxed: it says who has a place, and what hangs on that is decided
  *           under the lock, behind the door, or by a hint.
  *   [block] A task that blocks is counted, then makes a heavy fence and looks for
- *           work and for workers; whoever pushes, and a worker above max that has counted
- *           itself out, makes a light fence and looks for blocked ones.  So does one
- *           that waits for a task of the pool; if it finds any it is like them.
+ *           work and for workers; whoever pushes, and a worker that goes although there is
+ *           work, above max or because that is not due, and has counted itself out, makes a
+ *           light fence and looks for blocked ones.  So does one that waits for a task of
+ *           the pool; if it finds any it is like them.
  *   [pause] What precedes resume happens before the tasks that it lets start: a worker
  *           may find one in the outbox without ever taking the submitters' lock.
  *   [stay]  One that stays for what is in a user's queue, perhaps not due, is counted,

@@ -686,11 +686,8 @@ SCENARIO_OPTS(time_mix__posts__all_is_on_time, .early = SIM_NEVER,
 
 /* ---- what the drawn ones have found ------------------------------------------------------ */
 
-/* One thread is held, and another task is not due yet. */
-static void hold_one(int32_t core)
+static void open_for_long(const spn_scheduled_opts *o)
 {
-    spn_scheduled_opts o = spn_scheduled_opts_pool(core);
-
     clock_ = NULL;
     exact = true;
     has_long = true;
@@ -700,9 +697,17 @@ static void hold_one(int32_t core)
     spn__init(&cut_off, 0);
     spn__init(&forbidden, 0);
     sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
-    sim_assert(spn_scheduled_create(&sched, &o) == SPN_OK);
+    sim_assert(spn_scheduled_create(&sched, o) == SPN_OK);
     ex = spn_scheduled_executor(sched);
     pool = spn_scheduled_pool(sched);
+}
+
+/* One thread is held, and another task is not due yet. */
+static void hold_one(int32_t core)
+{
+    const spn_scheduled_opts o = spn_scheduled_opts_pool(core);
+
+    open_for_long(&o);
     start_long_in(0);
     while (spn__load(&deeds[LONG].runs, acquire) == 0)
         sim_sleep(NEAR_ / 8);
@@ -970,4 +975,24 @@ SCENARIO(time_mix__leaves_as_a_thread_is_made_in_vain__not_before, "P38", "G-20"
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
 SCENARIO_OPTS(time_mix__leaves_as_a_thread_is_made_in_vain__not_before,
+              .no_faults = "it counts on its threads")
+
+/* One of two threads begins to block as the other, idle for long enough, leaves: it counts
+ * itself out and looks for blocked ones, also if the next task is not due yet. */
+SCENARIO(time_mix__leaves_as_one_blocks__the_next_runs, "P38", "G-20")
+{
+    spn_scheduled_opts o = spn_scheduled_opts_pool(2);
+
+    o.keep_alive_ns = NEAR_ / 2;
+    open_for_long(&o);
+    exact = false; /* the two meet more often where timers expire early */
+    long_blocks = true;
+    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
+    start_once(&deeds[0], NEAR_);
+    start_long_in(NEAR_ / 2);
+    expect_runs();
+    close_sched();
+}
+SCENARIO_OPTS(time_mix__leaves_as_one_blocks__the_next_runs,
               .no_faults = "it counts on its threads")
