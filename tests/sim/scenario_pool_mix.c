@@ -83,6 +83,7 @@ static unsigned allowed;        /* bits of op */
 static int32_t most;  /* what max may be raised to; 0: it may also be lowered */
 static bool blocking; /* whether tasks block */
 static bool waits;    /* whether submitters wait for room */
+static bool refuses;  /* whether there is not always a thread */
 
 /* ---- tasks --------------------------------------------------------------------------- */
 
@@ -296,8 +297,8 @@ static void look(const struct fate *f, const struct fate *first)
         sim_assert(s.accepted >= accepted && s.pending >= 0 && s.queued >= 0);
         sim_assert(s.accepted == s.completed + s.failed + s.cancelled + s.returned +
                                      s.dropped + s.pending);
-        if (pool->kind ==
-            SPN__WORK_FIFO) /* else one may be taken back that came late */
+        /* Else one may be taken back that came late, or for which there is no thread. */
+        if (pool->kind == SPN__WORK_FIFO && !refuses)
             accepted = s.accepted;
     }
 }
@@ -588,7 +589,7 @@ static void held(const spn_pool_opts *o, bool patient)
 {
     const int holders = 1 + (int)sim_choose(HELD);
 
-    blocking = false;
+    blocking = refuses = false;
     most = o->max_threads + 1; /* not lower: then there is no thread above it */
     allowed = BIT(QUICK) | BIT(URGENT) | BIT(LATE) | BIT(DIE) | BIT(REMOVE) |
               BIT(PURGE) | BIT(PAUSE) | BIT(CORE) | BIT(MAX) | BIT(KEEP_ALIVE) |
@@ -628,20 +629,35 @@ SCENARIO(pool_mix__threads_are_held__urgent_ones_run_at_once, "P10 P11 G-20")
 SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run_at_once, .early = SIM_NEVER,
               .max_steps = 60000, .schedules = 1000)
 
-/* Everything, and in half of the schedules tasks that block. */
-static void draw_all(void)
+static int perhaps(const spn_thread_factory *factory, spn_thread **out,
+                   spn_thread_opts *opts, spn_thread_fn fn, void *arg)
 {
+    (void)factory;
+    return sim_choose(3) == 0 ? SPN_EAGAIN : spn_thread_create(out, opts, fn, arg);
+}
+
+/* Everything, and in half of the schedules tasks that block.  Where none does there need
+ * not always be a thread: what waits for one in vain is dropped. */
+static void open_any(const spn_pool_opts *opts)
+{
+    static const spn_thread_factory perhaps_a_thread = { sizeof(spn_thread_factory),
+                                                         perhaps };
+    spn_pool_opts o = *opts;
+
     most = 0;
     blocking = sim_choose(2) == 0;
     allowed = blocking ? ALL : ALL & ~BIT(BLOCK);
+    refuses = !blocking && sim_choose(2) == 0;
+    if (refuses)
+        o.factory = &perhaps_a_thread;
+    open_pool(&o);
 }
 
 /* ---- blocked ------------------------------------------------------------------------------ */
 
 static void blocked(const spn_pool_opts *o, bool patient)
 {
-    draw_all();
-    open_pool(o);
+    open_any(o);
     perform_two();
     sim_join_all();
     await_ends(false);
@@ -674,8 +690,7 @@ static void ended(const spn_pool_opts *o)
 {
     const unsigned how = sim_choose(3);
 
-    draw_all();
-    open_pool(o);
+    open_any(o);
     perform_two();
     (void)submit(&fates[2 * PER_THREAD]);
     if (sim_choose(2) == 0)
