@@ -64,6 +64,28 @@ SCENARIO(metrics__part_passed_on__nothing_lost, "MET-1")
     spn_counter_destroy(counter);
 }
 
+static SPN__ATOMIC(int) has_counted;
+
+static void count_and_tell(void *arg)
+{
+    (void)arg;
+    spn_counter_add(counter, 1);
+    spn__store(&has_counted, 1, release); /* it does not count any more */
+}
+
+/* The last that a thread does with its part is to leave it, when it ends: a counter that is
+ * destroyed just then is freed after that. */
+SCENARIO(metrics__destroyed_as_its_thread_ends__is_freed_afterwards, "MET-1")
+{
+    sim_assert(spn_counter_create(&counter) == SPN_OK);
+    spn__init(&has_counted, 0);
+    sim_thread(count_and_tell, NULL);
+    while (spn__load(&has_counted, acquire) == 0)
+        spn__cpu_relax();
+    spn_counter_destroy(counter);
+    sim_join_all();
+}
+
 static void record_one(void *arg)
 {
     (void)arg;
