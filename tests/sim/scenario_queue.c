@@ -694,7 +694,7 @@ SCENARIO(queue_ring__peek_while_cells_are_reused__item_is_whole, "Q-15", "G-19")
     close_queue();
 }
 SCENARIO_OPTS(queue_ring__peek_while_cells_are_reused__item_is_whole, .dfs = 1,
-              .dfs_models = SIM_SC)
+              .dfs_models = SIM_SC | SIM_C11)
 
 /* ---- chunks --------------------------------------------------------------------------- */
 
