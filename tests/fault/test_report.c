@@ -142,15 +142,6 @@ static void check_file(bool threads_listed)
     CHECK_EQ(unlink(file), 0);
 }
 
-/* ThreadSanitizer keeps a signal back until the thread calls a function that it knows, which
- * one that sleeps at the gate does not: without an answer each report would take a second.
- * With a timeout it reads the clock every time. */
-static void wait_and_answer(spn_latch *gate)
-{
-    while (spn_latch_await(gate, SPN_MS(2)) != SPN_OK) {
-    }
-}
-
 /* True if the report could be made. */
 static bool script(bool faults)
 {
@@ -175,7 +166,7 @@ static bool script(bool faults)
         return false;
     }
     opts = full_pool_opts(spn_reject_report_policy(report), 1);
-    full_pool_start_with(&f, &opts, wait_and_answer);
+    full_pool_start(&f, &opts);
     item_init(&item);
     atomic_store(&armed, faults);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);

@@ -48,6 +48,18 @@ int64_t t_scaled(int64_t ns);
 #define T_LONG_NS       t_scaled(SPN_SEC(10))
 #define T_TEST_LIMIT_NS t_scaled(SPN_SEC(60))
 
+/* ThreadSanitizer, by either compiler's name. */
+#if defined(__SANITIZE_THREAD__)
+#define T_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define T_TSAN 1
+#endif
+#endif
+#ifndef T_TSAN
+#define T_TSAN 0
+#endif
+
 /* Threads a stress test starts where the number does not matter. */
 #define T_THREADS 4
 

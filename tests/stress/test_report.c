@@ -15,16 +15,7 @@
 #include <spindle/log.h>
 #include <spindle/report.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define DEFERRED_SIGNALS 1 /* ThreadSanitizer delivers them when it sees fit */
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define DEFERRED_SIGNALS 1
-#endif
-#endif
-#ifndef DEFERRED_SIGNALS
-#define DEFERRED_SIGNALS 0
-#endif
+#define DEFERRED_SIGNALS T_TSAN /* it delivers them when it sees fit */
 
 static char folder[64];
 
