@@ -232,7 +232,10 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
     rc = source->ops->push(source, entry, due_ns, &sequence, &first);
     if (rc != SPN_OK)
         return rc;
-    spn__fence_light(); /* [core] [block] as there */
+    /* [core] [block] as there.  What is first in the inbox has made a full one, and who sees
+     * that one gone sees also what came behind it, by the release of its pop.
+     * mutant: so arrive and [size] in sched/delays.c order it as well */
+    spn__fence_light();
     /* relaxed, all: what the last worker that left saw, it saw before the push, and
      * this after it [door]; knobs. */
     count = spn__ctl_count(spn__load(&pool->ctl, relaxed));

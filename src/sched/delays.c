@@ -694,7 +694,8 @@ static void clock_moved(void *ctx)
 {
     struct spn__delays *d = ctx;
 
-    /* [next] after the move, which is as good as an earlier task. */
+    /* [next] after the move, which is as good as an earlier task.
+     * mutant: who goes to sleep looks with the inbox's lock as well, before or after */
     spn__fence(seq_cst);
     if (sleep_ns(&d->source) == INT64_MIN)
         spn__idle_notify_first(d->source.pool);
