@@ -49,7 +49,8 @@
  *   [size]  as in exec/work_fifo.c.
  *
  * LOCKS  The inbox's is a leaf, `lock` above it; both below pool->lock.  Growing copies
- *   the heaps under `lock`, once per doubling.
+ *   the heaps under `lock`, once per doubling.  The inbox's is a quick one: what comes is
+ *   written to new memory, which a locked instruction at the release would wait for.
  */
 #include "sched/delays.h"
 
@@ -228,9 +229,9 @@ static void fetch(struct spn__delays *d)
 {
     uint32_t count;
 
-    spn__lock(&d->inbox.lock);
+    spn__quick_lock(&d->inbox.lock);
     count = detach(d);
-    spn__unlock(&d->inbox.lock);
+    spn__quick_unlock(&d->inbox.lock);
     file(d, count);
 }
 
@@ -269,7 +270,7 @@ static void enlarge(struct spn__delays *d, struct spn__arrival **block, uint32_t
     struct spn__delays_inbox *in = &d->inbox;
     struct spn__arrival *const arrivals = *block;
 
-    spn__lock(&in->lock);
+    spn__quick_lock(&in->lock);
     if (arrivals != NULL && room > in->room) {
         *block = in->arrivals < in->moving ? in->arrivals : in->moving;
         if (in->used > 0)
@@ -278,7 +279,7 @@ static void enlarge(struct spn__delays *d, struct spn__arrival **block, uint32_t
         in->moving = arrivals + room;
         in->room = room;
     }
-    spn__unlock(&in->lock);
+    spn__quick_unlock(&in->lock);
 }
 
 /* The lock is held before and after, but not meanwhile. */
@@ -321,9 +322,9 @@ static int make_room(struct spn__delays *d)
         spn__dues_sweep(&d->dues);
     if (is_full(d))
         rc = grow(d);
-    spn__lock(&d->inbox.lock);
+    spn__quick_lock(&d->inbox.lock);
     set_limit(d, 0);
-    spn__unlock(&d->inbox.lock);
+    spn__quick_unlock(&d->inbox.lock);
     spn__unlock(&d->lock);
     return rc;
 }
@@ -335,11 +336,11 @@ static int push(struct spn__work_source *source, struct spn__entry entry,
     struct spn__delays_inbox *in = &d->inbox;
     int rc = SPN_OK;
 
-    spn__lock(&in->lock);
+    spn__quick_lock(&in->lock);
     while (!in->closed && in->used >= in->limit && rc == SPN_OK) {
-        spn__unlock(&in->lock);
+        spn__quick_unlock(&in->lock);
         rc = make_room(d);
-        spn__lock(&in->lock);
+        spn__quick_lock(&in->lock);
     }
     if (in->closed)
         rc = SPN_ESHUTDOWN;
@@ -347,16 +348,16 @@ static int push(struct spn__work_source *source, struct spn__entry entry,
         *sequence = in->sequence;
         *first = arrive(d, entry, due_ns);
     }
-    spn__unlock(&in->lock);
+    spn__quick_unlock(&in->lock);
     return rc;
 }
 
 /* What came has never been here; the lock is held. */
 static void uncount(struct spn__delays *d)
 {
-    spn__lock(&d->inbox.lock);
+    spn__quick_lock(&d->inbox.lock);
     count_pushed(d, -1);
-    spn__unlock(&d->inbox.lock);
+    spn__quick_unlock(&d->inbox.lock);
 }
 
 /* Whether a task that comes back may; the lock is held. */
@@ -377,10 +378,10 @@ bool spn__delays_come_back(struct spn__delays *d, spn_task *task, int64_t due_ns
     d->away--;
     back = may_come_back(d, task, due_ns);
     if (back) {
-        spn__lock(&d->inbox.lock);
+        spn__quick_lock(&d->inbox.lock);
         a.sequence = d->inbox.sequence++;
         count_pushed(d, 1);
-        spn__unlock(&d->inbox.lock);
+        spn__quick_unlock(&d->inbox.lock);
         put_in(d, &a);
         mark(task, d->source.pool->id);
         spn__scheduled_entered(task, due_ns);
@@ -466,11 +467,11 @@ bool spn__delays_cut(struct spn__delays *d, spn_task *task, bool hold)
     bool found;
 
     spn__lock(&d->lock);
-    spn__lock(&d->inbox.lock);
+    spn__quick_lock(&d->inbox.lock);
     found = waits_here(d, task); /* here or there */
     if (found)
         count = detach(d);
-    spn__unlock(&d->inbox.lock);
+    spn__quick_unlock(&d->inbox.lock);
     file(d, count);
     if (found && hold)
         spn__pool_hold(d->source.pool);
@@ -677,9 +678,9 @@ static int64_t sleep_ns(struct spn__work_source *source)
     struct spn__delays *d = delays_of(source);
     int64_t next;
 
-    spn__lock(&d->inbox.lock);
+    spn__quick_lock(&d->inbox.lock);
     next = first_due(d); /* [next] */
-    spn__unlock(&d->inbox.lock);
+    spn__quick_unlock(&d->inbox.lock);
     return until(d, next);
 }
 
@@ -706,12 +707,12 @@ static void clock_moved(void *ctx)
 static void lock(struct spn__work_source *source)
 {
     spn__lock(&delays_of(source)->lock);
-    spn__lock(&delays_of(source)->inbox.lock);
+    spn__quick_lock(&delays_of(source)->inbox.lock);
 }
 
 static void unlock(struct spn__work_source *source)
 {
-    spn__unlock(&delays_of(source)->inbox.lock);
+    spn__quick_unlock(&delays_of(source)->inbox.lock);
     spn__unlock(&delays_of(source)->lock);
 }
 
@@ -746,7 +747,7 @@ void spn__delays_init(struct spn__delays *d, spn_clock *clock,
     d->clock = clock;
     d->monotonic = clock == spn_clock_monotonic();
     d->allowed = allowed;
-    spn__lock_init(&d->inbox.lock);
+    spn__quick_lock_init(&d->inbox.lock);
     d->inbox.used = d->inbox.limit = d->inbox.room = 0;
     d->inbox.sequence = 1; /* 0 is none's */
     spn__init(&d->inbox.next, SPN_FOREVER);

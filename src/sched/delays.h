@@ -11,6 +11,7 @@
 #include "sched/dues.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
+#include "sync/quick_lock.h"
 #include "sync/seam.h"
 
 /* spn_task.flags, of tasks that the scheduled executor has made: it wants to know when
@@ -26,7 +27,7 @@ struct spn__arrival {
 };
 struct spn__delays_inbox {
     /* Guards the rest and writes of `pushed`; taken behind the queue's. */
-    struct spn__lock lock;
+    struct spn__quick_lock lock;
     bool closed; /* written with both */
     uint32_t used;
     uint32_t limit; /* of `used`: for so many there is room in the queue */
