@@ -90,7 +90,8 @@ typedef struct spn_timer_opts {
                                       thread; NULL: logged as a warning               */
     void (*wake)(void *ctx); /* driven: next_expiry has become earlier.  On the thread
                                 that did it; may be called when it has not.  To tell the
-                                loop, not to call the timer.  Not called any more once
+                                loop, not to call the timer; stop waits for it, so not
+                                with a lock held that it takes.  Not called any more once
                                 stop has returned, but by a schedule of the program's own,
                                 or an advance of its manual clock, that is still under way */
     void *ctx;

@@ -87,10 +87,10 @@ bool spn__pool_leaves_waiting(struct spn_pool *pool, const struct spn__worker *w
             continue;
         if (is_stuck(pool, other))
             stuck++;
-        else
-            others++;
+        else if (++others > pool->making)
+            return false;
     }
-    return stuck > 0 && others <= pool->making;
+    return stuck > 0;
 }
 
 /* Whether one of the others that wait gives up some day, and then serves again;

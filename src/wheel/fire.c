@@ -66,7 +66,7 @@
 
 static bool is_stopped(const struct spn_timer *timer)
 {
-    /* relaxed: stop unparks the thread after it has written it. */
+    /* relaxed: stop unparks the thread, or has the alarm's lock, after it has written it. */
     return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
 }
 
@@ -232,14 +232,15 @@ static void finish(struct spn__shard *s, struct spn__run *run,
 }
 
 /* Arms what is periodic, and tells who is to look earlier now.  The run is listed all the
- * while, so that stop waits for that; the lock is held, but not meanwhile. */
-static void arm_and_tell(struct spn__shard *s, const struct spn__run *run,
-                         int64_t now_ns)
+ * while, so that stop waits for that, but no longer as one of the timeout's, which has been
+ * armed and may be anywhere.  The lock is held, but not meanwhile. */
+static void arm_and_tell(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
 {
     int64_t wake_ns;
 
     if (!run->periodic || !arm_next(s, run, now_ns, &wake_ns))
         return;
+    run->timeout = NULL;
     spn__quick_unlock(&s->lock);
     spn__timer_notify(s->timer, wake_ns);
     spn__quick_lock(&s->lock);

@@ -201,8 +201,9 @@ HOT bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
         t->policy = a->policy;
     }
     if (a->guest)
-        /* relaxed: it is not known to anybody else yet [guests]. */
-        (void)spn__fetch_add(&s->guests, 1, relaxed);
+        /* relaxed: it is not known to anybody else yet [guests].  And we are one, too:
+         * it may be gone, and the timer, before we have told that it came. */
+        (void)spn__fetch_add(&s->guests, 2, relaxed);
     t->node.due_ns = a->due_ns;
     spn__state_set(t, SPN__TIMEOUT_PENDING);
     s->armed++;
@@ -250,6 +251,8 @@ HOT int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
     spn__quick_unlock(&s->lock);
     if (earlier)
         spn__timer_notify(timer, wake_ns);
+    if (a->guest && rc == SPN_OK)
+        spn__shard_guest_leaves(s);
     return rc;
 }
 

@@ -93,7 +93,8 @@ static inline void spn__home_set(spn_timeout *t, struct spn__shard *s)
  */
 struct spn__run {
     struct spn__list_node link; /* guarded by the shard's lock, as all below */
-    spn_timeout *timeout;       /* a name; touched only if periodic and not gone */
+    spn_timeout *timeout;       /* a name; touched only if periodic and not gone; NULL:
+                                   a hook is called, and no callback */
     struct spn_thread *thread;
     spn_timeout_fn fn;
     bool periodic;

@@ -343,3 +343,47 @@ SCENARIO(delayed__submitted_again_at_its_time__each_acceptance_ends, "CF-36")
     end();
     sim_assert(spn__load(&ended, relaxed) == spn__load(&accepted, relaxed));
 }
+
+static int nothing_then(void *arg, void *given, void **result)
+{
+    (void)arg;
+    (void)given;
+    *result = NULL;
+    return 0;
+}
+
+static void complete_and_leave(void *future)
+{
+    (void)spn_future_complete(future, NULL);
+    spn_future_unref(future);
+}
+
+/* The stage of a future waits in the timer, for whoever completes the future has put it
+ * there, and is done: all of it may go, though that thread is still on its way out. */
+SCENARIO(delayed__stage_is_done__timer_not_touched_after, "CF-36")
+{
+    spn_delayed_executor *d;
+    spn_future *f, *g;
+
+    if (!create(NULL))
+        return;
+    sim_assert(spn_delayed_executor_create(&d, timer, spn_executor_direct(), TICK) ==
+               SPN_OK);
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_timer_start(timer) == SPN_OK);
+    sim_assert(spn_future_then_async(f, spn_delayed_executor_executor(d), nothing_then,
+                                     NULL, &g) == SPN_OK);
+    sim_thread(complete_and_leave, spn_future_ref(f));
+    if (sim_choose(2) == 1)
+        sim_sleep(TICK);
+    sim_assert(spn_timer_stop(timer, NULL) == SPN_OK);
+    (void)!spn_future_get(g, NULL, SPN_FOREVER);
+    while (spn_delayed_executor_destroy(d) == SPN_EBUSY)
+        sim_sleep(TICK);
+    end();
+    sim_join_all();
+    spn_future_unref(f);
+    spn_future_unref(g);
+}
+SCENARIO_OPTS(delayed__stage_is_done__timer_not_touched_after,
+              .no_faults = "asserts that all succeeds")

@@ -945,3 +945,153 @@ SCENARIO(timer__manual_clock_moves_any_time__noticed, "HWT-17", "HWT-18")
     destroy();
     sim_assert(spn_clock_destroy(by_hand) == SPN_OK);
 }
+
+/* ---- places ---------------------------------------------------------------------------- */
+
+static SPN__ATOMIC(int) ticked;
+
+static int tick(spn_timeout *t)
+{
+    (void)t;
+    spn__store(&ticked, 1, release); /* to the next */
+    return 0;
+}
+
+static spn_timer_opts limited_to(int64_t max_pending)
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    opts.tick_ns = TICK;
+    opts.slots = 4;
+    opts.shards = 1;
+    opts.max_pending = max_pending;
+    return opts;
+}
+
+/* A periodic timeout was armed again and its run is about to end when it is cancelled and
+ * scheduled anew: the place it gets is its own, and none is to be had beside it. */
+SCENARIO(timer__scheduled_anew_as_its_run_ends__has_one_place, "HWT-38")
+{
+    const spn_timer_opts opts = limited_to(1);
+    spn_period period = SPN_PERIOD_INIT;
+
+    prepare(&job);
+    prepare(&other);
+    spn__init(&ticked, 0);
+    period.period_ns = NEAR_;
+    if (spn_timer_create(&timer, &opts) != SPN_OK)
+        return;
+    sim_assert(spn_timer_schedule_periodic(timer, &job.timeout, tick, 0, &period) ==
+               SPN_OK);
+    while (spn__load(&ticked, acquire) == 0) /* from the callback */
+        sim_sleep(TICK / 8);
+    if (spn_timer_cancel(timer, &job.timeout) == SPN_TIMEOUT_REMOVED) {
+        sim_assert(spn_timer_schedule(timer, &job.timeout, tick, FAR) == SPN_OK);
+        sim_assert(spn_timer_schedule(timer, &other.timeout, tick, FAR) ==
+                   SPN_EREJECTED);
+    }
+    (void)stop();
+    sim_assert(spn_timer_destroy(timer) == SPN_OK);
+}
+
+enum { MANY = 3, PLACES = 2 };
+static spn_timeout many[MANY];
+static SPN__ATOMIC(int) budget; /* of callbacks that do something */
+
+static int do_anything(spn_timeout *t);
+
+/* Whatever the program may ask for; refused or not. */
+static void ask_anything(spn_timeout *t)
+{
+    const int64_t delay_ns = sim_choose(2) == 1 ? 0 : NEAR_;
+    const spn_timer_entry two[] = { { t, do_anything, TICK },
+                                    { &many[2], do_anything, TICK } };
+    spn_period period = SPN_PERIOD_INIT;
+
+    period.period_ns = NEAR_;
+    switch (sim_choose(9)) {
+    case 0:
+        (void)!spn_timer_again(timer, t);
+        break;
+    case 1:
+        (void)spn_timer_cancel(timer, t);
+        break;
+    case 2:
+        (void)!spn_timer_schedule(timer, t, do_anything, delay_ns);
+        break;
+    case 3:
+        (void)!spn_timer_schedule_periodic(timer, t, do_anything, delay_ns, &period);
+        break;
+    case 4:
+        (void)!spn_timer_set_period(timer, t, delay_ns);
+        break;
+    case 5:
+        (void)!spn_timer_schedule_many(timer, two, t == &many[2] ? 1 : 2);
+        break;
+    case 6:
+        (void)!spn_timer_cancel_sync(timer, t, 0);
+        break;
+    case 7:
+        sim_sleep(TICK);
+        break;
+    default:
+        break;
+    }
+    sim_assert(spn_timer_pending(timer) <= PLACES);
+}
+
+static int do_anything(spn_timeout *t)
+{
+    if (spn__fetch_sub(&budget, 1, relaxed) <= 0) {
+        (void)spn_timer_cancel(timer, t);
+        return 0;
+    }
+    ask_anything(&many[sim_choose(MANY)]);
+    ask_anything(t);
+    return 0;
+}
+
+static void ask_some(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 5; i++)
+        ask_anything(&many[sim_choose(MANY)]);
+}
+
+/* With a limit, two threads and the callbacks do anything: there are never more than the
+ * limit says, and in the end all places are free. */
+SCENARIO(timer__anything_with_a_limit__places_come_out_even, "HWT-38", "HWT-39")
+{
+    spn_timer_opts opts = limited_to(PLACES);
+    spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
+    const bool stopped_late = sim_choose(2) == 1;
+    spn_pool *pool = NULL;
+
+    for (int i = 0; i < MANY; i++) {
+        memset(&many[i], 0, sizeof many[i]);
+        spn__init(spn__state_of(&many[i]), 0);
+    }
+    spn__init(&budget, 8);
+    opts.parallel = 2;
+    if (sim_choose(2) == 1) {
+        pool_opts.core_threads = pool_opts.max_threads = 2;
+        sim_assert(spn_pool_create(&pool, &pool_opts) == SPN_OK);
+        opts.executor = spn_pool_executor(pool);
+    }
+    sim_assert(spn_timer_create(&timer, &opts) == SPN_OK);
+    sim_thread(ask_some, NULL);
+    ask_some(NULL);
+    if (stopped_late)
+        sim_join_all();
+    sim_assert(spn_timer_stop(timer, NULL) == SPN_OK);
+    sim_join_all();
+    sim_assert(spn_timer_pending(timer) == 0);
+    sim_assert(spn__load(&timer->taken, relaxed) == 0);
+    sim_assert(spn_timer_destroy(timer) == SPN_OK);
+    if (pool != NULL) {
+        sim_assert(spn_pool_close(pool) == SPN_OK);
+        sim_assert(spn_pool_destroy(pool) == SPN_OK);
+    }
+}
+SCENARIO_OPTS(timer__anything_with_a_limit__places_come_out_even, .max_steps = 60000,
+              .no_faults = "drawn from much, and the rest asserts that all succeeds")
