@@ -43,7 +43,8 @@ struct fate {
     SPN__ATOMIC(int) written; /* relaxed: nothing but the task's way orders it */
     spn_latch *ended;         /* opened by its end, or when it is refused */
     struct fate *partner;
-    bool used, urgent;
+    SPN__ATOMIC(int) used; /* relaxed: known before the end of who submits it */
+    bool urgent;
     int unblocks; /* what it does when it no longer blocks */
 };
 
@@ -215,7 +216,7 @@ static bool submit(struct fate *f)
 
     spn__store(&f->written, 1, relaxed);
     rc = spn_executor_execute(ex, &f->job.task);
-    f->used = true;
+    spn__store(&f->used, 1, relaxed);
     if (rc == SPN_OK)
         (void)spn__fetch_add(&f->accepted, 1, relaxed);
     else
@@ -519,6 +520,7 @@ static void open_pool(const spn_pool_opts *o)
         spn__init(&fates[i].ends, 0);
         spn__init(&fates[i].accepted, 0);
         spn__init(&fates[i].written, 0);
+        spn__init(&fates[i].used, 0);
         sim_assert(spn_latch_create(&fates[i].ended, 1) == SPN_OK);
     }
     spn__init(&others, 0);
@@ -531,7 +533,8 @@ static void open_pool(const spn_pool_opts *o)
 static void await_ends(bool urgent_only)
 {
     for (int i = 0; i < TASKS; i++)
-        if (fates[i].used && (fates[i].urgent || !urgent_only))
+        if (spn__load(&fates[i].used, relaxed) != 0 &&
+            (fates[i].urgent || !urgent_only))
             sim_assert(spn_latch_await(fates[i].ended, SPN_FOREVER) == SPN_OK);
 }
 
