@@ -521,7 +521,7 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
     ended = s->completed + s->failed + s->cancelled + s->returned + s->dropped;
     s->accepted = pool->direct + spn__work_pushed(pool); /* [count] after the fates */
     if (s->accepted < ended)
-        s->accepted = ended; /* a user's queue, the tray: its submitter is about to */
+        s->accepted = ended; /* a user's queue: its submitter is about to */
     s->pending = s->accepted - ended;
 }
 

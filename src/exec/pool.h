@@ -163,10 +163,10 @@ struct spn_pool {
      * submitters do not lose the line above to it. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int32_t) searching; /* [search] */
 
-    /* What the worker that spins looks at, and how many it was given: apart from each
-     * other, for the second is the submitters' [tray]. */
+    /* What the worker that spins looks at, and how many tasks workers were given there;
+     * see tray.c [tray], [given]. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uintptr_t) tray;
-    _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) given; /* only counts */
+    SPN__ATOMIC(int64_t) given;
 
     struct spn__work_queue work; /* see work.h; has its own locks and cache lines */
 
@@ -238,11 +238,13 @@ struct spn__worker *spn__worker_current(void);
  * put_out, is_laden, take_in   for the worker that looks: whether it has the tray from now
  *           on; whether a task may be on it; and takes the tray back, true: with a task, in
  *           `given`.
+ * given     how many were accepted that way.
  */
 void spn__tray_init(struct spn_pool *pool);
 bool spn__tray_give(struct spn_pool *pool, spn_task *task);
 bool spn__tray_put_out(struct spn__worker *worker);
 bool spn__tray_take_in(struct spn__worker *worker);
+int64_t spn__tray_given(struct spn_pool *pool);
 
 static inline bool spn__tray_is_laden(struct spn_pool *pool)
 {

@@ -15,7 +15,7 @@
  *   AWAY -> OUT      a worker begins to look; one at a time has it
  *   OUT  -> a task   a submitter lays one on it
  *   OUT  -> AWAY     the worker takes it in, with nothing on it
- *   task -> AWAY     or with the task, which it then runs
+ *   task -> COUNTING -> AWAY   or with the task, which it counts and then runs
  *
  * WHAT IT IS TO OTHERS
  *   As if the worker had taken the task out of the queue the moment it came in.  So it is
@@ -40,8 +40,16 @@
  *   [tray]  the release of who lays a task there pairs with the acquire of the worker that
  *           finds it: the task is as it was submitted.
  *   [pause] as in worker.c: with the end of a pause comes what was done before it.
- *   `given` is raised by the submitter when the task is there, and may be behind for a
- *   moment: see add_up in pool.c.
+ *   [given] Who has the tray counts what it was given, in between two changes of the word:
+ *           so a picture knows of a task on it that it is not counted yet, and if it finds
+ *           COUNTING, by whether the number is odd; unless the word is another one when the
+ *           number has been read, then it looks again.  To who has the tray next the number
+ *           goes with the release of AWAY, which the exchanges that follow pass on, and the
+ *           acquire of the next task.
+ *
+ * WHY NOT have the submitter count?  Before it lays the task there, the number would have to
+ * go down if that fails.  After that, the task may have met its fate uncounted, and a
+ * picture would miss another one for it.
  */
 #include "exec/pool.h"
 
@@ -51,6 +59,8 @@
 #define AWAY   ((uintptr_t)0)
 #define OUT    ((uintptr_t)1)
 #define FUTURE ((uintptr_t)2) /* beside the address of a task: a future's */
+/* Or it was odd: one more. */
+#define COUNTING ((uintptr_t)4)
 
 void spn__tray_init(struct spn_pool *pool)
 {
@@ -70,35 +80,58 @@ bool spn__tray_give(struct spn_pool *pool, spn_task *task)
     /* [pause] mutant: a worker that took one just before the pause looks the same */
     if (spn__load(&pool->paused, acquire) != 0)
         return false;
-    if (!spn__cas(&pool->tray, &found,
-                  (uintptr_t)task | (task->fn == spn__task_future_fn ? FUTURE : 0),
-                  release, relaxed)) /* [tray] */
-        return false;
-    (void)spn__fetch_add(&pool->given, 1, relaxed); /* only counts */
-    return true;
+    return spn__cas(&pool->tray, &found,
+                    (uintptr_t)task | (task->fn == spn__task_future_fn ? FUTURE : 0),
+                    release, relaxed); /* [tray] */
 }
 
 bool spn__tray_put_out(struct spn__worker *w)
 {
     uintptr_t away = AWAY;
 
-    /* relaxed: it says nothing but that it is there. */
+    /* relaxed: it says nothing but that it is there; the number comes with the task. */
     return w->pool->has_tray && spn__cas(&w->pool->tray, &away, OUT, relaxed, relaxed);
+}
+
+/* The tray is ours alone while a task is on it. */
+static void count_one(struct spn_pool *pool)
+{
+    const int64_t given = spn__load(&pool->given, relaxed); /* as that is */
+
+    /* relaxed: who sees the number that follows sees this. */
+    spn__store(&pool->tray, COUNTING | (uintptr_t)(given & 1), relaxed);
+    spn__store(&pool->given, given + 1, release); /* [given] */
+    spn__store(&pool->tray, AWAY, release);       /* [given] */
+}
+
+int64_t spn__tray_given(struct spn_pool *pool)
+{
+    uintptr_t found;
+    int64_t given;
+
+    do {
+        found = spn__load(&pool->tray, acquire);        /* [given] */
+        given = spn__load(&pool->given, acquire);       /* [given] */
+    } while (spn__load(&pool->tray, relaxed) != found); /* not before the number */
+    if (found <= OUT || found == (COUNTING | (uintptr_t)(~given & 1)))
+        return given;
+    return given + 1;
 }
 
 bool spn__tray_take_in(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    /* [tray] acquire, here and where the exchange fails: there is a task.
-     * mutant: the fence of idle_found [search] comes before anybody looks at it */
+    /* [tray], [given] acquire, here and where the exchange fails: there is a task.
+     * mutant: seldom seen: the fence of idle_found [search] comes before anybody looks at
+     * the task, and the number is an old one only if another worker has just had the tray */
     uintptr_t found = spn__load(&pool->tray, acquire);
 
-    /* [tray] mutant: as above */
+    /* [tray], [given] mutant: as above */
     if (found == OUT && spn__cas(&pool->tray, &found, AWAY, acquire, acquire))
         return false;
     w->given = (spn_task *)(found & ~FUTURE);
     if ((found & FUTURE) != 0)
         spn__task_fetch(w->given);
-    spn__store(&pool->tray, AWAY, relaxed); /* ours alone while a task is on it */
+    count_one(pool);
     return true;
 }

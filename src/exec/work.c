@@ -333,7 +333,7 @@ int64_t spn__work_pushed(struct spn_pool *pool)
         pushed += spn__load(&work->fifo.pushed, relaxed);
         return pushed + work->stealing->pushed(work->stealing);
     default:
-        pushed += spn__load(&pool->given, relaxed);
+        pushed += spn__tray_given(pool);
         return pushed + spn__load(&work->fifo.pushed, relaxed);
     }
 }

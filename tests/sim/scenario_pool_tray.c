@@ -238,3 +238,72 @@ SCENARIO(pool_tray__asked_meanwhile__is_accepted, "TPE-13")
     sim_join_all();
     close_pool();
 }
+
+static SPN__ATOMIC(int) let_go;
+
+static int hold(spn_task *task)
+{
+    while (spn__load(&let_go, relaxed) == 0)
+        spn__cpu_relax();
+    return run(task);
+}
+
+/* The submitter of one that has run is on its way out; another one runs: that is pending. */
+SCENARIO(pool_tray__asked_while_one_is_held__is_pending, "TPE-13")
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    open_pool(1, 1);
+    spn__init(&let_go, 0);
+    items[1].job.task.fn = hold;
+    sim_thread(try_one, (void *)0);
+    while (!has_run(0))
+        spn__cpu_relax();
+    sim_assert(submit(1) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    spn__store(&let_go, 1, relaxed);
+    sim_assert(s.pending >= 1);
+    sim_join_all();
+    close_pool();
+}
+
+/* A picture as the task is taken off: it is one task. */
+SCENARIO(pool_tray__asked_as_it_is_taken__counted_once, "TPE-13")
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int64_t before;
+
+    open_pool(1, 1);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    before = s.accepted;
+    sim_thread(try_one, (void *)0);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.accepted >= before && s.accepted <= before + 1);
+    sim_join_all();
+    close_pool();
+}
+
+/* One worker after the other has the tray, and counts on. */
+SCENARIO(pool_tray__of_two_workers_in_turn__each_is_counted, "TPE-13")
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int64_t before;
+
+    open_pool(2, 2);
+    sim_assert(spn_pool_prestart_all(pool) == 1);
+    spn__init(&let_go, 0);
+    items[0].job.task.fn = hold;
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    before = s.accepted;
+    for (int n = 0; n < 3; n++) {
+        sim_assert(submit(n) == SPN_OK);
+        while (n > 0 && !has_run(n))
+            spn__cpu_relax();
+    }
+    spn__store(&let_go, 1, relaxed);
+    while (!has_run(0))
+        spn__cpu_relax();
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.accepted == before + 3);
+    close_pool();
+}
