@@ -626,8 +626,9 @@ static void check_ring(struct check *c, const spn_wheel_link *head, uint32_t lev
     const spn_wheel_link *link = head;
     uint64_t reach = level <= w->top ? w->levels[level].limit : 0;
 
-    /* The slot at the next level's cursor may be on its way down to us. */
-    if (level < w->top && is_used(w, level + 1, w->levels[level + 1].cursor))
+    /* The slot at the next level's cursor may be on its way down to us; or it was, and the
+     * rest of it has been removed since, and its mark. */
+    if (level < w->top)
         reach += UINT64_C(1) << w->step_bits;
     do {
         const spn_wheel_node *node = (const spn_wheel_node *)(const void *)link->next;
