@@ -71,8 +71,12 @@ struct full_pool {
  * second for its stack: there it looks at the clock again and again. */
 static inline void full_pool_wait(spn_latch *gate)
 {
-    while (spn_latch_await(gate, T_TSAN ? SPN_MS(2) : SPN_FOREVER) != SPN_OK) {
-    }
+    int rc;
+
+    do
+        rc = spn_latch_await(gate, T_TSAN ? SPN_MS(2) : SPN_FOREVER);
+    while (rc == SPN_EINTR || rc == SPN_ETIMEDOUT);
+    CHECK_OK(rc);
 }
 
 static inline int full_pool_block(spn_task *task)
