@@ -68,12 +68,13 @@ static inline uint64_t load_random(uint64_t *state)
     return *state = x;
 }
 
-/* 1 .. 60 s, without a division. */
+/* 1 .. 60 s in whole milliseconds, without a division; peers in other languages reckon
+ * the same. */
 static inline int64_t load_delay(uint64_t *seed)
 {
     const uint64_t r = load_random(seed) >> 32;
 
-    return 1000000000 + (int64_t)((r * UINT64_C(59000000000)) >> 32);
+    return 1000000000 + (int64_t)((r * 59000) >> 32) * 1000000;
 }
 
 typedef void (*load_add_fn)(size_t index, int64_t delay_ns);
