@@ -100,6 +100,12 @@ static void drop(struct entry *e, int reason)
 
 /* ---- the timer's side ----------------------------------------------------------- */
 
+static void handed_on(void *delayed)
+{
+    let_go(delayed);
+}
+
+/* What is called may run the task here, and that may end the thread. */
 static void hand_on(struct entry *e)
 {
     struct spn_delayed_executor *delayed = e->delayed;
@@ -107,11 +113,13 @@ static void hand_on(struct entry *e)
     int rc;
 
     spn_task_release(task);
+    /* Last: until then the executor it goes to must be there. */
+    SPN__CLEANUP_PUSH(handed_on, delayed)
     rc = spn_executor_execute(delayed->next, task);
     /* BUSY: somebody has submitted it again, and that has an end of its own. */
     if (rc != SPN_OK)
         spn__task_drop_guarded(task, rc);
-    let_go(delayed); /* last: until then the executor it goes to must be there */
+    SPN__CLEANUP_POP();
 }
 
 /* The time has come (SPN_OK), or will not. */
@@ -146,18 +154,43 @@ static void leave(struct entry *e)
     spn__shard_guest_leaves(spn__home_get(&e->owned.timeout));
 }
 
-static void end_by_timer(struct entry *e, int status)
+/* The end of an entry by the timer, as its cleanup sees it. */
+struct ending {
+    struct entry *entry; /* NULL: let go of */
+    int status;
+    struct spn__work work;
+};
+
+static void end(void *arg)
 {
-    struct spn__work work = SPN__WORK_INIT;
+    struct ending *ending = arg;
+    struct entry *e = ending->entry;
     uint32_t found = LIVE;
 
     /* [edge] mutant: half of a pair */
     if (spn__cas(&e->word, &found, ENDED, seq_cst, relaxed)) {
         leave(e); /* we are inside: the timer waits for callbacks, and stop for us */
-        act(e, status, &work);
+        act(e, ending->status, &ending->work);
     }
-    unref(e, &work);
-    spn__work_drain(&work);
+}
+
+/* Also when what end called has ended the thread; and once more, if what follows does. */
+static void after_end(void *arg)
+{
+    struct ending *ending = arg;
+    struct entry *e = ending->entry;
+
+    ending->entry = NULL;
+    if (e != NULL)
+        unref(e, &ending->work);
+    spn__work_drain(&ending->work);
+}
+
+static void end_by_timer(struct entry *e, int status)
+{
+    struct ending ending = { e, status, SPN__WORK_INIT };
+
+    spn__outlive(end, after_end, &ending);
 }
 
 static int on_time(spn_timeout *t)

@@ -31,7 +31,14 @@
  *
  *   Stop waits until the list is empty, and then the program's hooks may be gone: so who
  *   is about to call one, after a run or for want of one, is in the list (`arm_and_tell`,
- *   `ask_again_apart`).
+ *   `give_up`).
+ *
+ * ENDS
+ *   A callback, or a hook, may end the thread it runs on (pthread_exit).  Its run has failed
+ *   then, and is ended by a cleanup, `cut_short`.  The timer's own thread has another made
+ *   in its place, or goes on inside the cleanup while none can be had; a driver lets the
+ *   next one in and says that it is time; a runner has the timer hand over another.
+ *   All that with the run listed, because the timer may be gone when stop finds no run.
  *
  * EXECUTORS
  *   What is handed over is not one task per timeout but a runner, which takes from
@@ -100,8 +107,9 @@ void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns)
     } while (!spn__cas_weak(&timer->wake_ns, &found, wake_ns, release, relaxed));
 
     if (timer->drive == SPN_TIMER_THREAD) {
-        if (spn__self_get() != timer->thread) /* it looks before it sleeps */
-            spn__parker_unpark(&timer->thread->parker);
+        /* relaxed: only the thread itself finds its own name; it looks before it sleeps. */
+        if (spn__self_get() != spn__load(&timer->thread, relaxed))
+            spn__parker_unpark(&timer->parker);
         return;
     }
     /* relaxed: only the driver itself reads its own name there, and it looks at wake_ns
@@ -119,13 +127,13 @@ void spn__timer_clock_moved(void *arg)
 {
     struct spn_timer *timer = arg;
 
-    /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
-    if (spn__load(&timer->state, acquire) != SPN__TIMER_STARTED)
-        return;
     if (timer->drive == SPN_TIMER_THREAD) {
-        spn__parker_unpark(&timer->thread->parker);
+        spn__parker_unpark(&timer->parker); /* also of a thread that only starts now */
         return;
     }
+    /* relaxed: until run was called once there is nobody to tell. */
+    if (spn__load(&timer->state, relaxed) != SPN__TIMER_STARTED)
+        return;
     spn__timer_set_alarm(timer);
     if (timer->wake != NULL)
         timer->wake(timer->ctx);
@@ -171,7 +179,7 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     run->fn = (t->policy & SPN__POLICY_HANDLE) != 0 ? spn__handle_expired : t->fn;
     run->periodic = spn__timeout_is_periodic(t);
     run->gone = run->inherited = false;
-    run->status = 0;
+    run->status = SPN_ECANCELED; /* unless its function returns */
     if (!run->periodic)
         spn__timer_release(s->timer);
     spn__list_push_back(&s->running, &run->link);
@@ -260,6 +268,24 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
                       bool from_runner);
 static void ask_again(struct spn_timer *timer);
 
+/*
+ * Somebody who runs callbacks: the timer's thread, a driver or a runner; on its stack.
+ * What is done when one of the program's functions has ended the thread is done once each,
+ * though such a function may be called for it and end the thread once more.
+ */
+struct turn {
+    struct spn_timer *timer;
+    struct spn_thread *self;
+    struct spn__shard *shard; /* of the run */
+    struct spn__run run;
+    bool running; /* the run is listed */
+    bool told;    /* its failure has been, or is being */
+    bool asked;   /* somebody was asked to go on, or is being */
+    bool over;    /* the turn has come to its end, or has been given one */
+    struct spn__runner *runner;
+    size_t count; /* of a driver's callbacks */
+};
+
 /* Whether anything waits for a runner. */
 static bool has_firing(struct spn_timer *timer)
 {
@@ -275,7 +301,7 @@ static bool has_firing(struct spn_timer *timer)
     return found;
 }
 
-/* Guarded, for a driven timer runs on a thread of the program's. */
+/* Guarded: no exception leaves it. */
 static void call_fn(void *p)
 {
     struct spn__run *run = p;
@@ -287,57 +313,102 @@ static void call_fn(void *p)
  * Runs callbacks until `firing` is empty or the timer is stopped; returns how many.
  * With *spread, a runner that begins: sees to it that there is another for the rest.
  */
-static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
+static size_t serve(struct turn *turn, struct spn__shard *s, bool *spread)
 {
     struct spn_timer *timer = s->timer;
+    struct spn__run *run = &turn->run;
     struct spn__chosen chosen = { NULL, NULL };
-    struct spn__run run = { .thread = self };
-    bool running = false;
     size_t count = 0;
     int64_t now_ns = 0;
 
+    run->thread = turn->self;
+    turn->shard = s;
     for (;;) {
-        if (timer->manual || count % LOOK_EVERY == 0 || (running && run.periodic))
+        if (timer->manual || count % LOOK_EVERY == 0 ||
+            (turn->running && run->periodic))
             now_ns = spn__timer_now(timer);
         spn__quick_lock(&s->lock);
-        if (running) {
-            arm_and_tell(s, &run, now_ns);
-            finish(s, &run, &chosen);
+        if (turn->running) {
+            arm_and_tell(s, run, now_ns);
+            finish(s, run, &chosen);
         }
-        running = take(s, &run, now_ns);
+        turn->running = take(s, run, now_ns);
         spn__quick_unlock(&s->lock);
         spn__chosen_grant(&chosen);
-        if (!running)
+        if (!turn->running)
             return count;
+        turn->told = false;
         count++;
         if (spread != NULL && *spread) {
             *spread = false;
-            if (has_firing(timer) && !hand_over(timer, self, true))
+            if (has_firing(timer) && !hand_over(timer, turn->self, true))
                 ask_again(timer);
         }
-        spn__guarded(call_fn, &run);
-        if (self == timer->thread)
-            (void)spn__interrupt_take(self); /* not for the next one */
-        if (run.status != 0)
-            report_failure(timer, run.status);
+        spn__guarded(call_fn, run);
+        /* relaxed: only the thread itself finds its own name. */
+        if (turn->self == spn__load(&timer->thread, relaxed))
+            (void)spn__interrupt_take(turn->self); /* not for the next one */
+        turn->told = true;
+        if (run->status != 0)
+            report_failure(timer, run->status);
     }
+}
+
+/* One of the program's functions has ended the thread: what is left to do for its run, but
+ * the run stays listed, so that stop waits for what is done for the rest. */
+static void cut_short(struct turn *turn)
+{
+    struct spn__shard *s = turn->shard;
+    const int status = turn->run.status;
+    const bool told = turn->told;
+
+    turn->told = true;
+    if (!told)
+        report_failure(turn->timer, status);
+    if (turn->run.timeout == NULL) /* done already */
+        return;
+    spn__quick_lock(&s->lock);
+    arm_and_tell(s, &turn->run, spn__timer_now(turn->timer));
+    turn->run.timeout = NULL;
+    spn__quick_unlock(&s->lock);
+}
+
+/* Takes a run off the list, after which the timer may be gone: but its lock must outlast
+ * that we let go of it, so stop waits for us as for a guest. */
+static void let_go(struct turn *turn)
+{
+    struct spn__shard *s = turn->shard;
+    struct spn__chosen chosen = { NULL, NULL };
+
+    turn->running = false;
+    spn__quick_lock(&s->lock);
+    (void)spn__fetch_add(&s->guests, 1, relaxed); /* stop has the lock after us */
+    finish(s, &turn->run, &chosen);
+    spn__quick_unlock(&s->lock);
+    spn__shard_guest_leaves(s); /* [guests] */
+    spn__chosen_grant(&chosen);
+}
+
+static void call_ended(void *turn)
+{
+    let_go(turn);
 }
 
 void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
 {
     struct spn__shard *s = spn__home_get(t);
-    struct spn__chosen chosen = { NULL, NULL };
-    /* Without a record, nobody on this thread can stop the timer either. */
-    struct spn__run run = { .timeout = t, .thread = spn__thread_self(), .fn = fn };
+    struct turn turn = { .timer = s->timer, .shard = s, .running = true };
 
+    /* Without a record, nobody on this thread can stop the timer either. */
+    turn.run = (struct spn__run){
+        .timeout = t, .thread = spn__thread_self(), .fn = fn, .status = SPN_ECANCELED
+    };
     spn__quick_lock(&s->lock);
-    spn__list_push_back(&s->running, &run.link);
+    spn__list_push_back(&s->running, &turn.run.link);
     spn__quick_unlock(&s->lock);
-    spn__guarded(call_fn, &run); /* this may be a thread of the program's */
-    spn__quick_lock(&s->lock);
-    finish(s, &run, &chosen);
-    spn__quick_unlock(&s->lock);
-    spn__chosen_grant(&chosen);
+    SPN__CLEANUP_PUSH(call_ended, &turn)
+    spn__guarded(call_fn, &turn.run);
+    SPN__CLEANUP_POP();
 }
 
 /* ---- executors ---------------------------------------------------------------- */
@@ -454,46 +525,73 @@ static void ask_again(struct spn_timer *timer)
     spn__timer_notify(timer, spn__time_add(spn__timer_now(timer), after));
 }
 
-/* The same for one who runs no callback that stop would wait for. */
-static void ask_again_apart(struct spn_timer *timer)
+/* A runner that cannot run: has the timer ask again in a while, but not before there is a
+ * runner for that.  No callback runs here that stop would wait for, so a run is listed
+ * meanwhile. */
+static void give_up(struct spn_timer *timer, struct spn__runner *r)
 {
     struct spn__shard *s = &timer->shards[0];
-    struct spn__chosen chosen = { NULL, NULL };
-    struct spn__run run = { .thread = spn__self_get() };
-    bool stopped;
+    struct turn turn = { .shard = s, .run = { .thread = spn__self_get() } };
 
     spn__quick_lock(&s->lock);
-    stopped = s->stopped; /* and perhaps destroyed: there is nobody to tell */
-    if (!stopped)
-        spn__list_push_back(&s->running, &run.link);
+    turn.running = !s->stopped; /* else perhaps destroyed: there is nobody to tell */
+    if (turn.running)
+        spn__list_push_back(&s->running, &turn.run.link);
     spn__quick_unlock(&s->lock);
-    if (stopped)
+    put_runner(timer, r, true);
+    if (!turn.running)
         return;
     ask_again(timer);
-    spn__quick_lock(&s->lock);
-    finish(s, &run, &chosen);
-    spn__quick_unlock(&s->lock);
-    spn__chosen_grant(&chosen);
+    let_go(&turn);
+}
+
+static void run_runner(void *arg)
+{
+    struct turn *turn = arg;
+    struct spn_timer *timer = turn->timer;
+
+    do {
+        bool spread = true; /* around once more is as good as another beginning */
+
+        for (uint32_t i = 0; i <= timer->shard_mask; i++)
+            (void)serve(turn, &timer->shards[i], &spread);
+    } while (!retire(timer, turn->runner));
+    turn->over = true;
+}
+
+/* Follows run_runner, also when a callback ended the thread: then somebody else is to go
+ * on with what is due. */
+static void runner_ended(void *arg)
+{
+    struct turn *turn = arg;
+    struct spn_timer *timer = turn->timer;
+
+    if (turn->running)
+        cut_short(turn);
+    if (!turn->over) {
+        turn->over = true;
+        put_runner(timer, turn->runner, false); /* for whoever is handed over next */
+    }
+    if (turn->running && !turn->asked) {
+        turn->asked = true;
+        spn__timer_notify(timer, spn__timer_now(timer));
+    }
+    if (turn->running)
+        let_go(turn);
 }
 
 int spn__runner_run(spn_task *task)
 {
     struct spn__runner *r = (struct spn__runner *)(void *)task;
     struct spn_timer *timer = r->timer;
-    struct spn_thread *self = spn__thread_self();
-    bool spread;
+    struct turn turn = { .timer = timer, .self = spn__thread_self(), .runner = r };
 
-    if (begin_runner(timer, r, self) || self == NULL) {
-        if (self == NULL)
-            ask_again_apart(timer);
-        put_runner(timer, r, self == NULL);
-        return 0;
-    }
-    do {
-        spread = true; /* around once more is as good as another beginning */
-        for (uint32_t i = 0; i <= timer->shard_mask; i++)
-            (void)serve(&timer->shards[i], self, &spread);
-    } while (!retire(timer, r));
+    if (begin_runner(timer, r, turn.self))
+        put_runner(timer, r, false);
+    else if (turn.self == NULL)
+        give_up(timer, r);
+    else
+        spn__outlive(run_runner, runner_ended, &turn);
     return 0;
 }
 
@@ -504,8 +602,7 @@ void spn__runner_drop(spn_task *task, int reason)
 
     (void)reason;
     (void)begin_runner(timer, r, NULL);
-    ask_again_apart(timer);
-    put_runner(timer, r, true);
+    give_up(timer, r);
 }
 
 /* ---- passes ------------------------------------------------------------------- */
@@ -531,8 +628,9 @@ static int64_t look(struct spn__shard *s, int64_t now_ns, bool *due)
 }
 
 /* One pass; returns the number of callbacks run, and in *next_ns when to look next. */
-static size_t pass(struct spn_timer *timer, struct spn_thread *self, int64_t *next_ns)
+static size_t pass(struct turn *turn, int64_t *next_ns)
 {
+    struct spn_timer *timer = turn->timer;
     const int64_t now_ns = spn__timer_now(timer);
     bool any = false;
     size_t count = 0;
@@ -548,11 +646,11 @@ static size_t pass(struct spn_timer *timer, struct spn_thread *self, int64_t *ne
             *next_ns = next;
         any = any || due;
         if (due && timer->executor == NULL)
-            count += serve(&timer->shards[i], self, NULL);
+            count += serve(turn, &timer->shards[i], NULL);
     }
     if (!any || timer->executor == NULL)
         return count;
-    if (!hand_over(timer, self, false))
+    if (!hand_over(timer, turn->self, false))
         ask_again(timer);
     return 1;
 }
@@ -569,35 +667,99 @@ static int64_t settle(struct spn_timer *timer, int64_t next_ns)
     return next_ns < found ? next_ns : found;
 }
 
-int spn__timer_main(void *arg)
+static void serve_here(void *arg)
 {
-    struct spn_timer *timer = arg;
-    struct spn_thread *self = spn__self_get();
+    struct turn *turn = arg;
+    struct spn_timer *timer = turn->timer;
 
-    spn__os_sleep_precisely();
     while (!is_stopped(timer)) {
         int64_t next_ns;
 
         /* [wake] acquire: looks at what those have added who lowered it.
          * mutant: as in notify */
         (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
-        (void)pass(timer, self, &next_ns);
+        (void)pass(turn, &next_ns);
         next_ns = settle(timer, next_ns);
         if (is_stopped(timer))
             break;
         if (!timer->manual)
-            (void)spn__parker_park(&self->parker, next_ns);
+            (void)spn__parker_park(&timer->parker, next_ns);
         else if (next_ns > spn_clock_now(timer->clock))
-            (void)spn__parker_park(&self->parker, SPN_FOREVER);
+            (void)spn__parker_park(&timer->parker, SPN_FOREVER);
     }
+    turn->over = true;
+}
+
+/* Follows serve_here, also when a callback ended the thread; and once more then, if the
+ * thread went on and another ended it. */
+static void thread_ended(void *arg)
+{
+    struct turn *turn = arg;
+    int rc;
+
+    if (turn->running)
+        cut_short(turn);
+    if (turn->over)
+        return;
+    rc = spn__timer_replace_thread(turn->timer);
+    turn->over = rc == SPN_OK || rc == SPN_ESTATE;
+    if (turn->running)
+        let_go(turn); /* over: the timer may be gone */
+    if (turn->over)
+        return;
+    /* As long as no other can be made.  A callback may end the thread again. */
+    (void)spn__interrupt_take(turn->self);
+    spn__outlive(serve_here, thread_ended, turn);
+}
+
+int spn__timer_main(void *arg)
+{
+    struct turn turn = { .timer = arg, .self = spn__self_get() };
+
+    /* relaxed: for notify, on this thread; whoever made us stores the same. */
+    spn__store(&turn.timer->thread, turn.self, relaxed);
+    spn__os_sleep_precisely();
+    spn__outlive(serve_here, thread_ended, &turn);
     return 0;
+}
+
+static void drive(void *arg)
+{
+    struct turn *turn = arg;
+    int64_t next_ns;
+
+    turn->count = pass(turn, &next_ns);
+    (void)settle(turn->timer, next_ns);
+    spn__timer_set_alarm(turn->timer);
+    turn->over = true;
+    spn__store(&turn->timer->driver, NULL, release); /* [driver] to the next one */
+}
+
+/* Follows drive, also when a callback ended the thread: whoever drives next goes on with
+ * what is due, and is told. */
+static void driver_ended(void *arg)
+{
+    struct turn *turn = arg;
+    struct spn_timer *timer = turn->timer;
+
+    if (turn->running)
+        cut_short(turn);
+    if (!turn->over) {
+        turn->over = true; /* the hook may end the thread once more */
+        (void)settle(timer, spn__timer_now(timer));
+        spn__timer_set_alarm(timer);
+        spn__store(&timer->driver, NULL, release); /* [driver] to the next one */
+        if (timer->wake != NULL)
+            timer->wake(timer->ctx);
+    }
+    if (turn->running)
+        let_go(turn);
 }
 
 int spn_timer_run(spn_timer *timer)
 {
     struct spn_thread *self, *found = NULL;
-    int64_t next_ns;
-    size_t count;
+    struct turn turn = { .timer = timer };
     int rc;
 
     if (timer == NULL)
@@ -615,11 +777,9 @@ int spn_timer_run(spn_timer *timer)
         return SPN_EBUSY;
     /* [wake] mutant: as in notify */
     (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
-    count = pass(timer, self, &next_ns);
-    (void)settle(timer, next_ns);
-    spn__timer_set_alarm(timer);
-    spn__store(&timer->driver, NULL, release); /* [driver] to the next one */
-    return count > INT32_MAX ? INT32_MAX : (int)count;
+    turn.self = self;
+    spn__outlive(drive, driver_ended, &turn);
+    return turn.count > INT32_MAX ? INT32_MAX : (int)turn.count;
 }
 
 int64_t spn_timer_next_expiry(const spn_timer *timer)

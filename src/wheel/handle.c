@@ -73,11 +73,17 @@ static bool decide(spn_timeout_handle *h, uint32_t outcome)
     return false;
 }
 
-/* Calls the function and drops the timer's reference. */
+static void told(void *h)
+{
+    spn_timeout_handle_unref(h);
+}
+
+/* Calls the function and drops the timer's reference, also if that ends the thread. */
 static int tell(spn_timeout_handle *h, int reason)
 {
+    SPN__CLEANUP_PUSH(told, h)
     ((spn_timeout_handle_fn)(any_fn)h->timeout.fn)(arg_of(h), reason);
-    spn_timeout_handle_unref(h);
+    SPN__CLEANUP_POP();
     return 0;
 }
 
@@ -101,6 +107,11 @@ int spn__handle_returned(spn_timeout *t)
     if (decide(handle_of(t), CANCELLED))
         leave(t);
     return tell(handle_of(t), SPN_ECANCELED);
+}
+
+static void leave_by_end(void *t)
+{
+    leave(t);
 }
 
 static int tell_cancelled(spn_timeout *t)
@@ -151,10 +162,11 @@ int spn_timeout_handle_cancel(spn_timeout_handle *h)
     if (!decide(h, CANCELLED))
         return SPN_TIMEOUT_GONE; /* and the timer may be, too */
     timer = spn__slab_timer(&h->timeout);
+    SPN__CLEANUP_PUSH(leave_by_end, &h->timeout) /* the timer may be gone then */
     /* If it does not wait any more, its callback or stop is about to find the outcome. */
     if (!spn__timer_bring_forward(timer, &h->timeout))
         spn__timer_call(&h->timeout, tell_cancelled);
-    leave(&h->timeout); /* the timer may be gone now */
+    SPN__CLEANUP_POP();
     return SPN_TIMEOUT_REMOVED;
 }
 

@@ -9,9 +9,14 @@
  *   wheels and runs the callbacks.
  *
  * STATE of a timer   NEW --start--> STARTED --stop--> STOPPED, or NEW --stop--> STOPPED
- *   [started] the release store of STARTED publishes `thread` to those who acquire it.
  *   Each shard has its own `stopped`, under its lock: an addition lies before it, and is
  *   run or returned, or after it, and is refused.
+ *
+ * THREAD
+ *   A callback may end the timer's thread (pthread_exit).  That thread then makes its heir
+ *   (fire.c, ENDS), under life_lock and not once the timer is STOPPED, so that stop joins
+ *   the last of them.  Nobody else needs to know: the timer sleeps with a parker of its
+ *   own, and not with its thread's, so that whoever wakes it wakes the heir as well.
  *
  * STOPPING
  *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
@@ -233,6 +238,8 @@ static void init_words(struct spn_timer *timer)
     spn__init(&timer->failures.swallowed, 0);
     spn__init(&timer->refusals.next_ns, 0);
     spn__init(&timer->refusals.swallowed, 0);
+    spn__init(&timer->thread, NULL);
+    spn__parker_init(&timer->parker);
     spn__lock_init(&timer->life_lock);
     spn__lock_init(&timer->alarm_lock);
     spn__lock_init(&timer->exec_lock);
@@ -321,7 +328,7 @@ static bool is_busy(struct spn_timer *timer)
 
 void spn__timer_free(struct spn_timer *timer)
 {
-    spn_thread_unref(timer->thread);
+    spn_thread_unref(spn__load(&timer->thread, relaxed)); /* nobody else is here */
     dismantle(timer);
 }
 
@@ -347,14 +354,20 @@ int spn_timer_destroy(spn_timer *timer)
 
 /* ---- start and stop ----------------------------------------------------------- */
 
+/* life_lock is held. */
 static int make_thread(struct spn_timer *timer)
 {
     spn_thread_opts opts = timer->thread_opts; /* the factory may change it */
+    struct spn_thread *thread;
+    int rc;
 
     if (timer->factory == NULL)
-        return spn_thread_create(&timer->thread, &opts, spn__timer_main, timer);
-    return spn__thread_make(timer->factory, &timer->thread, &opts, spn__timer_main,
-                            timer);
+        rc = spn_thread_create(&thread, &opts, spn__timer_main, timer);
+    else
+        rc = spn__thread_make(timer->factory, &thread, &opts, spn__timer_main, timer);
+    if (rc == SPN_OK)
+        spn__store(&timer->thread, thread, relaxed); /* main stores the same */
+    return rc;
 }
 
 int spn__timer_start(struct spn_timer *timer)
@@ -370,10 +383,25 @@ int spn__timer_start(struct spn_timer *timer)
         if (timer->drive == SPN_TIMER_THREAD)
             rc = make_thread(timer);
         if (rc == SPN_OK)
-            /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
-            spn__store(&timer->state, SPN__TIMER_STARTED, release);
+            /* relaxed: nothing comes with it. */
+            spn__store(&timer->state, SPN__TIMER_STARTED, relaxed);
     }
     spn__unlock(&timer->life_lock);
+    return rc;
+}
+
+int spn__timer_replace_thread(struct spn_timer *timer)
+{
+    struct spn_thread *self = spn__self_get();
+    int rc = SPN_ESTATE;
+
+    spn__lock(&timer->life_lock);
+    /* relaxed: changes under the lock. */
+    if (spn__load(&timer->state, relaxed) != SPN__TIMER_STOPPED)
+        rc = make_thread(timer);
+    spn__unlock(&timer->life_lock);
+    if (rc == SPN_OK)
+        spn_thread_unref(self); /* nobody joins it */
     return rc;
 }
 
@@ -470,11 +498,19 @@ static int tell_owner(spn_timeout *t)
     return 0;
 }
 
+/* Tells the owners of our own; goes on with the rest when one of them ends the thread. */
+static void tell_owners(void *list)
+{
+    spn_timeout *t;
+
+    while ((t = spn_timeout_pop(list)) != NULL)
+        spn__timer_call(t, tell_owner); /* a stop in there would wait for the rest */
+}
+
 /* Takes out all there is: tells the owners of our own, returns the rest as a list. */
 static spn_timeout *collect(struct spn_timer *timer)
 {
     struct collected c = { NULL, { NULL, NULL }, { NULL, NULL } };
-    spn_timeout *t;
 
     for (uint32_t i = 0; i <= timer->shard_mask; i++) {
         struct spn__shard *s = &timer->shards[i];
@@ -486,8 +522,7 @@ static spn_timeout *collect(struct spn_timer *timer)
         (void)spn_wheel_each(s->wheel, collect_one, &c);
         spn__quick_unlock(&s->lock);
     }
-    while ((t = spn_timeout_pop(&c.first[1])) != NULL)
-        spn__timer_call(t, tell_owner); /* a stop in there would wait for the rest */
+    spn__outlive(tell_owners, tell_owners, &c.first[1]);
     return c.first[0];
 }
 
@@ -526,13 +561,13 @@ static bool begin_stop(struct spn_timer *timer)
 }
 
 /* Waits for the thread; true if the caller was interrupted meanwhile. */
-static bool join_thread(struct spn_timer *timer)
+static bool join_thread(struct spn_thread *thread)
 {
     bool interrupted = false;
 
-    if (timer->thread == NULL)
+    if (thread == NULL)
         return false;
-    while (spn_thread_join(timer->thread, SPN_FOREVER, NULL) == SPN_EINTR)
+    while (spn_thread_join(thread, SPN_FOREVER, NULL) == SPN_EINTR)
         interrupted = true;
     return interrupted;
 }
@@ -549,12 +584,36 @@ static bool begin_collect(struct spn_timer *timer)
     return first;
 }
 
+/* A stop, as its cleanup sees it. */
+struct stopping {
+    struct spn_timer *timer;
+    struct spn_thread *self;
+    bool interrupted;
+    int rc;
+};
+
+/* Also when a function that was told has ended the thread. */
+static void end_stop(void *arg)
+{
+    const struct stopping *s = arg;
+    struct spn_timer *timer = s->timer;
+
+    for (uint32_t i = 0; i <= timer->shard_mask && s->rc == SPN_OK; i++)
+        await_guests(&timer->shards[i]);
+    spn__timer_set_alarm(timer);
+    if (s->interrupted)
+        spn__interrupt_set(s->self);
+    spn__lock(&timer->life_lock);
+    timer->stopping--;
+    spn__unlock(&timer->life_lock);
+}
+
 static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns)
 {
-    struct spn_thread *self;
+    struct stopping s = { .timer = timer };
+    struct spn_thread *self, *thread;
     spn_timeout *list = NULL;
-    bool interrupted;
-    int rc = SPN_OK;
+    bool first;
 
     if (left != NULL)
         *left = NULL;
@@ -565,25 +624,25 @@ static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns
         return SPN_ENOMEM;
     if (in_callback(timer, self))
         return SPN_ESTATE;
-    if (begin_stop(timer) && timer->thread != NULL)
-        (void)spn_thread_interrupt(timer->thread); /* its sleep, or its callback */
+    first = begin_stop(timer);
+    /* relaxed: written under life_lock, which begin_stop had, and not any more. */
+    thread = spn__load(&timer->thread, relaxed);
+    if (first && thread != NULL) {
+        spn__parker_unpark(&timer->parker);
+        (void)spn_thread_interrupt(thread); /* its callback */
+    }
     spn__audit_state(timer, "stopped");
-    interrupted = join_thread(timer);
-    for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
-        rc = await_idle(&timer->shards[i], self, deadline_ns);
-    if (rc == SPN_OK && begin_collect(timer))
+    s.self = self;
+    s.interrupted = join_thread(thread);
+    for (uint32_t i = 0; i <= timer->shard_mask && s.rc == SPN_OK; i++)
+        s.rc = await_idle(&timer->shards[i], self, deadline_ns);
+    SPN__CLEANUP_PUSH(end_stop, &s)
+    if (s.rc == SPN_OK && begin_collect(timer))
         list = collect(timer);
-    for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
-        await_guests(&timer->shards[i]);
-    spn__timer_set_alarm(timer);
-    if (interrupted)
-        spn__interrupt_set(self);
-    spn__lock(&timer->life_lock);
-    timer->stopping--;
-    spn__unlock(&timer->life_lock);
+    SPN__CLEANUP_POP();
     if (left != NULL)
         *left = list;
-    return rc;
+    return s.rc;
 }
 
 int spn_timer_stop(spn_timer *timer, spn_timeout **left)

@@ -14,6 +14,7 @@
 #include "sync/audit.h"
 #include "sync/clock.h"
 #include "sync/lock.h"
+#include "sync/parker.h"
 #include "sync/quick_lock.h"
 #include "sync/seam.h"
 #include "sync/waitq.h"
@@ -140,7 +141,7 @@ struct spn__runner {
 enum { SPN__TIMER_NEW, SPN__TIMER_STARTED, SPN__TIMER_STOPPED };
 
 struct spn_timer {
-    /* Fixed by create, but `thread`, which is fixed by start [started]. */
+    /* Fixed by create. */
     struct spn__shard *shards;
     uint32_t shard_mask;
     uint32_t drive;
@@ -153,20 +154,23 @@ struct spn_timer {
     void (*wake)(void *ctx);
     void *ctx;
     const spn_thread_factory *factory; /* NULL: none, spn_thread_create */
-    struct spn_thread *thread;
     spn_thread_opts thread_opts;
     uint32_t *cpus;
     struct spn__runner *runners;
     struct spn__clock_listener listener;
     struct spn__slabs *slabs; /* of handles */
 
-    SPN__ATOMIC(uint32_t) state; /* see timer.c [started] */
+    SPN__ATOMIC(uint32_t) state; /* see timer.c */
     struct spn__lock life_lock;  /* guards changes of state, and what follows */
-    int32_t stopping;            /* threads in stop */
-    bool collected;              /* what was left is taken out, or is about to be */
+    /* The timer's own, or NULL.  Others only compare it with themselves: it is replaced
+     * when a callback ends it, but not once the timer is stopped. */
+    SPN__ATOMIC(struct spn_thread *) thread;
+    int32_t stopping; /* threads in stop */
+    bool collected;   /* what was left is taken out, or is about to be */
     struct spn__log_limit failures, refusals;
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) wake_ns; /* [wake] */
+    struct spn__parker parker;               /* what the thread sleeps with */
     struct spn__lock alarm_lock;             /* guards setting fd to wake_ns; a leaf */
     SPN__ATOMIC(struct spn_thread *) driver; /* the thread in run, or NULL */
     SPN__ATOMIC(uint64_t) passes;
@@ -276,6 +280,10 @@ uint32_t spn__timer_own_shard(const struct spn_timer *timer);
 void spn__timer_free(struct spn_timer *timer);
 /* SPN_OK once the timer is started, or why it is not. */
 int spn__timer_start(struct spn_timer *timer);
+/* On the timer's thread, which is about to end: has another take its place, which may
+ * begin before this returns.  SPN_ESTATE: none is needed, the timer was stopped; else why
+ * there is none. */
+int spn__timer_replace_thread(struct spn_timer *timer);
 
 /* spn_timer_stop, but callbacks are waited for until the deadline only, interruptibly:
  * SPN_ETIMEDOUT, SPN_EINTR (the flag is cleared): no callback begins any more, but what is
@@ -286,8 +294,8 @@ int spn__timer_stop_until(struct spn_timer *timer, spn_timeout **left,
 
 static inline int spn__timer_ensure_started(struct spn_timer *timer)
 {
-    /* [started] mutant: publishes a plain pointer; ThreadSanitizer sees it */
-    if (spn__load(&timer->state, acquire) == SPN__TIMER_STARTED)
+    /* relaxed: only that there is somebody to wake; what that needs was made by create. */
+    if (spn__load(&timer->state, relaxed) == SPN__TIMER_STARTED)
         return SPN_OK;
     return spn__timer_start(timer);
 }

@@ -695,6 +695,45 @@ SCENARIO(timer__due_in_a_shard_the_runner_has_left__runs, "HWT-26")
 }
 SCENARIO_OPTS(timer__due_in_a_shard_the_runner_has_left__runs, .max_steps = 200000)
 
+static void drop_runner(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_manual_executor_drop_all(manual, SPN_ECANCELED, NULL) == SPN_OK);
+}
+
+/* The only runner is dropped, and not back yet when the timer asks again: what is due is
+ * not forgotten. */
+SCENARIO(timer__asked_again_before_the_runner_is_back__runs, "HWT-28")
+{
+    parallel = 1;
+    if (spn_manual_executor_create(&manual) != SPN_OK)
+        return;
+    sim_assert(create(1, spn_manual_executor_executor(manual), SPN_TIMER_DRIVEN));
+    parallel = 2;
+    sim_assert(schedule(&job, 0) == SPN_OK);
+    sim_assert(spn_timer_run(timer) == 1);
+    sim_thread(drop_runner, NULL);
+    while (spn__load(&job.runs, relaxed) == 0) {
+        const int64_t next = spn_timer_next_expiry(timer);
+
+        if (next == SPN_FOREVER) {
+            sim_settle(); /* it is for the runner to ask */
+            sim_assert(spn_timer_next_expiry(timer) != SPN_FOREVER);
+            continue;
+        }
+        if (next > sim_now())
+            sim_sleep(next - sim_now());
+        sim_assert(spn_timer_run(timer) >= 0);
+        (void)spn_manual_executor_run_one(manual, NULL);
+    }
+    sim_join_all();
+    sim_assert(stop() == 0);
+    destroy();
+    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(timer__asked_again_before_the_runner_is_back__runs, .max_steps = 200000)
+
 static int hang(spn_timeout *t)
 {
     (void)t;
