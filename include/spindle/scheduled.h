@@ -35,7 +35,9 @@ extern "C" {
  * Counters    each run of a periodic task counts as a task.
  * Memory      one block per future or call, none for spn_scheduled_execute; the queue
  *             itself grows by doubling (SPN_ENOMEM if it cannot).  Re-arming, cancelling
- *             and shutdown allocate nothing.
+ *             and shutdown allocate nothing; shutdown_now a block for each function that
+ *             spn_scheduled_call left waiting, to return it, and without memory for that
+ *             counts it as dropped.
  */
 typedef struct spn_scheduled spn_scheduled;
 
@@ -111,8 +113,9 @@ typedef struct spn_scheduled_opts {
     spn_pool_hooks hooks; /* as in spn_pool_opts                                      */
     /*
      * Called once for every future that is scheduled or submitted here, before it is
-     * made, on the thread that does so: may change *what (wrap the function, change
-     * times), and what it leaves there is what is queued, returned and run.  Non-zero
+     * made, on the thread that does so: may change *what (wrap the function, change the
+     * times of what is scheduled: what is submitted is due at once), and what it leaves
+     * there is what is queued, returned and run.  Non-zero
      * refuses the task with that status; positive: SPN_EREJECTED.  With no lock held.
      */
     int (*decorate)(spn_scheduled *scheduled, spn_schedule *what, void *ctx);
@@ -232,7 +235,8 @@ SPN_API int spn_scheduled_is_periodic(const spn_future *future);
  * remove: takes a waiting future out of the queue; it stays without an outcome, and
  *         will not run.
  * drain:  takes out up to `capacity` tasks that are due, in their order, as
- *         spn_executor_remove would: spn_future_of_task tells whose they are.
+ *         spn_executor_remove would: spn_future_of_task tells whose they are.  It ends at
+ *         the first that is due and no task, but a function of spn_scheduled_call.
  * Returns  remove: 1, or 0 if it does not wait here; drain: how many; SPN_EINVAL.
  * Since    0.1
  */

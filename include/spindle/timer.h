@@ -95,7 +95,9 @@ typedef struct spn_timer_opts {
                                 loop, not to call the timer; stop waits for it, so not
                                 with a lock held that it takes.  Not called any more once
                                 stop has returned, but by a schedule of the program's own,
-                                or an advance of its manual clock, that is still under way */
+                                or an advance of its manual clock, that is still under way.
+                                An advance keeps others from moving the clock, and from
+                                making and destroying timers with it, until it returns  */
     void *ctx;
     uint32_t fast_clock; /* 1: schedule reckons the time from a CPU counter between two
                             looks at the clock a millisecond apart, where the system
@@ -173,12 +175,13 @@ SPN_API int spn_timer_is_stopped(const spn_timer *timer);
  *           possible.  SPN_FOREVER, and what adds up to it, never comes.
  * schedule_at: the same at due_ns on the timer's clock, without reading the clock.
  * A timeout that is pending already is moved: the old function and time are forgotten.
- * One whose callback runs right now is scheduled anew, periodic ones too.  Do not block,
+ * One whose callback runs right now is scheduled anew, periodic ones too; in another timer
+ * a periodic one only after it was cancelled in its own.  Do not block,
  * except for starting the thread and for the moment another thread has the same shard.
  *
  * Returns  SPN_OK; SPN_EREJECTED: max_pending is reached; SPN_ESTATE: stopped;
- *          SPN_EBUSY: it is pending in another timer; SPN_EINVAL (a NULL); what start
- *          refuses with.  On error nothing has changed.
+ *          SPN_EBUSY: it is pending, or repeats, in another timer; SPN_EINVAL (a NULL);
+ *          what start refuses with.  On error nothing has changed.
  * Orders   what precedes schedule happens-before fn(timeout).
  * Since    0.1
  */

@@ -418,8 +418,9 @@ static int64_t due_by(struct spn__delays *d)
 
     if (next == SPN_FOREVER)
         return INT64_MIN;
-    now_ns = spn__load(&d->seen_ns, relaxed); /* any time that has been will do */
-    if (next <= now_ns)
+    /* Any time that has been will do; INT64_MIN: none has. */
+    now_ns = spn__load(&d->seen_ns, relaxed);
+    if (next <= now_ns && now_ns != INT64_MIN)
         return now_ns;
     now_ns = spn__delays_now(d);
     if (next > now_ns)

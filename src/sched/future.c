@@ -219,8 +219,13 @@ static int64_t next_due(const struct spn__scheduled_future *f)
     }
     next_ns = spn__time_add(due_ns, f->period_ns);
     now_ns = now_of(f);
-    if (f->skips && next_ns <= now_ns)
-        next_ns += (now_ns - next_ns) / f->period_ns * f->period_ns;
+    if (f->skips && next_ns <= now_ns) {
+        /* Unsigned: the two may be further apart than int64_t reaches. */
+        const uint64_t period = (uint64_t)f->period_ns;
+
+        next_ns = (int64_t)((uint64_t)next_ns +
+                            ((uint64_t)now_ns - (uint64_t)next_ns) / period * period);
+    }
     if (f->skips && next_ns < now_ns)
         next_ns = spn__time_add(next_ns, f->period_ns);
     return next_ns;

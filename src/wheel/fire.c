@@ -172,12 +172,12 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     s->late[late_bucket((uint64_t)late_ns)]++;
     if (late_ns > s->late_max_ns)
         s->late_max_ns = late_ns;
-    spn__state_set(t, SPN__TIMEOUT_EXPIRED);
+    run->periodic = spn__timeout_is_periodic(t);
+    spn__state_set(t, run->periodic ? SPN__TIMEOUT_REPEATING : SPN__TIMEOUT_EXPIRED);
     spn__shard_count(s, -1);
     s->fired++;
     run->timeout = t;
     run->fn = (t->policy & SPN__POLICY_HANDLE) != 0 ? spn__handle_expired : t->fn;
-    run->periodic = spn__timeout_is_periodic(t);
     run->gone = run->inherited = false;
     run->status = SPN_ECANCELED; /* unless its function returns */
     if (!run->periodic)
@@ -216,6 +216,8 @@ static bool arm_next(struct spn__shard *s, const struct spn__run *run, int64_t n
         (run->status != 0 && (t->policy & SPN__POLICY_STOP) != 0)) {
         if (!run->inherited)
             spn__timer_release(s->timer);
+        if (!run->gone)
+            spn__state_set(t, SPN__TIMEOUT_EXPIRED);
         return false;
     }
     t->node.due_ns = next_due(s, t, now_ns);

@@ -109,10 +109,21 @@ struct arming {
     bool guest; /* from now on [guests] */
 };
 
+/* The home may be of a timer that is gone, whose memory we have now, and then anywhere
+ * in ours: but only a shard has our name in its place. */
 HOT bool is_ours(const struct spn_timer *timer, const struct spn__shard *s)
 {
     return (uintptr_t)s - (uintptr_t)timer->shards <=
-           timer->shard_mask * sizeof *timer->shards;
+               timer->shard_mask * sizeof *timer->shards &&
+           s->timer == timer;
+}
+
+/* Of one with a home elsewhere: whether it is in use there. */
+HOT bool is_taken(const spn_timeout *t)
+{
+    const uint32_t state = spn__state_get(t);
+
+    return state == SPN__TIMEOUT_PENDING || state == SPN__TIMEOUT_REPEATING;
 }
 
 /* The shard of this timer that the timeout belongs to, or NULL. */
@@ -165,21 +176,29 @@ static bool disown_runs(struct spn__shard *s, const spn_timeout *t)
     return found;
 }
 
-/* Whether a run of this timeout that is under way has a place, to be kept if it is not to
- * arm it again; takes it.  The lock is held. */
-static bool inherit(struct spn__shard *s, const spn_timeout *t)
+/* A run of this timeout that is under way and has a place, or NULL.  The lock is held. */
+static struct spn__run *run_with_place(const struct spn__shard *s, const spn_timeout *t)
 {
     struct spn__list_node *node;
 
     spn__list_each (node, &s->running) {
         struct spn__run *run = spn__list_entry(node, struct spn__run, link);
 
-        if (run->timeout == t && run->periodic && !run->inherited) {
-            run->gone = run->inherited = true;
-            return true;
-        }
+        if (run->timeout == t && run->periodic && !run->inherited)
+            return run;
     }
-    return false;
+    return NULL;
+}
+
+/* Takes the place of a run that is under way, which is not to arm it again then; true if
+ * there was one.  The lock is held. */
+static bool inherit(struct spn__shard *s, const spn_timeout *t)
+{
+    struct spn__run *run = run_with_place(s, t);
+
+    if (run != NULL)
+        run->gone = run->inherited = true;
+    return run != NULL;
 }
 
 /* Fills in and links a timeout that is not linked; the lock is held.  As
@@ -229,7 +248,7 @@ HOT int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
     if (rc != SPN_OK)
         return rc;
     if (s == NULL) {
-        if (spn__state_get(t) == SPN__TIMEOUT_PENDING)
+        if (is_taken(t))
             return SPN_EBUSY; /* in another timer */
         s = own_shard(timer);
     }
@@ -417,8 +436,8 @@ static void unlock_set(struct spn_timer *timer, uint64_t set)
             spn__quick_unlock(&timer->shards[i].lock);
 }
 
-/* Marks the entries as pending, and reserves their places; on failure unmarks those it
- * had marked.  `reserved` keeps what a timeout was. */
+/* Marks the entries as pending, and reserves places for those that do not inherit one; on
+ * failure unmarks those it had marked.  `reserved` keeps what a timeout was. */
 static int claim_batch(struct spn_timer *timer, const spn_timer_entry *entries,
                        size_t count, struct spn__shard *own)
 {
@@ -432,9 +451,10 @@ static int claim_batch(struct spn_timer *timer, const spn_timer_entry *entries,
 
         if (s->stopped)
             rc = SPN_ESTATE;
-        else if (was == SPN__TIMEOUT_PENDING)
+        else if (was == SPN__TIMEOUT_PENDING ||
+                 (home_of(timer, t) == NULL && is_taken(t)))
             rc = SPN_EBUSY;
-        else if (!reserve(timer))
+        else if (run_with_place(s, t) == NULL && !reserve(timer))
             rc = SPN_EREJECTED;
         if (rc != SPN_OK)
             break;
@@ -450,7 +470,8 @@ static int claim_batch(struct spn_timer *timer, const spn_timer_entry *entries,
 
         spn__state_set(t, t->reserved);
         t->reserved = 0;
-        spn__timer_release(timer);
+        if (run_with_place(shard_for(timer, t, own), t) == NULL)
+            spn__timer_release(timer);
     }
     return rc;
 }
@@ -485,6 +506,7 @@ int spn_timer_schedule_many(spn_timer *timer, const spn_timer_entry *entries,
         int64_t at_ns;
 
         t->reserved = 0;
+        (void)inherit(s, t);
         a.fn = entries[i].fn;
         a.due_ns = spn__deadline(a.now_ns, entries[i].delay_ns);
         spn__shard_count(s, 1);
@@ -524,11 +546,11 @@ HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
  * here: then it comes after the cancel. */
 static int not_here(const struct spn_timer *timer, const spn_timeout *t)
 {
-    const bool pending = spn__state_get(t) == SPN__TIMEOUT_PENDING;
+    const bool taken = is_taken(t);
     const struct spn__shard *home = spn__home_get(t);
 
-    return pending && home != NULL && !is_ours(timer, home) ? SPN_EINVAL
-                                                            : SPN_TIMEOUT_GONE;
+    return taken && home != NULL && !is_ours(timer, home) ? SPN_EINVAL
+                                                          : SPN_TIMEOUT_GONE;
 }
 
 int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
@@ -618,7 +640,7 @@ int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
     struct spn_thread *self;
     struct spn__shard *s;
     int64_t deadline_ns;
-    bool own;
+    bool own, guest = false;
     int result = SPN_TIMEOUT_GONE, rc;
 
     if (timer == NULL || t == NULL)
@@ -639,13 +661,23 @@ int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
         rc = cancel_locked(s, t);
         if (result == SPN_TIMEOUT_GONE)
             result = rc;
-        if (!find_run(s, t, self, &own))
+        if (!find_run(s, t, self, &own)) {
+            spn__quick_unlock(&s->lock);
             break;
-        rc = await_run(s, self, deadline_ns);
-        if (rc != SPN_OK)
-            return rc;
+        }
+        if (!guest)
+            /* relaxed: stop, and destroy, have the lock after us. */
+            (void)spn__fetch_add(&s->guests, 1, relaxed);
+        guest = true;
+        rc = await_run(s, self, deadline_ns); /* an error: without the lock */
+        if (rc != SPN_OK) {
+            result = rc;
+            break;
+        }
     }
-    spn__quick_unlock(&s->lock);
+    if (guest)
+        spn__shard_guest_leaves(
+            s); /* [guests] the lock outlasts that we let go of it */
     return result;
 }
 
@@ -658,7 +690,9 @@ int spn_timeout_is_pending(const spn_timeout *t)
 
 int spn_timeout_is_expired(const spn_timeout *t)
 {
-    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_EXPIRED;
+    const uint32_t state = t != NULL ? spn__state_get(t) : SPN__TIMEOUT_NEW;
+
+    return state == SPN__TIMEOUT_EXPIRED || state == SPN__TIMEOUT_REPEATING;
 }
 
 int spn_timeout_is_cancelled(const spn_timeout *t)

@@ -322,6 +322,8 @@ static bool is_busy(struct spn_timer *timer)
         spn__quick_lock(&s->lock);
         busy = s->waiting != 0;
         spn__quick_unlock(&s->lock);
+        /* [guests] */
+        busy = busy || (spn__load(&s->guests, acquire) & ~SPN__GUESTS_AWAITED) != 0;
     }
     return busy;
 }
@@ -588,18 +590,22 @@ static bool begin_collect(struct spn_timer *timer)
 struct stopping {
     struct spn_timer *timer;
     struct spn_thread *self;
-    bool interrupted;
+    const int64_t *deadline_ns;
+    bool interrupted, collects;
     int rc;
 };
 
 /* Also when a function that was told has ended the thread. */
 static void end_stop(void *arg)
 {
-    const struct stopping *s = arg;
+    struct stopping *s = arg;
     struct spn_timer *timer = s->timer;
 
     for (uint32_t i = 0; i <= timer->shard_mask && s->rc == SPN_OK; i++)
         await_guests(&timer->shards[i]);
+    /* Another stop has collected, and may be telling the last of our own just now. */
+    for (uint32_t i = 0; i <= timer->shard_mask && s->rc == SPN_OK && !s->collects; i++)
+        s->rc = await_idle(&timer->shards[i], s->self, s->deadline_ns);
     spn__timer_set_alarm(timer);
     if (s->interrupted)
         spn__interrupt_set(s->self);
@@ -610,7 +616,7 @@ static void end_stop(void *arg)
 
 static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns)
 {
-    struct stopping s = { .timer = timer };
+    struct stopping s = { .timer = timer, .deadline_ns = deadline_ns };
     struct spn_thread *self, *thread;
     spn_timeout *list = NULL;
     bool first;
@@ -637,7 +643,8 @@ static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns
     for (uint32_t i = 0; i <= timer->shard_mask && s.rc == SPN_OK; i++)
         s.rc = await_idle(&timer->shards[i], self, deadline_ns);
     SPN__CLEANUP_PUSH(end_stop, &s)
-    if (s.rc == SPN_OK && begin_collect(timer))
+    s.collects = s.rc == SPN_OK && begin_collect(timer);
+    if (s.collects)
         list = collect(timer);
     SPN__CLEANUP_POP();
     if (left != NULL)

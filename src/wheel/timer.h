@@ -29,7 +29,8 @@ enum {
     SPN__TIMEOUT_NEW,
     SPN__TIMEOUT_PENDING,
     SPN__TIMEOUT_EXPIRED,
-    SPN__TIMEOUT_CANCELLED
+    SPN__TIMEOUT_CANCELLED,
+    SPN__TIMEOUT_REPEATING /* expired, but its run is to arm it again: still its timer's */
 };
 
 typedef SPN__ATOMIC(uint32_t) spn__timeout_state;
@@ -111,6 +112,7 @@ struct spn__shard {
     /* Guards all of it, but `pending` for reading, and `idle`. */
     _Alignas(SPN__CACHE_LINE) struct spn__quick_lock lock;
     bool stopped;
+    struct spn_timer *timer; /* fixed; in this line, as is_ours reads it */
     struct spn_wheel *wheel;
     uint64_t known;        /* the tick at which the timer will look at us again */
     spn_wheel_link firing; /* due, for whoever runs callbacks; a ring, place DUE */
@@ -119,8 +121,8 @@ struct spn__shard {
     struct spn__list running;   /* struct spn__run */
     struct spn__lock idle_lock; /* guards the next line; after `lock`, a leaf */
     struct spn__waitq idle;     /* those who wait for a run to end */
-    int32_t waiting;            /* how many they are, on their way out included */
-    struct spn_timer *timer;    /* fixed */
+    int32_t waiting;            /* how many they are, on their way out included; of
+                                   cancel_sync also guests, until they are out */
     spn__futex_word guests;     /* the library's own timeouts that somebody has not left
                                    yet, and GUESTS_AWAITED [guests] */
     struct spn__reckoning reckoning;

@@ -103,6 +103,43 @@ TEST(scheduled__many__none_is_early, "STPE-2", "STPE-40")
     destroy();
 }
 
+/* A time before all others is due, and what comes after it runs as well; periods since then
+ * are skipped in one step. */
+TEST(scheduled__due_before_all_time__runs_and_skips, "STPE-2")
+{
+    for (int real = 0; real < 2; real++) {
+        spn_schedule what = SPN_SCHEDULE_INIT;
+        spn_future *once, *again;
+        void *value;
+
+        if (real)
+            open_clocked(spn_scheduled_opts_pool(1), 0);
+        else
+            open_pool(1);
+        atomic_store(&fired, 0);
+        atomic_store(&early, 0);
+        what.run = fire;
+        what.arg = &(struct shot){ INT64_MIN };
+        what.at_ns = INT64_MIN;
+        REQUIRE_OK(spn_scheduled_schedule_with(sched, &what, &once));
+        CHECK_OK(spn_future_get(once, &value, T_LONG_NS));
+        CHECK_EQ(atomic_load(&fired), 1);
+        schedule(0, 0);
+        CHECK_OK(spn_future_get(jobs[0].future, &value, T_LONG_NS));
+        what.repeat = SPN_REPEAT_RATE;
+        what.period_ns = SPN_SEC(3600);
+        what.skip_missed = 1;
+        REQUIRE_OK(spn_scheduled_schedule_with(sched, &what, &again));
+        T_AWAIT(atomic_load(&fired) == 2);
+        T_AWAIT(spn_pool_queued(pool) == 1); /* the next is within an hour */
+        CHECK_EQ(atomic_load(&fired), 2);
+        CHECK_EQ(spn_future_cancel(again, 0), 1);
+        spn_future_unref(once);
+        spn_future_unref(again);
+        close_pool();
+    }
+}
+
 /* execute, call and submit are due now. */
 static int run_piece(spn_task *task);
 struct piece {

@@ -1292,6 +1292,40 @@ TEST(timer__limit_and_again_in_the_callback__keeps_its_place, "HWT-38", "X-5")
     CHECK_EQ(shut(), 0);
 }
 
+/* The second of the two is one too many as long as there is a limit of two. */
+static int batch_again(struct job *j)
+{
+    const spn_timer_entry batch[] = { { &j->timeout, note, TICK },
+                                      { &jobs[1].timeout, note, TICK } };
+
+    CHECK_STATUS(spn_timer_schedule_many(timer, batch, 2), SPN_EREJECTED);
+    CHECK_EQ(spn_timeout_is_expired(&j->timeout), 1);
+    j->then = NULL;
+    return spn_timer_schedule_many(timer, batch, 1);
+}
+
+/* In a batch, too, a periodic timeout keeps the place it has; a batch that is refused takes
+ * none away. */
+TEST(timer__limit_and_batch_in_the_callback__keeps_its_place, "HWT-38")
+{
+    spn_timer_opts opts = defaults();
+
+    opts.max_pending = 2;
+    open_with(opts);
+    schedule(2, 100 * TICK);
+    jobs[0].then = batch_again;
+    CHECK_OK(schedule_period(0, TICK, TICK, SPN_MISSED_SKIP, 0));
+    CHECK_EQ(step(TICK), 1);
+    CHECK_EQ(stats_now().failed, 0);
+    CHECK_EQ(spn_timer_pending(timer), 2);
+    CHECK_STATUS(spn_timer_schedule(timer, &jobs[1].timeout, note, 0), SPN_EREJECTED);
+    CHECK_EQ(step(TICK), 1); /* once: the batch made it a single one */
+    CHECK_EQ(spn_timer_pending(timer), 1);
+    schedule(1, TICK);
+    CHECK_STATUS(spn_timer_schedule(timer, &jobs[0].timeout, note, 0), SPN_EREJECTED);
+    CHECK_EQ(shut(), 2);
+}
+
 /* again restarts the interval; set_period counts from the next arming on; 0 ends it. */
 TEST(timer__again_and_set_period__from_the_next_arming, "X-5")
 {
@@ -1428,6 +1462,93 @@ TEST(timer__another_timer__only_when_not_pending, "X-1")
     CHECK_OK(spn_timer_destroy(second));
     schedule(0, TICK); /* also after the other is gone */
     CHECK_EQ(shut(), 1);
+}
+
+static spn_timer *second;
+
+/* Its run is to arm it again here, so it cannot be had elsewhere, unless it is cancelled. */
+static int move_over(struct job *j)
+{
+    const spn_timer_entry batch = { &j->timeout, note, TICK };
+    spn_period period = SPN_PERIOD_INIT;
+
+    period.period_ns = TICK;
+    CHECK_EQ(spn_timeout_is_expired(&j->timeout), 1);
+    CHECK_STATUS(spn_timer_schedule_periodic(second, &j->timeout, note, TICK, &period),
+                 SPN_EBUSY);
+    CHECK_STATUS(spn_timer_schedule(second, &j->timeout, note, TICK), SPN_EBUSY);
+    CHECK_STATUS(spn_timer_schedule_many(second, &batch, 1), SPN_EBUSY);
+    CHECK_STATUS(spn_timer_cancel(second, &j->timeout), SPN_EINVAL);
+    if (runs(0) < 2)
+        return 0;
+    j->then = NULL;
+    CHECK_EQ(spn_timer_cancel(timer, &j->timeout), SPN_TIMEOUT_RUNNING);
+    return spn_timer_schedule_periodic(second, &j->timeout, note, TICK, &period);
+}
+
+/* A periodic timeout moves to another timer in its own callback: never is it in both. */
+TEST(timer__another_timer_while_it_repeats__cancelled_first, "X-1")
+{
+    spn_timer_opts opts = defaults();
+
+    open_driven();
+    opts.clock = clock_;
+    REQUIRE_OK(spn_timer_create(&second, &opts));
+    jobs[0].then = move_over;
+    CHECK_OK(schedule_period(0, TICK, TICK, SPN_MISSED_SKIP, 0));
+    CHECK_EQ(step(TICK), 1);
+    CHECK_EQ(spn_timer_pending(timer), 1);
+    CHECK_EQ(spn_timer_pending(second), 0);
+    CHECK_EQ(step(TICK), 1);
+    CHECK_EQ(stats_now().failed, 0);
+    CHECK_EQ(spn_timer_pending(timer), 0);
+    CHECK_EQ(spn_timer_pending(second), 1);
+    CHECK_EQ(step(TICK), 0);
+    CHECK_EQ(spn_timer_run(second), 1);
+    CHECK_OK(spn_timer_check(second));
+    /* One that has ended by itself is free. */
+    CHECK_OK(spn_timer_set_period(second, &jobs[0].timeout, 0));
+    CHECK_OK(spn_clock_advance(clock_, TICK));
+    CHECK_EQ(spn_timer_run(second), 1);
+    CHECK_EQ(spn_timeout_is_expired(&jobs[0].timeout), 1);
+    schedule(0, TICK);
+    REQUIRE_OK(spn_timer_stop(second, NULL));
+    CHECK_OK(spn_timer_destroy(second));
+    CHECK_EQ(shut(), 1);
+}
+
+/* Timers come and go while a timeout stays, so that the memory of one is in the middle of
+ * the next: that is not taken for its home. */
+TEST(timer__timeout_outlives_timers_in_the_same_memory__is_at_home_nowhere, "X-1")
+{
+    enum { ROUNDS = 3000, PIECES = 64 };
+    void *pieces[PIECES] = { NULL };
+    uint64_t seed = t_seed();
+
+    for (int round = 0; round < ROUNDS; round++) {
+        spn_timer_opts opts = defaults();
+
+        opts.shards = 1U << t_random(&seed) % 5;
+        opts.slots = 64;
+        if (round == 0)
+            open_with(opts);
+        else
+            REQUIRE_OK(spn_timer_create(&timer, &opts));
+        CHECK_OK(spn_timer_schedule(timer, &jobs[0].timeout, note, 0));
+        CHECK_EQ(spn_timer_run(timer), 1);
+        CHECK_OK(spn_timer_check(timer));
+        REQUIRE_OK(spn_timer_stop(timer, NULL));
+        CHECK_OK(spn_timer_destroy(timer));
+        for (int i = 0; i < 4; i++) {
+            void **piece = &pieces[t_random(&seed) % PIECES];
+
+            free(*piece);
+            *piece = malloc(t_random(&seed) % 60000 + 16);
+        }
+    }
+    for (int i = 0; i < PIECES; i++)
+        free(pieces[i]);
+    CHECK_OK(spn_clock_destroy(clock_));
 }
 
 /* ---- driven ------------------------------------------------------------------------------- */
