@@ -88,6 +88,10 @@ typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
  *            as those of `opts`, which may be NULL, are heeded.
  * no_memory  told that a submission found no memory for its future, and so never came to
  *            execute: for who counts what it refused.  Only counts.
+ * hold, release   around an execute by one who knows nothing of the executor's life, as
+ *            does whoever completes a future that has a stage here: until release the
+ *            executor does not come to its end, though the task may have run and somebody
+ *            may await just that.  Both, or none.
  */
 typedef struct spn_executor_ops {
     size_t size; /* sizeof(spn_executor_ops) */
@@ -106,6 +110,8 @@ typedef struct spn_executor_ops {
                     int (*fn)(void *arg, void **result), void *arg,
                     const struct spn_future_opts *opts);
     void (*no_memory)(spn_executor *executor);
+    void (*hold)(spn_executor *executor);
+    void (*release)(spn_executor *executor);
 } spn_executor_ops;
 
 typedef enum spn_executor_state {

@@ -369,11 +369,22 @@ static void op_no_memory(spn_executor *executor)
     spn__pool_no_memory(pool_of(executor));
 }
 
+static void op_hold(spn_executor *executor)
+{
+    spn__pool_hold(pool_of(executor));
+}
+
+static void op_release(spn_executor *executor)
+{
+    spn__pool_release(pool_of(executor));
+}
+
 #define POOL_OPS                                                                 \
     .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,    \
     .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await, \
     .state = op_state, .remove = op_remove, .wait_begin = spn__pool_wait_begin,  \
-    .wait_end = spn__pool_wait_end, .no_memory = op_no_memory
+    .wait_end = spn__pool_wait_end, .no_memory = op_no_memory, .hold = op_hold,  \
+    .release = op_release
 
 static const spn_executor_ops pool_ops = { POOL_OPS };
 static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help };

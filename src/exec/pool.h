@@ -276,6 +276,10 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task);
 /* One try without the policy: SPN_OK, or SPN_EFULL, SPN_ESHUTDOWN, SPN_EAGAIN,
  * SPN_ENOMEM, SPN_EBUSY, and the task is as before.  For policies that try again. */
 int spn__pool_try_execute(struct spn_pool *pool, spn_task *task);
+/* For who waits (room.c): with queue_only no thread is made for it, and SPN_EAGAIN says that
+ * nobody else is there; *no_thread: one was to be made, and could not be. */
+int spn__pool_try_again(struct spn_pool *pool, spn_task *task, bool queue_only,
+                        bool *no_thread);
 
 /* TIMED: the same as execute for a task that is due at due_ns, on the source's clock;
  * and what follows a push that asks no worker's leave. */
@@ -339,6 +343,8 @@ void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
  * staff_held  starts workers for what waits, or gives it up.
  */
 void spn__pool_hold(struct spn_pool *pool);
+/* The pool may end, and be gone, from here on. */
+void spn__pool_release(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
 void spn__pool_cancel_end(struct spn_pool *pool);
 void spn__pool_staff_held(struct spn_pool *pool);

@@ -135,6 +135,18 @@ void spn__pool_hold(struct spn_pool *pool)
     (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help], or under the lock */
 }
 
+void spn__pool_release(struct spn_pool *pool)
+{
+    bool end;
+
+    spn__lock(&pool->lock);
+    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    end = spn__pool_try_terminate(pool);
+    spn__unlock(&pool->lock);
+    if (end)
+        spn__pool_terminate(pool);
+}
+
 void spn__pool_staff_held(struct spn_pool *pool)
 {
     spn__pool_staff(pool);

@@ -170,8 +170,15 @@ static int refusal(int pushed, int added)
     return pushed == SPN_ENOMEM ? SPN_ENOMEM : SPN_EFULL;
 }
 
+/* How a task is to be admitted, and what else there is to say if it was not. */
+struct attempt {
+    bool queue_only; /* make no thread for it */
+    bool no_thread;  /* one was to be made, and could not */
+    bool again;      /* nobody was there to take it, and now there is somebody */
+};
+
 /* The steps; the task is claimed. */
-static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
+static int try_admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
 {
     const bool urgent = is_urgent(task);
     /* The urgent lane has a door: nothing to be seen to afterwards. */
@@ -183,13 +190,14 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
 
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING)
         return SPN_ESHUTDOWN;
-    if (!paused && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed) &&
+    if (!paused && !a->queue_only &&
+        spn__ctl_count(ctl) < spn__load(&pool->core, relaxed) &&
         !rather_an_idle_one(pool)) {
         added = spn__pool_add_worker(pool, task, SPN__TO_CORE);
         if (added == SPN_OK)
             return SPN_OK;
     }
-    if (!pool->eager || urgent || paused || !rather_a_thread(pool)) {
+    if (!pool->eager || urgent || paused || a->queue_only || !rather_a_thread(pool)) {
         if (pool->has_tray && !urgent && !paused && spn__tray_give(pool, task))
             return SPN_OK;
         pushed = spn__work_push(pool, task);
@@ -200,6 +208,8 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
     }
     if (paused && pushed != SPN_EAGAIN) /* that says it is paused no longer */
         return refusal(pushed, added);
+    if (a->queue_only)
+        return refusal(pushed, SPN_EFULL);
     added = spn__pool_add_worker(pool, task, urgent ? SPN__TO_URGENT : SPN__TO_MAX);
     if (added == SPN_OK)
         return SPN_OK;
@@ -210,8 +220,8 @@ static int try_admit(struct spn_pool *pool, spn_task *task, bool *again)
         if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
             refused_by_lane(pool);
     }
-    /* Nobody was there to take it, and now there is somebody: try again. */
-    *again = pushed == SPN_EAGAIN && added == SPN_EFULL;
+    a->again = pushed == SPN_EAGAIN && added == SPN_EFULL;
+    a->no_thread = added != SPN_EFULL && added != SPN_ESHUTDOWN;
     return refusal(pushed, added);
 }
 
@@ -256,9 +266,8 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
     return SPN_OK;
 }
 
-static int admit(struct spn_pool *pool, spn_task *task)
+static int admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
 {
-    bool again;
     int rc;
 
     if (pool->kind == SPN__WORK_TIMED && !is_urgent(task))
@@ -266,20 +275,20 @@ static int admit(struct spn_pool *pool, spn_task *task)
                         pool->work.source->ops->now(pool->work.source));
 
     do {
-        again = false;
-        rc = try_admit(pool, task, &again);
-    } while (again && rc != SPN_OK);
+        a->again = a->no_thread = false;
+        rc = try_admit(pool, task, a);
+    } while (a->again && rc != SPN_OK);
     return rc;
 }
 
-static int try_claimed(struct spn_pool *pool, spn_task *task)
+static int try_claimed(struct spn_pool *pool, spn_task *task, struct attempt *a)
 {
     int rc;
 
     if (pool->eager)
         (void)spn__fetch_add(&pool->submitted, 1, relaxed); /* only counts */
     spn__job_capture(task);
-    rc = admit(pool, task);
+    rc = admit(pool, task, a);
     if (rc != SPN_OK) {
         spn__job_forget(task);
         spn__pool_settle(pool, 1);
@@ -290,9 +299,22 @@ static int try_claimed(struct spn_pool *pool, spn_task *task)
 
 int spn__pool_try_execute(struct spn_pool *pool, spn_task *task)
 {
+    struct attempt a = { .queue_only = false };
     const int rc = spn_task_claim(task);
 
-    return rc == SPN_OK ? try_claimed(pool, task) : rc;
+    return rc == SPN_OK ? try_claimed(pool, task, &a) : rc;
+}
+
+int spn__pool_try_again(struct spn_pool *pool, spn_task *task, bool queue_only,
+                        bool *no_thread)
+{
+    struct attempt a = { .queue_only = queue_only };
+    int rc = spn_task_claim(task);
+
+    if (rc == SPN_OK)
+        rc = try_claimed(pool, task, &a);
+    *no_thread = a.no_thread;
+    return rc;
 }
 
 static int refuse(struct spn_pool *pool, spn_task *task, int rc);
@@ -381,7 +403,7 @@ int spn__pool_execute(struct spn_pool *pool, spn_task *task)
         return rc; /* nothing was submitted: the hooks hear only of what was */
     if (__builtin_expect(pool->hooks.submitting != NULL, 0))
         pool->hooks.submitting(pool, task, pool->hooks.ctx);
-    rc = try_claimed(pool, task);
+    rc = try_claimed(pool, task, &(struct attempt){ .queue_only = false });
     if (rc == SPN_OK)
         return rc;
     return rc == SPN_ENOMEM ? no_memory(pool, task) : refuse(pool, task, rc);

@@ -98,8 +98,9 @@ static void count_one(struct spn_pool *pool)
 {
     const int64_t given = spn__load(&pool->given, relaxed); /* as that is */
 
-    /* relaxed: who sees the number that follows sees this. */
-    spn__store(&pool->tray, COUNTING | (uintptr_t)(given & 1), relaxed);
+    /* Who sees the number that follows sees this.  [given] release: and who sees this sees
+     * the number before, which another worker may have written. */
+    spn__store(&pool->tray, COUNTING | (uintptr_t)(given & 1), release);
     spn__store(&pool->given, given + 1, release); /* [given] */
     spn__store(&pool->tray, AWAY, release);       /* [given] */
 }

@@ -114,6 +114,16 @@ static void op_wait_end(spn_executor *executor)
         spn__worker_unblock(place->worker);
 }
 
+static void op_hold(spn_executor *executor)
+{
+    spn__pool_hold(pool_of(executor)->pool);
+}
+
+static void op_release(spn_executor *executor)
+{
+    spn__pool_release(pool_of(executor)->pool);
+}
+
 static const spn_executor_ops fj_ops = { .size = sizeof fj_ops,
                                          .execute = op_execute,
                                          .shutdown = op_shutdown,
@@ -122,7 +132,9 @@ static const spn_executor_ops fj_ops = { .size = sizeof fj_ops,
                                          .state = op_state,
                                          .remove = op_remove,
                                          .wait_begin = op_wait_begin,
-                                         .wait_end = op_wait_end };
+                                         .wait_end = op_wait_end,
+                                         .hold = op_hold,
+                                         .release = op_release };
 
 spn_executor *spn_fj_pool_executor(spn_fj_pool *fj)
 {

@@ -45,6 +45,7 @@
 #include "future/wait.h"
 
 #include "base/assert.h"
+#include "future/executor.h"
 
 /* A task this thread is just giving to an executor. */
 struct spn__hand_over {
@@ -472,20 +473,43 @@ struct spn__stage *spn__stage_of_task(spn_task *task)
     return task->fn == run_task ? spn__list_entry(task, struct spn__stage, task) : NULL;
 }
 
-/* The stage is not ours after this, unless it was refused. */
+/* A hand-over, as its cleanup sees it. */
+struct handing {
+    struct spn_thread *self; /* NULL: without a record */
+    struct spn__hand_over mine;
+    spn_executor *held; /* NULL: it cannot be */
+};
+
+/* Also when the executor ran something that ended the thread. */
+static void handed_over(void *arg)
+{
+    const struct handing *h = arg;
+
+    if (h->self != NULL)
+        h->self->hand_over = h->mine.outer;
+    if (h->held != NULL)
+        h->held->ops->release(h->held);
+}
+
+/* The stage is not ours after this, unless it was refused.  It may run, and whoever waits
+ * for it destroy the executor, before execute has returned: so that is held. */
 static int hand_over(struct spn__stage *s, struct spn__work *work)
 {
-    struct spn_thread *self = spn__thread_self();
-    struct spn__hand_over mine = { NULL, work, &s->task };
+    spn_executor *executor = s->executor;
+    struct handing h = { .self = spn__thread_self(), .mine = { NULL, work, &s->task } };
     int rc;
 
-    if (self != NULL) {
-        mine.outer = self->hand_over;
-        self->hand_over = &mine;
+    if (h.self != NULL) {
+        h.mine.outer = h.self->hand_over;
+        h.self->hand_over = &h.mine;
     }
-    rc = spn_executor_execute(s->executor, &s->task);
-    if (self != NULL)
-        self->hand_over = mine.outer;
+    if (executor->ops != NULL && spn__executor_has(executor, release)) {
+        h.held = executor;
+        executor->ops->hold(executor);
+    }
+    SPN__CLEANUP_PUSH(handed_over, &h)
+    rc = spn_executor_execute(executor, &s->task);
+    SPN__CLEANUP_POP();
     return rc;
 }
 

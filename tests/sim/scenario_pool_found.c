@@ -723,3 +723,95 @@ SCENARIO(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
 }
 SCENARIO_OPTS(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
               .schedules = 5000, .models = SIM_SC | SIM_TSO)
+
+static int nothing_then(void *arg, void *given, void **result)
+{
+    (void)arg;
+    (void)given;
+    *result = NULL;
+    return 0;
+}
+
+static void complete_and_leave(void *future)
+{
+    sim_assert(spn_future_complete(future, NULL) == 1);
+    spn_future_unref(future);
+}
+
+/* A stage that ran in a pool is done, and the pool is destroyed, while whoever completed its
+ * source is still on the way out of handing it over: the pool waits for that. */
+SCENARIO(pool_found__destroyed_as_its_stage_is_done__not_touched_after, "CF-36 TPE-61")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+    spn_future *f, *g;
+    void *result;
+
+    open_pool(&o);
+    sim_assert(spn_pool_prestart_all(pool) == 1);
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), nothing_then, NULL,
+                                     &g) == SPN_OK);
+    sim_thread(complete_and_leave, spn_future_ref(f));
+    sim_assert(spn_future_get(g, &result, SPN_FOREVER) == SPN_OK);
+    close_pool();
+    sim_join_all();
+    spn_future_unref(f);
+    spn_future_unref(g);
+}
+
+/* ---- no thread to be had -------------------------------------------------------- */
+
+static SPN__ATOMIC(int) threads_asked;
+
+static int make_only_one(const spn_thread_factory *factory, spn_thread **out,
+                         spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    if (spn__fetch_add(&threads_asked, 1, relaxed) > 0)
+        return SPN_EAGAIN;
+    return spn_thread_create(out, opts, fn, arg);
+}
+
+static int nap(spn_task *task)
+{
+    (void)task;
+    sim_sleep(SPN_MS(5));
+    return 0;
+}
+
+static const spn_thread_factory one_thread = { sizeof one_thread, make_only_one };
+static const spn_reject_block a_moment = SPN_REJECT_BLOCK_INIT(SPN_MS(1));
+static spn_task naps[4];
+
+static void wait_for_room(void *task)
+{
+    const int rc = spn_executor_execute(spn_pool_executor(pool), task);
+
+    /* EAGAIN: the worker has left, as one more than core was in the making. */
+    sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_EAGAIN);
+}
+
+/* Two wait for room where there may be another thread, but none can be made: they sleep, do
+ * not wake themselves or each other all the time, and give up when their time is over. */
+SCENARIO(pool_found__wait_for_room_where_no_thread_can_be_made__sleep, "TPE-84")
+{
+    spn_pool_opts o = small(1, 2, 1);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    spn__init(&threads_asked, 0);
+    for (int i = 0; i < 4; i++)
+        naps[i] = (spn_task)SPN_TASK_INIT(nap, NULL);
+    o.reject = &a_moment.policy;
+    o.factory = &one_thread;
+    open_pool(&o);
+    sim_assert(spn_executor_execute(spn_pool_executor(pool), &naps[0]) == SPN_OK);
+    sim_assert(spn_executor_execute(spn_pool_executor(pool), &naps[1]) == SPN_OK);
+    sim_thread(wait_for_room, &naps[2]);
+    wait_for_room(&naps[3]);
+    sim_join_all();
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.threads_failed < 20);
+    close_pool();
+}
+SCENARIO_OPTS(pool_found__wait_for_room_where_no_thread_can_be_made__sleep,
+              .max_steps = 60000)

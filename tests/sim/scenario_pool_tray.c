@@ -307,3 +307,36 @@ SCENARIO(pool_tray__of_two_workers_in_turn__each_is_counted, "TPE-13")
     sim_assert(s.accepted == before + 3);
     close_pool();
 }
+
+static void submit_held(void *arg)
+{
+    (void)arg;
+    sim_assert(submit(0) == SPN_OK);
+}
+
+/* The number that one worker has left is seen by who finds the next one counting: what it
+ * submitted itself is in the picture. */
+SCENARIO(pool_tray__asked_while_a_second_worker_counts__has_its_own, "TPE-13")
+{
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    int64_t before;
+
+    open_pool(2, 2);
+    spn__init(&let_go, 0);
+    items[0].job.task.fn = hold;
+    items[1].job.task.fn = hold;
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    before = s.accepted;
+    sim_thread(submit_held, NULL);
+    (void)spn_pool_prestart_all(pool);
+    sim_assert(submit(1) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.accepted >= before + 1);
+    spn__store(&let_go, 1, relaxed);
+    sim_join_all();
+    while (!has_run(0) || !has_run(1))
+        spn__cpu_relax();
+    close_pool();
+}
+SCENARIO_OPTS(pool_tray__asked_while_a_second_worker_counts__has_its_own,
+              .models = SIM_C11, .schedules = 12000)
