@@ -51,7 +51,7 @@ mutate: ## weakens each memory order in turn: the tests must notice
 	@scripts/build sim
 	@scripts/mutate build/sim
 
-contract: ## which lines of docs/contract.md have a test
+contract: ## which lines of docs/contract.md and docs/pitfalls.md have a test
 	@scripts/packages build
 	@scripts/contract
 

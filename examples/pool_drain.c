@@ -2,10 +2,11 @@
 /*
  * pool_drain.c - a server that ends well on SIGTERM.
  *
- * Workers block all signals, so the handler runs on main, which waits for it.  Then
- * the pool takes no more work, what it has gets two seconds, and what has not started
- * by then comes back, to be saved or refused: here it is counted.  (To show all that
- * without a keyboard, the program sends the signal to itself.)
+ * There is no handler: main blocks the signal, workers block all signals anyway, and
+ * main takes it with sigwait when it comes.  Then the pool takes no more work, what it
+ * has gets two seconds, and what has not started by then comes back, to be saved or
+ * refused: here it is counted.  (To show all that without a keyboard, the program sends
+ * the signal to itself.)
  */
 #include <spindle.h>
 

@@ -230,7 +230,7 @@ static void submit_twice(void)
 }
 
 /* A task that is queued. */
-TEST(audit__task_submitted_twice__told, "MET-20")
+TEST(audit__task_submitted_twice__told, "MET-20", "P29")
 {
     if (!audited())
         return;

@@ -191,7 +191,7 @@ static int deregister_call(void *p)
 
 /* While it runs on another thread, deregister waits until it has returned, whatever
  * interrupts come; the other form says so. */
-TEST(cancel__deregister_while_running__waits, "G-13", "G-23")
+TEST(cancel__deregister_while_running__waits, "G-13", "G-23", "P28")
 {
     struct heard h = HEARD('h');
     struct peer canceller, leaver;

@@ -279,7 +279,7 @@ static int note_name(void *arg, const spn_outcome *outcome)
 
 /* The pool's only thread hangs: the next reply is there all the same, by the thread that
  * each policy leaves for it. */
-TEST(client__pool_refuses_the_reply__call_has_it, "CLI-3", "CLI-16")
+TEST(client__pool_refuses_the_reply__call_has_it, "CLI-3", "CLI-16", "P10")
 {
     static const struct {
         const char *policy, *thread;
@@ -591,7 +591,7 @@ TEST(client__interrupt__ends_the_call_that_waits, "CLI-7")
 
 /* ---- connections -------------------------------------------------------------------------------- */
 
-TEST(client__connection_lost__all_its_calls_end_at_once, "CLI-8")
+TEST(client__connection_lost__all_its_calls_end_at_once, "CLI-8", "P12")
 {
     enum { CALLS = 50 };
     struct fake f;
@@ -831,7 +831,7 @@ TEST(client__interrupt__ends_create_that_waits, "CLI-9")
 }
 
 /* What waits for a connection has the bound that what waits in one has. */
-TEST(client__too_much_waits_for_a_connection__refused, "CLI-4")
+TEST(client__too_much_waits_for_a_connection__refused, "CLI-4", "P18")
 {
     enum { LARGE = 60000, BOUND = 200000 };
     struct fake f;
@@ -1026,7 +1026,7 @@ TEST(client__bytes_that_are_no_frame__connection_ends_and_so_do_its_calls, "CLI-
 
 /* ---- the end -------------------------------------------------------------------------------------- */
 
-TEST(client__close__waits_for_calls_and_then_ends_them, "CLI-14")
+TEST(client__close__waits_for_calls_and_then_ends_them, "CLI-14", "P12")
 {
     struct fake f;
     spn_invocation what = of("nothing");

@@ -340,7 +340,7 @@ TEST(delayed__stage_and_task__time_out, "CF-33")
 
 /* Two million futures with a timeout of twelve hours, each done at once: none is left in
  * the timer, and memory does not grow. */
-TEST(delayed__many_completed_before__nothing_accumulates, "CF-35")
+TEST(delayed__many_completed_before__nothing_accumulates, "CF-35", "P17")
 {
     const int many = t_rounds(2000000);
     long highest = 0;
@@ -366,7 +366,7 @@ TEST(delayed__many_completed_before__nothing_accumulates, "CF-35")
 }
 
 /* What cannot be armed changes nothing. */
-TEST(delayed__refused__future_unchanged, "CF-33", "CF-34")
+TEST(delayed__refused__future_unchanged, "CF-33", "CF-34", "P30")
 {
     spn_future *f, *other;
     long before;
@@ -467,7 +467,7 @@ TEST(delayed__executor__hands_on_at_the_time, "CF-36")
 
 /* A submitted task, a stage, and a promise's supplier, delayed by a day: cancelling or
  * completing the future takes each out of the timer at once. */
-TEST(delayed__day_long_task_abandoned__gone_at_once, "CF-36")
+TEST(delayed__day_long_task_abandoned__gone_at_once, "CF-36", "P17")
 {
     spn_delayed_executor *d;
     spn_executor *ex;

@@ -133,7 +133,7 @@ enum { DISPATCHERS = sizeof table / sizeof *table };
 /* ---- the table ----------------------------------------------------------------------------- */
 
 /* Every event of every dispatcher, with a pool that has room. */
-TEST(dispatch__every_event__on_its_thread, "DSP-1", "DSP-11", "X-19", "X-20")
+TEST(dispatch__every_event__on_its_thread, "DSP-1", "DSP-11", "X-19", "X-20", "P42")
 {
     for (int i = 0; i < DISPATCHERS; i++) {
         spn_server_stats stats;
@@ -300,7 +300,7 @@ TEST(dispatch__bodies__read_by_the_pool, "DSP-9")
 }
 
 /* What the dispatchers say of each event, responses too. */
-TEST(dispatch__places__as_the_table_has_them, "DSP-1")
+TEST(dispatch__places__as_the_table_has_them, "DSP-1", "P42")
 {
     static const struct {
         const spn_dispatcher *dispatcher;
@@ -335,7 +335,7 @@ TEST(dispatch__places__as_the_table_has_them, "DSP-1")
 }
 
 /* Three keys, in order; a name that is not there. */
-TEST(dispatch__chosen_by_url__first_key_counts, "DSP-2")
+TEST(dispatch__chosen_by_url__first_key_counts, "DSP-2", "P42")
 {
     static const struct {
         const char *query;
@@ -383,7 +383,8 @@ static int fill(struct serving *s, int fd)
 
 /* With every thread of the pool stuck: refusals are told at once, heartbeats answered, one-way
  * requests counted; one reply for each request. */
-TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8", "X-20")
+TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8", "X-20",
+     "P10", "P11")
 {
     static const char *const names[] = { "message", "execution", "connection" };
 
@@ -438,7 +439,7 @@ TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8", "
 
 /* With `all`, connections and their ends need the pool too; the requests of a connection
  * whose event was lost are served all the same. */
-TEST(dispatch__full_pool_with_all__still_answers, "DSP-3", "DSP-8")
+TEST(dispatch__full_pool_with_all__still_answers, "DSP-3", "DSP-8", "P10")
 {
     struct serving s;
     struct told told;

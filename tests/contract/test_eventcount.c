@@ -179,7 +179,7 @@ static void traffic_role(int index, void *arg)
 
 /* Four who put and four who take, through nothing but relaxed atomics and the
  * event count: nobody sleeps through an item. */
-TEST(eventcount__many_put_and_take__no_wakeup_lost, "G-20")
+TEST(eventcount__many_put_and_take__no_wakeup_lost, "G-20", "P5")
 {
     for (int light = 0; light < 2; light++) {
         struct traffic t = { .rounds = t_rounds(20000) };

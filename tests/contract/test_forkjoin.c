@@ -173,7 +173,7 @@ SPN_FJ_TASK(int, deep, int, n)
 }
 
 /* A million levels on a small stack fail with an error, and the pool lives on. */
-TEST(forkjoin__recursion_beyond_the_stack__fails, "FJT-27")
+TEST(forkjoin__recursion_beyond_the_stack__fails, "FJT-27", "P8")
 {
     spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
     spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
@@ -252,7 +252,7 @@ static int joins_with_lock(spn_fj fj, void *arg)
     return 0;
 }
 
-TEST(forkjoin__join_with_a_lock_held__runs_nothing_else, "FJT-27")
+TEST(forkjoin__join_with_a_lock_held__runs_nothing_else, "FJT-27", "P7")
 {
     for (int32_t p = 1; p <= 2; p++) {
         spn_fj_pool *pool = fj_pool(p);

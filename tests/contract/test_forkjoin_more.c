@@ -898,7 +898,7 @@ static void join_with_lock(void *arg)
 }
 
 /* Pitfall P7: a join runs nothing but what it waits for. */
-TEST(fj_task__join_with_a_lock_held__runs_no_task_that_wants_it, "FJT-27")
+TEST(fj_task__join_with_a_lock_held__runs_no_task_that_wants_it, "FJT-27", "P7")
 {
     FJ_EACH_PARALLELISM(n)
     fj_inside_new(n, join_with_lock, NULL);
@@ -958,7 +958,7 @@ static int nest_call(spn_fj fj, void *arg)
 }
 
 /* Pitfall P8 for objects, and for trees in trees. */
-TEST(fj_task__objects_too_deep_for_the_stack__fail, "FJT-27")
+TEST(fj_task__objects_too_deep_for_the_stack__fail, "FJT-27", "P8")
 {
     FJ_EACH_PARALLELISM(n)
     {
@@ -989,7 +989,7 @@ TEST(fj_task__objects_too_deep_for_the_stack__fail, "FJT-27")
 
 /* Pitfall P8: a million nested joins on small stacks are an error, not a crash; and the
  * pool is as good as before. */
-TEST(fj_task__a_million_deep_on_small_stacks__fails)
+TEST(fj_task__a_million_deep_on_small_stacks__fails, "P8")
 {
     FJ_EACH_PARALLELISM(n)
     {

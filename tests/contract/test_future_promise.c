@@ -1051,7 +1051,7 @@ TEST(async__supplied__has_the_suppliers_outcome, "CF-29")
 }
 
 /* A stage whose executor refuses fails with that; it asks once. */
-TEST(async__refused__fails_the_stage, "CF-30")
+TEST(async__refused__fails_the_stage, "CF-30", "P30")
 {
     for (int op = 0; op < OPS; op++)
         for (int late = 0; late < 2; late++) {

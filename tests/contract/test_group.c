@@ -248,7 +248,7 @@ TEST(group__cancel_on_error__the_rest_is_cancelled, "G-21", "FUT-16")
 }
 
 /* What an executor refuses never was in the group; what it drops has failed. */
-TEST(group__executor_refuses_or_drops__told, "FUT-35", "G-22")
+TEST(group__executor_refuses_or_drops__told, "FUT-35", "G-22", "P30")
 {
     spn_manual_executor *m = manual();
     spn_group *group = group_with(NULL);

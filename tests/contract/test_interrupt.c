@@ -446,7 +446,7 @@ static void churn_foreign(int threads)
 
 /* Threads that come, use the library and go leave nothing behind: after the
  * first few, ten thousand more need no new record. */
-TEST(interrupt__ten_thousand_foreign_threads__no_record_leaks, "G-14")
+TEST(interrupt__ten_thousand_foreign_threads__no_record_leaks, "G-14", "P46")
 {
     long before, allocations;
 

@@ -290,7 +290,7 @@ TEST(limiter__remove__only_what_has_not_started, "TPE-43")
 }
 
 /* Refused behind at once: as if it had never come.  Refused after a wait: dropped. */
-TEST(limiter__executor_behind_refuses__told_or_dropped, "TPE-66")
+TEST(limiter__executor_behind_refuses__told_or_dropped, "TPE-66", "P30")
 {
     struct counted a = COUNTED, b = COUNTED, c = COUNTED;
     spn_manual_executor *m = manual();

@@ -58,7 +58,7 @@ static void add_or_look(int index, void *arg)
 }
 
 /* What many threads count adds up, twice: parts are used again when threads end. */
-TEST(metrics__many_threads_count__adds_up, "MET-1", "MET-3")
+TEST(metrics__many_threads_count__adds_up, "MET-1", "MET-3", "P48")
 {
     spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
 
@@ -1043,7 +1043,7 @@ static void submit_or_look(int index, void *arg)
 }
 
 /* However tasks are taken, one by one or in batches, each start is counted once. */
-TEST(metrics__many_tasks__starts_never_go_back, "MET-16")
+TEST(metrics__many_tasks__starts_never_go_back, "MET-16", "P48")
 {
     static const uint32_t kinds[] = { SPN_POOL_FIFO, SPN_POOL_LANES };
     int tasks = 3000;

@@ -727,7 +727,7 @@ TEST(net__much_sent_inside_an_event__in_order, "NET-15", "NET-14", "NET-18")
 
 /* The bound: refused whole, urgent ones pass, a message larger than the bound goes when
  * nothing waits, and there is room again when the peer has read. */
-TEST(net__peer_never_reads__bounded, "NET-16")
+TEST(net__peer_never_reads__bounded, "NET-16", "P18")
 {
     struct spn__transport_opts opts = { .loops = 1, .max_unwritten = 100000 };
     struct line *const line = &bed.line[0];
@@ -762,7 +762,7 @@ TEST(net__peer_never_reads__bounded, "NET-16")
 
 /* A thread that is not the loop's writes by itself and wakes nobody; and any number of
  * messages that wait wake the loop once. */
-TEST(net__sent_from_elsewhere__loop_not_woken, "NET-17")
+TEST(net__sent_from_elsewhere__loop_not_woken, "NET-17", "P39")
 {
     struct spn__transport_opts opts = { .loops = 1 };
     struct spn__transport_stats before, after;

@@ -233,7 +233,7 @@ static int loop_with_lock(spn_fj fj, void *arg)
     return rc;
 }
 
-TEST(parallel_for__with_a_lock_held__runs_no_task_that_wants_it)
+TEST(parallel_for__with_a_lock_held__runs_no_task_that_wants_it, "P7")
 {
     for (size_t p = 0; p < COUNT(parallelisms); p++) {
         struct locked l = { .lock = PTHREAD_MUTEX_INITIALIZER };

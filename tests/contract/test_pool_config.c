@@ -228,7 +228,7 @@ TEST(pool__without_policy_and_factory__abort_and_the_default, "TPE-6")
 }
 
 /* All defaults: as many threads as there are CPUs to use, 60 s, room for 1024. */
-TEST(pool__no_options__the_documented_defaults)
+TEST(pool__no_options__the_documented_defaults, "P18")
 {
     spn_pool *pool = pool_with(NULL);
     spn_pool_stats s = stats_of(pool);
@@ -284,7 +284,7 @@ TEST(pool__setter_refused__everything_as_before, "TPE-5", "TPE-7", "TPE-8", "TPE
 }
 
 /* Reconfigure changes all or nothing; what it was not told of stays. */
-TEST(pool__reconfigure__all_or_nothing, "TPE-7", "TPE-8", "TPE-10")
+TEST(pool__reconfigure__all_or_nothing, "TPE-7", "TPE-8", "TPE-10", "P36")
 {
     spn_pool *pool = pool_of(2, 4, 5);
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
@@ -377,7 +377,7 @@ static void change_or_look(int index, void *arg)
 }
 
 /* Nobody ever sees core above max, however sizes jump. */
-TEST(pool__sizes_change_under_a_reader__core_never_above_max, "TPE-8")
+TEST(pool__sizes_change_under_a_reader__core_never_above_max, "TPE-8", "P36")
 {
     struct readers r = { .pool = pool_of(1, 2, 5) };
 

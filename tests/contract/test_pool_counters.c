@@ -284,7 +284,7 @@ static void produce_or_watch(int index, void *arg)
 
 /* However busy the pool is, no number is ever negative or beyond its limit, and what
  * counts up never goes back. */
-TEST_EACH(pool__stats_under_load__never_negative_never_back, "TPE-37", "TPE-41")
+TEST_EACH(pool__stats_under_load__never_negative_never_back, "TPE-37", "TPE-41", "P19")
 {
     struct watched w = { .seed = t_seed() };
     struct bed b = bed_with(k, opts_of(1, 3, 0), is(k, LIMITED) ? 16 : SPN_UNBOUNDED);

@@ -97,7 +97,7 @@ static void act_nothing(struct piece *p)
 
 /* submitted goes up before a task is taken and down again on each way out: run, failed,
  * removed, purged, cancelled, dropped, drained, refused. */
-TEST(eager__every_way_out__submitted_comes_back, "S-1")
+TEST(eager__every_way_out__submitted_comes_back, "S-1", "P19")
 {
     spn_pool_opts opts = spn_pool_opts_eager(1, 1, 8, SPN_SEC(3600));
     spn_latch *gate = gate_new();

@@ -52,7 +52,7 @@ TEST_EACH(pool__same_call_many_times__each_accepted_one_runs, "TPE-19", "TPE-13"
 }
 
 /* A node that waits already is refused, and the first hand-over stands. */
-TEST_EACH(pool__node_still_queued__busy, "TPE-19")
+TEST_EACH(pool__node_still_queued__busy, "TPE-19", "P29")
 {
     struct bed b = bed_open(k, 1, 1);
     spn_latch *gate = gate_new();
@@ -75,7 +75,7 @@ TEST_EACH(pool__node_still_queued__busy, "TPE-19")
 }
 
 /* The node of a task that waits in one pool is busy for every other. */
-TEST(pool__node_queued_in_another_pool__busy, "TPE-19")
+TEST(pool__node_queued_in_another_pool__busy, "TPE-19", "P29")
 {
     spn_pool *one = pool_of(1, 1, 4), *other = pool_of(1, 1, 4);
     spn_latch *gate = gate_new();
@@ -481,7 +481,7 @@ TEST(pool__factory_fails_above_core__refused, "TPE-21", "TPE-24")
 
 /* No thread and none to be had: the task is refused with EAGAIN and not kept, and the
  * pool is as good as new. */
-TEST_EACH(pool__no_thread_to_be_had__refused_not_kept, "TPE-22", "TPE-24")
+TEST_EACH(pool__no_thread_to_be_had__refused_not_kept, "TPE-22", "TPE-24", "P2")
 {
     static const int32_t cores[] = { 1, 0 };
 

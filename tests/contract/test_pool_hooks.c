@@ -560,7 +560,7 @@ static void set_specific(struct piece *p)
         REQUIRE(pthread_setspecific(specific, malloc(100)) == 0);
 }
 
-TEST(pool__worker_churn_with_thread_specific_data__nothing_left)
+TEST(pool__worker_churn_with_thread_specific_data__nothing_left, "P46")
 {
     const int rounds = t_rounds(500);
 

@@ -45,7 +45,7 @@ TEST(job__priorities__greatest_first_then_in_order)
 }
 
 /* Many of few classes: order within each class is the order of arrival. */
-TEST(job__many_priorities__fifo_within_a_class)
+TEST(job__many_priorities__fifo_within_a_class, "P43")
 {
     enum { COUNT = 500 };
     static struct piece p[COUNT];
@@ -123,7 +123,7 @@ TEST(job__priority_pool_full__refused, "TPE-66")
 
 /* With ageing, one that has waited long enough is ahead of one with more priority that
  * came late: here it need only be a nanosecond. */
-TEST(job__ageing__the_old_one_is_first)
+TEST(job__ageing__the_old_one_is_first, "P43")
 {
     spn_pool_opts opts = opts_of(1, 1, 8);
     spn_latch *gate = gate_new();
@@ -168,7 +168,7 @@ static int flood_again(spn_task *task)
     return 0;
 }
 
-TEST(job__flood_of_high_priority__low_one_runs_in_the_end)
+TEST(job__flood_of_high_priority__low_one_runs_in_the_end, "P43")
 {
     spn_pool_opts opts = opts_of(1, 1, SPN_UNBOUNDED);
     struct flood f = { 0 };

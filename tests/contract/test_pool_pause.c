@@ -75,7 +75,7 @@ TEST(pool__paused_and_full__refused, "TPE-66")
 }
 
 /* Shutdown ends a pause: what waits runs; shutdown_now returns it. */
-TEST_EACH(pool__shut_down_while_paused__ends, "TPE-50", "TPE-52")
+TEST_EACH(pool__shut_down_while_paused__ends, "TPE-50", "TPE-52", "P44")
 {
     for (int now = 0; now < 2; now++) {
         struct bed b = bed_open(k, 1, 1);
@@ -127,7 +127,7 @@ TEST_EACH(pool__removed_while_paused__never_runs, "TPE-43")
 }
 
 /* Pausing one pool leaves another alone. */
-TEST(pool__one_paused_or_ended__another_works_on)
+TEST(pool__one_paused_or_ended__another_works_on, "P15")
 {
     spn_pool *paused = pool_of(1, 1, 4), *works = pool_of(1, 1, 4);
     struct piece p[4];
@@ -229,7 +229,7 @@ TEST_EACH(pool__task_blocks_with_others_queued__they_go_on)
 }
 
 /* No more stand in than block_threads: the rest waits. */
-TEST_EACH(pool__more_block_than_may__capped)
+TEST_EACH(pool__more_block_than_may__capped, "P38")
 {
     spn_pool_opts opts = opts_of(2, 2, 0);
     enum { COUNT = 12 };

@@ -35,7 +35,7 @@ static void on_one_cpu(void *arg)
         CHECK(ran(&p[i]));
 }
 
-TEST(preset__one_cpu__still_a_thread, "S-5", "TPE-13")
+TEST(preset__one_cpu__still_a_thread, "S-5", "TPE-13", "P14")
 {
     CHECK_CHILD(on_one_cpu, NULL);
 }

@@ -608,7 +608,7 @@ static void submit_to_own_pool(struct piece *p)
 }
 
 /* A task that would wait for room in its own pool is refused at once. */
-TEST(reject__block_from_inside__edeadlk, "S-6", "G-1")
+TEST(reject__block_from_inside__edeadlk, "S-6", "G-1", "P9")
 {
     spn_reject_block patient = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
     spn_pool_opts opts = opts_of(1, 1, 1);
@@ -807,7 +807,7 @@ static void call_and_wait(int index, void *arg)
 /* As many clients as threads, no queue: a client that got its answer is never refused
  * for want of the thread that gave it... but for the moment that thread needs to come
  * back.  With a queue of as many places it is never refused at all. */
-TEST(reject__closed_loop_with_a_queue__never_refused)
+TEST(reject__closed_loop_with_a_queue__never_refused, "P32")
 {
     struct loop l = { .pool = pool_of(T_THREADS, T_THREADS, T_THREADS),
                       .rounds = t_rounds(3000) };
@@ -819,7 +819,7 @@ TEST(reject__closed_loop_with_a_queue__never_refused)
 }
 
 /* The same on a hand-off, where that moment shows: who waits it out is served. */
-TEST(reject__closed_loop_on_a_hand_off__served_by_waiting_a_moment)
+TEST(reject__closed_loop_on_a_hand_off__served_by_waiting_a_moment, "P32")
 {
     static const spn_reject_block moment = SPN_REJECT_BLOCK_INIT(SPN_SEC(60));
     struct loop l = { .pool = pool_of(T_THREADS, T_THREADS, SPN_HANDOFF),

@@ -50,7 +50,7 @@ TEST_EACH(pool__through_its_life__states_only_grow, "TPE-47", "TPE-48", "TPE-49"
 }
 
 /* A pool that was never used ends inside shutdown. */
-TEST_EACH(pool__never_used__ends_in_shutdown, "TPE-51")
+TEST_EACH(pool__never_used__ends_in_shutdown, "TPE-51", "P44")
 {
     for (int now = 0; now < 2; now++) {
         struct bed b = bed_open(k, 2, 3);
@@ -731,7 +731,7 @@ static void end_from_inside(struct piece *p)
 }
 
 /* A task may shut its pool down, but not wait for itself. */
-TEST_EACH(pool__task_ends_its_pool__shutdown_yes_await_no, "TPE-75", "TPE-47")
+TEST_EACH(pool__task_ends_its_pool__shutdown_yes_await_no, "TPE-75", "TPE-47", "P44")
 {
     struct bed b = bed_open(k, 1, 1);
     struct piece p[2];
@@ -884,7 +884,7 @@ static void end_or_submit(int index, void *arg)
 /* What was accepted while the pool was being shut down has run (or, with shutdown_now,
  * come back), and what was refused has not: nothing is lost, nothing is both. */
 TEST_EACH(pool__submit_races_shutdown__accepted_is_run_or_returned, "TPE-61", "TPE-62",
-          "TPE-66")
+          "TPE-66", "P3")
 {
     static struct piece p[RACERS][RACE_TASKS];
     const int rounds = t_rounds(60);
@@ -1003,7 +1003,7 @@ static void poke(struct piece *p)
     }
 }
 
-TEST_EACH(pool__random_life__always_ends, "TPE-47", "TPE-55", "TPE-56")
+TEST_EACH(pool__random_life__always_ends, "TPE-47", "TPE-55", "TPE-56", "P44")
 {
     enum { STEPS = 24 };
     const int rounds = t_rounds(150);

@@ -118,7 +118,8 @@ TEST(pool__core_raised_and_nothing_queued__no_thread, "TPE-33")
 
 /* A smaller max leaves running tasks alone; surplus threads go when they are idle, and
  * largest keeps its peak. */
-TEST_EACH(pool__max_lowered_under_load__surplus_leaves_when_idle, "TPE-32", "TPE-41")
+TEST_EACH(pool__max_lowered_under_load__surplus_leaves_when_idle, "TPE-32", "TPE-41",
+          "P36")
 {
     struct bed b = bed_open(k, 4, 4);
     spn_latch *gate = gate_new();

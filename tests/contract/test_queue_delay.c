@@ -138,7 +138,7 @@ TEST(queue_delay__random_times__in_order_of_due_time, "DQ-2", "DQ-17")
 }
 
 /* Due times at the ends of the range neither overflow nor overtake. */
-TEST(queue_delay__extreme_due_times__no_overflow, "DQ-11", "G-8")
+TEST(queue_delay__extreme_due_times__no_overflow, "DQ-11", "G-8", "P20")
 {
     static const int64_t times[] = { INT64_MAX,     INT64_MIN, 0,   -1,  INT64_MAX - 1,
                                      INT64_MIN + 1, 1000,      999, 1001 };
@@ -184,7 +184,7 @@ TEST(queue_delay__take__until_due, "DQ-2", "DQ-7")
 }
 
 /* An item that is due earlier, inserted while a taker sleeps, wakes it in time. */
-TEST(queue_delay__earlier_item_inserted__taker_wakes_for_it, "DQ-13")
+TEST(queue_delay__earlier_item_inserted__taker_wakes_for_it, "DQ-13", "P4")
 {
     spn_queue *q = open_delay(true);
     struct call c[2];

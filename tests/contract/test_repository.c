@@ -561,7 +561,7 @@ static void load(int index, void *arg)
 }
 
 /* Random changes while tasks run: none is lost, and the last change is what there is. */
-TEST(repository__changed_under_load__nothing_lost, "REP-13", "X-18")
+TEST(repository__changed_under_load__nothing_lost, "REP-13", "X-18", "P36")
 {
     spn_pool_stats stats = SPN_POOL_STATS_INIT;
     spn_url *last = read_url("h:1?corethreads=2&threads=4&queues=77&alive=5000");

@@ -81,7 +81,7 @@ static int fire(void *arg)
     return 0;
 }
 
-TEST(scheduled__many__none_is_early, "STPE-2", "STPE-40")
+TEST(scheduled__many__none_is_early, "STPE-2", "STPE-40", "P22")
 {
     enum { COUNT = 10000 };
     static struct shot shots[COUNT];
@@ -255,7 +255,7 @@ TEST(scheduled__order__due_then_submission, "STPE-12", "STPE-13")
 }
 
 /* Negative means now; nothing wraps. */
-TEST(scheduled__negative_delay__means_now, "STPE-9")
+TEST(scheduled__negative_delay__means_now, "STPE-9", "P20")
 {
     const int64_t delays[] = { 0, -1, -SPN_SEC(5), INT64_MIN, INT64_MIN + 1 };
 
@@ -289,7 +289,7 @@ static void in_form(int form, int i, int64_t delay_ns)
     }
 }
 
-TEST(scheduled__huge_delay__neither_early_nor_in_the_way, "STPE-10")
+TEST(scheduled__huge_delay__neither_early_nor_in_the_way, "STPE-10", "P20")
 {
     const int64_t huge[] = { INT64_MAX, INT64_MAX - 1, INT64_MAX - SPN_SEC(1000) };
 
@@ -337,7 +337,7 @@ static void take_time(struct job *j)
     advance(SPN_SEC(3));
 }
 
-TEST(scheduled__fixed_rate__does_not_drift, "STPE-3", "STPE-4")
+TEST(scheduled__fixed_rate__does_not_drift, "STPE-3", "STPE-4", "P25")
 {
     open_pool(1);
     at_rate(0, SPN_SEC(5), SPN_SEC(10));
@@ -400,7 +400,7 @@ TEST(scheduled__fixed_rate_real_clock__not_before, "STPE-4", "STPE-5")
 }
 
 /* Runs that are late follow one another, never two at once; or are skipped. */
-TEST(scheduled__missed__burst_or_skip, "STPE-6", "STPE-7")
+TEST(scheduled__missed__burst_or_skip, "STPE-6", "STPE-7", "P24")
 {
     spn_schedule what = SPN_SCHEDULE_INIT;
 
@@ -661,7 +661,7 @@ TEST(scheduled__cancel_with_interrupt__reaches_the_run, "STPE-16")
 }
 
 /* At once by default (unlike Java); when due, or by purge, if the policy says so. */
-TEST(scheduled__cancelled__leaves_the_queue, "STPE-20", "STPE-22", "STPE-28")
+TEST(scheduled__cancelled__leaves_the_queue, "STPE-20", "STPE-22", "STPE-28", "P17")
 {
     spn_scheduled_opts o = spn_scheduled_opts_pool(1);
     spn_pool_stats s;
@@ -699,7 +699,7 @@ TEST(scheduled__cancelled__leaves_the_queue, "STPE-20", "STPE-22", "STPE-28")
 }
 
 /* Millions come and go, and nothing stays: counts, and the time it takes. */
-TEST(scheduled__schedule_and_cancel__nothing_stays, "STPE-21", "STPE-23", "X-2")
+TEST(scheduled__schedule_and_cancel__nothing_stays, "STPE-21", "STPE-23", "X-2", "P17")
 {
     enum { KEPT = 2000, ROUNDS = 20000 };
     static spn_future *kept[KEPT];
@@ -810,7 +810,7 @@ TEST(scheduled__threads__up_to_core, "STPE-35", "STPE-36", "STPE-37")
 }
 
 /* Core 0: one thread while there is something, and it does not spin. */
-TEST(scheduled__core_0__works_without_spinning, "STPE-30", "EXE-13")
+TEST(scheduled__core_0__works_without_spinning, "STPE-30", "EXE-13", "P16")
 {
     struct rusage before, after;
     spn_scheduled_opts o = spn_scheduled_opts_pool(0);
@@ -875,7 +875,7 @@ static bool are_quiet(void)
 
 /* Who waits for far tasks sleeps through: no ticks, no turns.  On a busy machine the last may
  * take its time until it sleeps: one of many looks finds all quiet. */
-TEST(scheduled__far_tasks__no_wakeups, "STPE-37", "STPE-30")
+TEST(scheduled__far_tasks__no_wakeups, "STPE-37", "STPE-30", "P16")
 {
     for (int32_t core = 0; core < 3; core++) {
         bool quiet = false;
@@ -895,7 +895,7 @@ TEST(scheduled__far_tasks__no_wakeups, "STPE-37", "STPE-30")
 }
 
 /* An earlier task wakes a worker that sleeps for a later one. */
-TEST(scheduled__earlier_task__shortens_the_sleep, "STPE-38")
+TEST(scheduled__earlier_task__shortens_the_sleep, "STPE-38", "P4")
 {
     open_clocked(spn_scheduled_opts_pool(1), 0);
     schedule(0, SPN_SEC(3600));
@@ -1026,7 +1026,7 @@ static void note_context(struct job *j)
 }
 
 /* The submitter's context is there in each run, and gone in between. */
-TEST(scheduled__context__goes_with_every_run, "STPE-7")
+TEST(scheduled__context__goes_with_every_run, "STPE-7", "P40")
 {
     spn_context *context;
     spn_context_scope scope;
@@ -1061,7 +1061,7 @@ static int resubmit(void *arg)
 }
 
 /* A periodic future is its executor's, also while it runs: nobody else gets it. */
-TEST(scheduled__periodic_submitted_while_it_runs__busy, "STPE-17")
+TEST(scheduled__periodic_submitted_while_it_runs__busy, "STPE-17", "P29")
 {
     spn_manual_executor *other;
 

@@ -272,7 +272,7 @@ static const spn_executor_ops refusing_ops = { .size = sizeof refusing_ops,
                                                .execute = refuse };
 
 /* A refused turn: the task is the caller's again; what came meanwhile is not lost. */
-TEST(serial__turn_refused__task_comes_back_and_none_is_stranded, "X-15")
+TEST(serial__turn_refused__task_comes_back_and_none_is_stranded, "X-15", "P30")
 {
     struct refusing r = { .executor = { &refusing_ops },
                           .inner = spn_executor_direct() };

@@ -739,7 +739,7 @@ static int beat_again(int fd, int port, uint64_t id, int64_t *last_ns)
 }
 
 /* A silent connection is closed, though every worker hangs; one with heartbeats is not. */
-TEST(server__silence__closed_by_the_timer, "EXC-16")
+TEST(server__silence__closed_by_the_timer, "EXC-16", "P11")
 {
     const struct asked hanging = { .id = 1, .method = "hang" };
     struct serving s;
@@ -868,7 +868,7 @@ static void find_unwritten(void *ctx, const spn_channel_info *channel)
 
 /* A client that does not read is not read from either, and costs no memory without end:
  * 400 replies of 65 KB are more than sockets and the bound hold. */
-TEST(server__client_that_does_not_read__bounded, "EXC-18")
+TEST(server__client_that_does_not_read__bounded, "EXC-18", "P18")
 {
     enum { REQUESTS = 400, BOUND = 1 << 20 };
     const struct asked asked = { .method = "large",

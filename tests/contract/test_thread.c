@@ -627,7 +627,7 @@ static void use_up_threads(void *arg)
 }
 
 /* When the system has no thread to give, create says EAGAIN and starts nothing. */
-TEST(thread__system_out_of_threads__eagain, "G-22")
+TEST(thread__system_out_of_threads__eagain, "G-22", "P2")
 {
     if (geteuid() != 0) {
         t_skip("needs root to become a user without processes");
@@ -651,7 +651,7 @@ static void note_signal(int number)
 
 /* No signal to the process is ever handled on a thread of the library, not even
  * while the program's own threads block it. */
-TEST(thread__signals_to_the_process__handled_by_main_only, "G-13")
+TEST(thread__signals_to_the_process__handled_by_main_only, "G-13", "P35")
 {
     enum { SIGNALS = 1000 };
     struct sigaction action, old_term, old_rt;
@@ -807,7 +807,7 @@ static int start_programs(void *arg)
 
 /* A program started from a library thread has the mask the thread's creator
  * had: after fork by itself, with posix_spawn through spn_thread_exec_sigmask. */
-TEST(thread__program_started_from_it__has_the_creators_mask, "G-13")
+TEST(thread__program_started_from_it__has_the_creators_mask, "G-13", "P35")
 {
     spn_thread_opts inherit = SPN_THREAD_OPTS_INIT;
     struct started_program blocked, inherited, own;
@@ -836,7 +836,7 @@ static int thread_in_thread(void *arg)
 
 /* Also from a thread that a library thread made: what counts is the mask from
  * before the library blocked anything. */
-TEST(thread__made_by_a_library_thread__programs_get_the_first_mask, "G-13")
+TEST(thread__made_by_a_library_thread__programs_get_the_first_mask, "G-13", "P35")
 {
     struct started_program s;
     char expected[128];
@@ -1228,7 +1228,7 @@ static void exit_from_a_thread(void *arg)
 }
 
 /* exit from a library thread ends the process with its status. */
-TEST(thread__calls_exit__ends_the_process, "G-1")
+TEST(thread__calls_exit__ends_the_process, "G-1", "P13")
 {
     for (int i = 0; i < 5; i++)
         CHECK_EQ(t_child(exit_from_a_thread, NULL, NULL, 0), 3 << 8);
@@ -1256,7 +1256,7 @@ static void exit_with_live_threads(void *arg)
 }
 
 /* exit with threads parked and waiting does not hang and does not crash. */
-TEST(thread__process_exits_with_live_threads__no_hang, "G-1")
+TEST(thread__process_exits_with_live_threads__no_hang, "G-1", "P13")
 {
     for (int i = 0; i < 5; i++)
         CHECK_EQ(t_child(exit_with_live_threads, NULL, NULL, 0), 5 << 8);
@@ -1308,7 +1308,7 @@ static bool use_library_in_child(void *arg)
 
 /* fork while library threads are alive: the child may use the library.  They sleep, for
  * while they start they may have a sanitizer's locks. */
-TEST(thread__forked_with_live_threads__child_uses_the_library, "G-14")
+TEST(thread__forked_with_live_threads__child_uses_the_library, "G-14", "P13")
 {
     const spn_thread_opts opts = { .size = sizeof opts, .name = "sleeper" };
     atomic_int gate = 0;
@@ -1391,7 +1391,7 @@ TEST(thread__forked_with_the_cache_locked__child_not_stuck, "G-14")
 
 /* fork at any moment of another thread's life: no lock of the library is left
  * held in the child. */
-TEST(thread__forked_amid_thread_churn__child_not_stuck, "G-14")
+TEST(thread__forked_amid_thread_churn__child_not_stuck, "G-14", "P13")
 {
     struct churn c = { .stop = 0 };
     spn_thread *threads[2];

@@ -380,7 +380,7 @@ static int stop_from_callback(struct job *j)
 }
 
 /* A callback cannot stop its own timer, which goes on. */
-TEST(timer__stopped_by_a_callback__refused_and_goes_on, "HWT-9")
+TEST(timer__stopped_by_a_callback__refused_and_goes_on, "HWT-9", "P27", "P44")
 {
     open_thread();
     jobs[0].then = stop_from_callback;
@@ -421,7 +421,7 @@ TEST(timer__stop__returns_exactly_what_is_left, "HWT-10", "HWT-11", "HWT-12")
     CHECK_EQ(shut(), 0);
 }
 
-TEST(timer__never_started__stops_and_is_destroyed, "HWT-12")
+TEST(timer__never_started__stops_and_is_destroyed, "HWT-12", "P44")
 {
     spn_timeout *left;
 
@@ -503,7 +503,8 @@ TEST(timer__interrupted_in_stop__finishes_with_the_flag_set, "HWT-14")
 /* ---- when ------------------------------------------------------------------------------ */
 
 /* Never before its time, and at the first tick boundary after it. */
-TEST(timer__delays__run_at_the_first_tick_after, "HWT-17", "HWT-18", "HWT-21", "HWT-25")
+TEST(timer__delays__run_at_the_first_tick_after, "HWT-17", "HWT-18", "HWT-21", "HWT-25",
+     "P21")
 {
     for (uint32_t layout = 0; layout < 2; layout++) {
         spn_timer_opts opts = defaults();
@@ -572,7 +573,7 @@ static void run_real(struct real *all, int count)
 
 /* Late they are, too, when the machine holds the timer's thread up; so it has some tries. */
 TEST(timer__100_000_on_the_real_clock__none_early_none_late, "HWT-17", "HWT-18",
-     "HWT-24", "HWT-26")
+     "HWT-24", "HWT-26", "P22")
 {
     const int count = t_rounds(100000);
     struct real *all = calloc((size_t)count, sizeof *all);
@@ -588,7 +589,7 @@ TEST(timer__100_000_on_the_real_clock__none_early_none_late, "HWT-17", "HWT-18",
 }
 
 /* Zero, negative and past: in the next pass. */
-TEST(timer__no_delay__runs_in_the_next_pass, "HWT-19")
+TEST(timer__no_delay__runs_in_the_next_pass, "HWT-19", "P20", "P21")
 {
     open_driven();
     schedule(0, 0);
@@ -604,7 +605,7 @@ TEST(timer__no_delay__runs_in_the_next_pass, "HWT-19")
 }
 
 /* For ever does not come; what is beside it does, and it can be cancelled. */
-TEST(timer__forever__never_runs, "HWT-20", "X-4")
+TEST(timer__forever__never_runs, "HWT-20", "X-4", "P20")
 {
     spn_period period = SPN_PERIOD_INIT;
 
@@ -635,7 +636,7 @@ static int rearm(struct job *j)
 }
 
 /* A callback schedules itself and others; for at once means the next pass. */
-TEST(timer__scheduled_in_its_own_callback__runs_again_later, "HWT-22", "X-3")
+TEST(timer__scheduled_in_its_own_callback__runs_again_later, "HWT-22", "X-3", "P21")
 {
     open_driven();
     jobs[0].then = jobs[1].then = rearm;
@@ -699,7 +700,7 @@ static int be_slow(struct job *j)
 
 /* A slow callback delays the others; they are neither lost nor early, and the lateness
  * shows. */
-TEST(timer__slow_callback__others_late_not_lost, "HWT-29")
+TEST(timer__slow_callback__others_late_not_lost, "HWT-29", "P22", "P31")
 {
     open_driven();
     jobs[0].then = be_slow;
@@ -851,7 +852,7 @@ static void refused_by_executor(void *arg)
     CHECK_EQ(shut_executor(), 1); /* and comes back at the end */
 }
 
-TEST(timer__executor_refuses__asked_again_nothing_lost, "HWT-28")
+TEST(timer__executor_refuses__asked_again_nothing_lost, "HWT-28", "P30")
 {
     CHECK_CHILD(refused_by_executor, NULL);
 }
@@ -878,7 +879,7 @@ static int run_one(void *arg)
 }
 
 /* A callback that hangs keeps its own runner; the others are run by the next. */
-TEST(timer__callback_hangs_in_an_executor__others_run, "HWT-27", "HWT-28")
+TEST(timer__callback_hangs_in_an_executor__others_run, "HWT-27", "HWT-28", "P31")
 {
     struct peer p[3];
 
@@ -928,7 +929,7 @@ TEST(timer__direct_executor__runs_in_the_pass, "HWT-28")
 /* ---- cancelling --------------------------------------------------------------------- */
 
 /* True once and only before the run; the predicates follow; complete on return. */
-TEST(timer__cancel__once_and_complete, "HWT-30", "HWT-31", "HWT-34", "HWT-35")
+TEST(timer__cancel__once_and_complete, "HWT-30", "HWT-31", "HWT-34", "HWT-35", "P28")
 {
     open_driven();
     for (int i = 0; i < 3; i++) {
@@ -976,7 +977,8 @@ static int free_self(spn_timeout *t)
 
 /* A callback cancels: its neighbour of the same tick, a later one, itself, one that has
  * run; and a callback frees its own timeout. */
-TEST(timer__callback_cancels__neighbour_later_itself, "HWT-32", "HWT-40", "HWT-22")
+TEST(timer__callback_cancels__neighbour_later_itself, "HWT-32", "HWT-40", "HWT-22",
+     "P27")
 {
     spn_timeout *own = calloc(1, sizeof *own);
 
@@ -1007,7 +1009,7 @@ TEST(timer__callback_cancels__neighbour_later_itself, "HWT-32", "HWT-40", "HWT-2
 }
 
 /* Eleven in a tick, ten cancelled by the first: the count is 0. */
-TEST(timer__cancelled_in_their_own_tick__counted_once, "HWT-37", "HWT-40")
+TEST(timer__cancelled_in_their_own_tick__counted_once, "HWT-37", "HWT-40", "P19")
 {
     open_driven();
     for (int i = 0; i < 11; i++)
@@ -1035,7 +1037,7 @@ static int cancel_sync(void *arg)
 
 /* cancel_sync waits for the callback that runs, however it began; timed, and
  * interruptible. */
-TEST(timer__cancel_sync__waits_for_the_callback, "HWT-34", "G-9", "G-11")
+TEST(timer__cancel_sync__waits_for_the_callback, "HWT-34", "G-9", "G-11", "P28")
 {
     struct sync_call call = { &jobs[0].timeout, SPN_FOREVER };
     struct peer waits, gives_up;
@@ -1091,7 +1093,7 @@ static int check_pending(struct job *j)
 
 /* Three scheduled give 3; two cancelled and one run give 0, and the one that runs is
  * out already. */
-TEST(timer__pending_count__exact, "HWT-37", "HWT-41")
+TEST(timer__pending_count__exact, "HWT-37", "HWT-41", "P19")
 {
     open_driven();
     for (int i = 0; i < 3; i++)
@@ -1119,7 +1121,7 @@ TEST(timer__no_function__refused_and_not_counted, "HWT-16", "X-6")
 
 /* With a limit, one too many is refused; room comes back by cancel and by running, and
  * a periodic timeout keeps its place. */
-TEST(timer__limit__exact, "HWT-38", "HWT-39")
+TEST(timer__limit__exact, "HWT-38", "HWT-39", "P18")
 {
     spn_timer_opts opts = defaults();
     spn_period period = SPN_PERIOD_INIT;
@@ -1205,7 +1207,7 @@ static int take_time(struct job *j)
     return 0;
 }
 
-TEST(timer__a_thousand_periods__no_drift, "HWT-25")
+TEST(timer__a_thousand_periods__no_drift, "HWT-25", "P25")
 {
     const int64_t start = SPN_SEC(1);
     const int64_t period = 10 * TICK;
@@ -1230,7 +1232,7 @@ TEST(timer__a_thousand_periods__no_drift, "HWT-25")
 
 /* The process stands still for ten and a half periods: skip runs once and keeps the
  * phase; burst makes up for them, or for as many as it may; delay starts anew. */
-TEST(timer__periods_missed__by_policy, "HWT-25")
+TEST(timer__periods_missed__by_policy, "HWT-25", "P24")
 {
     const int64_t p = 4 * TICK;
     int64_t now;
@@ -1443,7 +1445,7 @@ TEST(timer__remaining__zero_when_idle, "X-6", "X-7")
 }
 
 /* A timeout moves to another timer when it is free, not while it is pending. */
-TEST(timer__another_timer__only_when_not_pending, "X-1")
+TEST(timer__another_timer__only_when_not_pending, "X-1", "P29")
 {
     spn_timer_opts opts = defaults();
     spn_timer *second;
@@ -1746,7 +1748,7 @@ TEST(timer__many_handles_dropped_in_any_order__few_blocks, "HWT-33", "HWT-35")
 }
 
 /* One handle after the other: the memory of the first serves for all. */
-TEST(timer__handles_one_after_the_other__no_allocation_each, "HWT-34")
+TEST(timer__handles_one_after_the_other__no_allocation_each, "HWT-34", "P17")
 {
     atomic_int told = 0;
     spn_timeout_handle *handle;
@@ -1769,7 +1771,7 @@ TEST(timer__handles_one_after_the_other__no_allocation_each, "HWT-34")
 /* ---- costs ---------------------------------------------------------------------------------- */
 
 /* Nothing allocates but create and the thread; cancelled timeouts leave nothing. */
-TEST(timer__a_million_cancelled__no_memory_no_pending, "HWT-34", "HWT-37")
+TEST(timer__a_million_cancelled__no_memory_no_pending, "HWT-34", "HWT-37", "P17")
 {
     long live;
 
@@ -1786,7 +1788,7 @@ TEST(timer__a_million_cancelled__no_memory_no_pending, "HWT-34", "HWT-37")
 }
 
 /* Idle, and with one timeout an hour away: the thread does not wake up. */
-TEST(timer__idle__no_wake_ups, "HWT-7")
+TEST(timer__idle__no_wake_ups, "HWT-7", "P16")
 {
     spn_timer_stats before = SPN_TIMER_STATS_INIT, after = SPN_TIMER_STATS_INIT;
     spn_timeout far = SPN_TIMEOUT_INIT;

@@ -2,10 +2,14 @@
 /* test_watch.c - thresholds, slow tasks, reports; time is a manual clock's where it can be. */
 #include <spindle/watch.h>
 
+#include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "test.h"
 
@@ -106,7 +110,7 @@ static void close_watch(void)
 
 /* A storm of refusals: one alarm per interval, however many looks and refusals, and the
  * next interval tells again. */
-TEST(watch__storm_of_rejects__one_alarm_per_interval, "MET-12", "MET-15")
+TEST(watch__storm_of_rejects__one_alarm_per_interval, "MET-12", "MET-15", "P33")
 {
     spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
 
@@ -269,6 +273,47 @@ TEST(watch__many_slow_tasks__each_told_once, "MET-13")
     for (int look = 0; look < 3; look++)
         CHECK_EQ(spn_watch_check(watch), 0);
     CHECK_EQ(heard.calls[SPN_ALARM_SLOW], MANY);
+    close_watch();
+}
+
+/* Stops this process for a moment, ten times what counts as slow; a child sees to it. */
+static void stand_still(void)
+{
+    const pid_t self = getpid();
+    const pid_t other = fork();
+    int status = -1;
+
+    REQUIRE(other >= 0);
+    if (other == 0) {
+        if (kill(self, SIGSTOP) == 0)
+            (void)poll(NULL, 0, 20);
+        _exit(kill(self, SIGCONT) != 0);
+    }
+    REQUIRE(waitpid(other, &status, 0) == other);
+    CHECK_EQ(status, 0);
+}
+
+/* Threads that wait for work are not slow, however long; and what stood still together with
+ * the process counts from the look that first saw it run. */
+TEST(watch__idle_or_stopped__nothing_told, "MET-13", "P49")
+{
+    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
+
+    opts.slow_ns = SPN_MS(2);
+    open_watch(opts);
+    atomic_store(&gate, 1);
+    hold_one(); /* makes the thread, and is over at once */
+    T_AWAIT(atomic_load(&running) == 1 && spn_pool_active(pool) == 0);
+    for (int look = 0; look < 3; look++) {
+        CHECK_EQ(spn_watch_check(watch), 0);
+        stand_still();
+    }
+    atomic_store(&gate, 0);
+    hold_one();
+    T_AWAIT(atomic_load(&running) == 2);
+    stand_still();
+    CHECK_EQ(spn_watch_check(watch), 0);
+    CHECK_EQ(heard.calls[SPN_ALARM_SLOW], 0);
     close_watch();
 }
 

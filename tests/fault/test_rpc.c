@@ -269,7 +269,7 @@ TEST(rpc__each_allocation_fails__told_and_nothing_is_left, "CLI-17", "G-22")
     }
 }
 
-TEST(rpc__each_thread_is_refused__told_and_nothing_is_left, "CLI-17")
+TEST(rpc__each_thread_is_refused__told_and_nothing_is_left, "CLI-17", "P2")
 {
     for (int i = 0; i < QUERIES; i++) {
         const long before = settle_down(queries[i]);

@@ -146,7 +146,7 @@ TEST(scheduled__each_allocation_refused__nothing_is_lost, "STPE-39")
     sweep(&point, &fail_at, &fail_more);
 }
 
-TEST(scheduled__each_thread_refused__nothing_is_lost, "STPE-39", "STPE-30")
+TEST(scheduled__each_thread_refused__nothing_is_lost, "STPE-39", "STPE-30", "P2")
 {
     sweep(&threads_tried, &thread_fail_at, &thread_fail_more);
 }

@@ -123,7 +123,8 @@ SCENARIO_OPTS(delayed__complete_cancel_timeout__one_outcome, .faults = true)
 
 /* The future is completed while the time comes and while the timer is stopped and
  * destroyed: the completer is not in the timer any more when that goes. */
-SCENARIO(delayed__completed_while_timer_ends__never_touches_it_after, "CF-33", "CF-35")
+SCENARIO(delayed__completed_while_timer_ends__never_touches_it_after, "CF-33", "CF-35",
+         "P28")
 {
     const int64_t time_ns = sim_choose(2) == 1 ? TICK : FAR;
     spn_future *f;

@@ -77,7 +77,7 @@ static void check_quiet(void)
 }
 
 /* The item and the sleeper always meet. */
-SCENARIO(eventcount__put_races_sleep__item_taken, "G-20", "G-19")
+SCENARIO(eventcount__put_races_sleep__item_taken, "G-20", "G-19", "P4", "P5")
 {
     reset();
     sim_thread(put, NULL);
@@ -112,7 +112,7 @@ static void consume_if_there(void *arg)
 
 /* A consumer that lists itself and leaves again passes a notification on: the
  * one that sleeps hears of the item. */
-SCENARIO(eventcount__chosen_one_cancels__notification_passed_on, "G-20", "G-11")
+SCENARIO(eventcount__chosen_one_cancels__notification_passed_on, "G-20", "G-11", "P5")
 {
     reset();
     sim_thread(consume_if_there, NULL);

@@ -339,7 +339,7 @@ static int run_joiner(spn_task *task)
 
 /* Two join an object, and one of them runs it, out of its turn: the other does not take
  * what was forked beside it.  (Pitfall P7.) */
-SCENARIO(forkjoin__joined_by_two__neither_takes_a_sibling, "FJT-27")
+SCENARIO(forkjoin__joined_by_two__neither_takes_a_sibling, "FJT-27", "P7")
 {
     spn_task joins = SPN_TASK_INIT(run_joiner, NULL);
 

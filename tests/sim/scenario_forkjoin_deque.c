@@ -295,7 +295,7 @@ static void busy_thief(void *arg)
 
 /* A join runs what descends from its record, and nothing else of the thief's: with a
  * lock held it is safe.  (Pitfall P7.) */
-SCENARIO(deque__join_of_stolen_record__helps_only_with_it, "FJT-27")
+SCENARIO(deque__join_of_stolen_record__helps_only_with_it, "FJT-27", "P7")
 {
     struct spn__nested n;
     spn_fj fj;

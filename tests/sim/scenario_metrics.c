@@ -93,7 +93,7 @@ static void record_one(void *arg)
 }
 
 /* A snapshot beside a thread that records for the first time has it or has it not. */
-SCENARIO(metrics__snapshot_beside_first_record__whole, "MET-3")
+SCENARIO(metrics__snapshot_beside_first_record__whole, "MET-3", "P48")
 {
     static spn_histogram_snapshot s;
 

@@ -404,7 +404,7 @@ SCENARIO(pool_time__delayed_task_in_a_shut_down_pool__both_leave, "TPE-36 TPE-61
 /* ---- after a burst --------------------------------------------------------------------- */
 
 /* The eager pool is back at its core after the burst. */
-SCENARIO(pool_time__eager_after_a_burst__shrinks_to_core, "X-12 TPE-28")
+SCENARIO(pool_time__eager_after_a_burst__shrinks_to_core, "X-12 TPE-28 P37")
 {
     spn_pool_opts o = spn_pool_opts_eager(1, 3, 2, KEEP);
     spn_pool_stats s = SPN_POOL_STATS_INIT;

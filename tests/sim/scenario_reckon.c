@@ -156,7 +156,7 @@ SCENARIO(reckon__steady__counter_is_used, "HWT-17")
 SCENARIO_OPTS(reckon__steady__counter_is_used, .models = SIM_SC, .schedules = 200)
 
 /* A few per mille slower or faster with each step. */
-SCENARIO(reckon__drifts__never_early, "HWT-17")
+SCENARIO(reckon__drifts__never_early, "HWT-17", "P22")
 {
     const bool slower = sim_choose(2) == 1;
 
@@ -209,7 +209,7 @@ SCENARIO_OPTS(reckon__stands_still__never_early_and_clock_read, .models = SIM_SC
               .schedules = 1000)
 
 /* To before the last look or after it, and ahead; then it goes on as it was. */
-SCENARIO(reckon__leaps__never_early, "HWT-17")
+SCENARIO(reckon__leaps__never_early, "HWT-17", "P22")
 {
     static const int64_t leaps[] = { -1, -2000, -150000, -3000000,  -3000000000,
                                      30, 30000, 3000000, 3000000000 };

@@ -192,7 +192,8 @@ static void cancels_and_interrupts(void *i)
 /* ---- who watches what is due next ---------------------------------------------------- */
 
 /* A task that is due before what the leader sleeps for shortens that sleep. */
-SCENARIO(scheduled__earlier_while_parked__is_on_time, "STPE-38", "STPE-37", "STPE-2")
+SCENARIO(scheduled__earlier_while_parked__is_on_time, "STPE-38", "STPE-37", "STPE-2",
+         "P4")
 {
     open_pool(1);
     sim_assert(schedule(0, FAR) == SPN_OK);
@@ -591,7 +592,7 @@ SCENARIO(scheduled__cancelled_on_its_way_back__does_not_wait, "STPE-17", "STPE-2
 SCENARIO_OPTS(scheduled__cancelled_on_its_way_back__does_not_wait, .early = SIM_NEVER)
 
 /* The number of those that wait, asked for while one comes and is taken: 0 or 1. */
-SCENARIO(scheduled__size_while_one_passes__never_negative, "STPE-18", "STPE-38")
+SCENARIO(scheduled__size_while_one_passes__never_negative, "STPE-18", "STPE-38", "P19")
 {
     open_pool(1);
     sim_thread(schedules_now, (void *)0);
@@ -875,7 +876,7 @@ SCENARIO(scheduled__submit_and_cancel__ends, "STPE-1", "STPE-20")
 }
 
 /* A failing periodic task stops, or goes on, as it was told to. */
-SCENARIO(scheduled__failing__obeys_policy, "STPE-15")
+SCENARIO(scheduled__failing__obeys_policy, "STPE-15", "P26")
 {
     spn_schedule what = SPN_SCHEDULE_INIT;
     const bool goes_on = sim_choose(2) == 0;

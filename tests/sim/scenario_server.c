@@ -489,7 +489,7 @@ SCENARIO_OPTS(server__reply_races_close__sent_or_dropped, .schedules = 50,
 
 /* More requests than the pool has room for, on every dispatcher that uses it: each is
  * answered once, by its method or with status 100. */
-SCENARIO(server__pool_is_full__each_answered_once, "DSP-3", "EXC-22")
+SCENARIO(server__pool_is_full__each_answered_once, "DSP-3", "EXC-22", "P10")
 {
     static const char *const urls[] = {
 #define FULL URL STILL "&threadpool=fixed&threads=1&queues=0&dispatcher="

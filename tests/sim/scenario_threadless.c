@@ -130,7 +130,7 @@ SCENARIO_OPTS(threadless__task_races_the_deadline__runs_once, .dfs = 2,
 
 /* notify_return at any time: the waiter always comes back, its future has an outcome,
  * and a task that came is not lost. */
-SCENARIO(threadless__notified_while_a_task_comes__always_returns, "S-2")
+SCENARIO(threadless__notified_while_a_task_comes__always_returns, "S-2", "P12")
 {
     if (!begin())
         return;
@@ -148,7 +148,7 @@ SCENARIO_OPTS(threadless__notified_while_a_task_comes__always_returns,
               .early = SIM_NEVER)
 
 /* The answer comes another way. */
-SCENARIO(threadless__answer_comes_elsewhere__always_returns, "S-2")
+SCENARIO(threadless__answer_comes_elsewhere__always_returns, "S-2", "P12")
 {
     if (!begin())
         return;
@@ -166,7 +166,7 @@ SCENARIO_OPTS(threadless__answer_comes_elsewhere__always_returns, .early = SIM_N
 
 /* Shut down, both ways, against a task and the waiter: each ends, and the task is in
  * exactly one place. */
-SCENARIO(threadless__shut_down_while_a_task_comes__always_returns, "X-16", "S-2")
+SCENARIO(threadless__shut_down_while_a_task_comes__always_returns, "X-16", "S-2", "P12")
 {
     int rc;
 

@@ -127,7 +127,8 @@ static void await_run(void)
 }
 
 /* An addition while the timer falls asleep is found, and not much late. */
-SCENARIO(timer__add_races_sleep__fires_in_time, "HWT-7", "HWT-17", "HWT-18", "HWT-41")
+SCENARIO(timer__add_races_sleep__fires_in_time, "HWT-7", "HWT-17", "HWT-18", "HWT-41",
+         "P4")
 {
     int64_t begun;
 
@@ -150,7 +151,7 @@ SCENARIO_OPTS(timer__add_races_sleep__fires_in_time, .dfs = 1, .dfs_models = SIM
 
 /* The timer sleeps for an hour: what comes earlier wakes it, also while it is about to
  * fall asleep. */
-SCENARIO(timer__earlier_add_while_parked__wakes, "HWT-17", "HWT-18")
+SCENARIO(timer__earlier_add_while_parked__wakes, "HWT-17", "HWT-18", "P4")
 {
     if (!create(1, NULL, SPN_TIMER_THREAD))
         return;
@@ -226,7 +227,7 @@ SCENARIO(timer__cancel_races_fire__one_of_them, "HWT-30", "HWT-34", "HWT-40")
 
 /* The callback schedules itself again while others cancel: what is armed is run,
  * cancelled or pending, and cancel_sync means the end. */
-SCENARIO(timer__cancel_races_fire_and_rearm__counts_even, "HWT-22", "HWT-37")
+SCENARIO(timer__cancel_races_fire_and_rearm__counts_even, "HWT-22", "HWT-37", "P19")
 {
     static spn__futex_word removed;
     int rc, runs;
@@ -251,7 +252,7 @@ SCENARIO(timer__cancel_races_fire_and_rearm__counts_even, "HWT-22", "HWT-37")
 }
 
 /* What is free after cancel_sync may be freed. */
-SCENARIO(timer__freed_after_cancel_sync__callback_is_over, "HWT-34")
+SCENARIO(timer__freed_after_cancel_sync__callback_is_over, "HWT-34", "P28")
 {
     struct job *j;
     int rc;
@@ -283,7 +284,7 @@ static int free_self(spn_timeout *t)
 }
 
 /* A callback frees its own timeout, while the timer is stopped. */
-SCENARIO(timer__callback_frees_itself__never_touched_again, "HWT-10")
+SCENARIO(timer__callback_frees_itself__never_touched_again, "HWT-10", "P27")
 {
     struct job *j;
     spn_timeout *left;
@@ -314,7 +315,7 @@ static void add_job(void *arg)
 
 /* An addition and stop at once: refused, or run, or returned; never two of them. */
 SCENARIO(timer__stop_races_add__run_returned_or_refused, "HWT-8", "HWT-10", "HWT-11",
-         "HWT-12", "HWT-15", "HWT-42")
+         "HWT-12", "HWT-15", "HWT-42", "P3")
 {
     int left, runs;
 
@@ -347,7 +348,7 @@ static void stop_too(void *arg)
 
 /* Two stops: what is left is returned by one of them, and both come after the last
  * callback. */
-SCENARIO(timer__two_stops__left_returned_once, "HWT-10", "HWT-12", "HWT-14")
+SCENARIO(timer__two_stops__left_returned_once, "HWT-10", "HWT-12", "HWT-14", "P44")
 {
     if (!create(1, NULL, SPN_TIMER_THREAD))
         return;
@@ -482,7 +483,7 @@ static int do_deed(spn_timeout *t)
  * to the present slot, stop.  Another thread cancels the sibling meanwhile.  Each runs as
  * often as it was armed and not cancelled, and the counts come out even. */
 SCENARIO(timer__callback_matrix__each_accounted_for, "HWT-9", "HWT-22", "HWT-32",
-         "HWT-37", "HWT-40")
+         "HWT-37", "HWT-40", "P27")
 {
     int gone, left;
 
@@ -605,7 +606,7 @@ SCENARIO_OPTS(timer__handles_dropped_around_destroy__freed_once, .faults = true)
  * destroyed: whoever cancels is not in the timer any more when that goes, and both functions
  * have been called when stop returns, on whatever thread. */
 SCENARIO(timer__handle_cancelled_while_timer_ends__never_touches_it_after, "HWT-33",
-         "HWT-35", "HWT-36")
+         "HWT-35", "HWT-36", "P28")
 {
     const int64_t delay_ns = sim_choose(2) == 1 ? TICK : FAR;
     spn_timeout_handle *handle;
@@ -835,7 +836,7 @@ static void run_what_comes(void *arg)
 
 /* A callback hangs until the other, which is due in the same tick, has run: the other
  * does not wait behind it. */
-SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27")
+SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27", "P31")
 {
     if (spn_manual_executor_create(&manual) != SPN_OK)
         return;
@@ -1182,7 +1183,7 @@ static void ask_some(void *arg)
 
 /* With a limit, two threads and the callbacks do anything: there are never more than the
  * limit says, and in the end all places are free. */
-SCENARIO(timer__anything_with_a_limit__places_come_out_even, "HWT-38", "HWT-39")
+SCENARIO(timer__anything_with_a_limit__places_come_out_even, "HWT-38", "HWT-39", "P18")
 {
     spn_timer_opts opts = limited_to(PLACES);
     spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;

@@ -134,7 +134,7 @@ static void many(int count)
 }
 
 /* Two thousand connections are held and served by two threads. */
-TEST(net__two_thousand_connections__served_by_two_threads, "NET-28")
+TEST(net__two_thousand_connections__served_by_two_threads, "NET-28", "P38")
 {
     many(2000);
 }

@@ -242,7 +242,7 @@ TEST_EACH(stress_queue__everything_at_once__each_item_once, "Q-32", "Q-35", "G-1
 
 /* The same on one CPU, where a thread is preempted between any two steps and spinning
  * is of no use. */
-TEST_EACH(stress_queue__on_one_cpu__each_item_once, "Q-32", "G-20", "S-3")
+TEST_EACH(stress_queue__on_one_cpu__each_item_once, "Q-32", "G-20", "S-3", "P14")
 {
     cpu_set_t all, one;
     size_t cpu = 0;

@@ -202,7 +202,7 @@ static void schedule_until_shut(int index, void *arg)
 }
 
 /* A shutdown in the middle: what was accepted runs, what was not is refused. */
-TEST(scheduled__shutdown_in_a_storm__accepted_run, "STPE-39", "STPE-33")
+TEST(scheduled__shutdown_in_a_storm__accepted_run, "STPE-39", "STPE-33", "P3")
 {
     for (int32_t threads = 0; threads < 3; threads++) {
         struct storm storm = { .seed = t_seed() };

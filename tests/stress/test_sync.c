@@ -89,7 +89,8 @@ static void buffer_role(int index, void *arg)
 
 /* Every item passes a buffer made of semaphores exactly once, each producer's in
  * order. */
-TEST(stress__semaphores_as_a_bounded_buffer__each_item_once, "G-15", "G-19", "G-20")
+TEST(stress__semaphores_as_a_bounded_buffer__each_item_once, "G-15", "G-19", "G-20",
+     "P5")
 {
     static struct buffer b;
 
@@ -190,7 +191,8 @@ static void pass_token(int index, void *arg)
 }
 
 /* A token goes round a ring of parked threads; it is never lost or doubled. */
-TEST(stress__token_round_a_ring_of_parked_threads__never_lost, "LS-2", "LS-9", "G-20")
+TEST(stress__token_round_a_ring_of_parked_threads__never_lost, "LS-2", "LS-9", "G-20",
+     "P5")
 {
     struct ring r = { .passes = t_rounds(60000) };
 

@@ -125,7 +125,8 @@ static void shut(void)
 }
 
 /* Four threads, and callbacks on the timer's own. */
-TEST(timer__churn__each_ends_once, "HWT-17", "HWT-26", "HWT-30", "HWT-34", "HWT-37")
+TEST(timer__churn__each_ends_once, "HWT-17", "HWT-26", "HWT-30", "HWT-34", "HWT-37",
+     "P19", "P28")
 {
     uint64_t seed = t_seed();
 
@@ -135,7 +136,7 @@ TEST(timer__churn__each_ends_once, "HWT-17", "HWT-26", "HWT-30", "HWT-34", "HWT-
 }
 
 /* The same with times reckoned by a CPU counter: none is early, against the clock. */
-TEST(timer__churn_by_reckoning__each_ends_once_none_early, "HWT-17", "HWT-26")
+TEST(timer__churn_by_reckoning__each_ends_once_none_early, "HWT-17", "HWT-26", "P22")
 {
     uint64_t seed = t_seed();
 
@@ -265,7 +266,7 @@ static int hit(spn_timeout *t)
 
 /* Each is earlier than all before it, while the timer falls asleep and wakes up: none is
  * forgotten until the far one. */
-TEST(timer__ever_earlier__none_overslept, "HWT-18")
+TEST(timer__ever_earlier__none_overslept, "HWT-18", "P4")
 {
     spn_timeout far = SPN_TIMEOUT_INIT;
     uint64_t seed = t_seed();

@@ -78,7 +78,7 @@ TEST(timer__ten_million_pending__held, "HWT-24", "HWT-37", "HWT-10")
 }
 
 /* Ten million scheduled an hour away and cancelled: no memory, and none pending. */
-TEST(timer__ten_million_cancelled__memory_flat, "HWT-34")
+TEST(timer__ten_million_cancelled__memory_flat, "HWT-34", "P17")
 {
     spn_timer *timer = open_timer(SPN_MS(1));
     spn_timeout t[16];
@@ -119,7 +119,7 @@ static int64_t elapsed_since(int64_t start)
 
 /* SIGSTOP for five seconds, then SIGCONT: of the fifty periods missed, burst makes up for
  * all, a burst of ten for ten, skip and delay for none. */
-TEST(timer__process_stopped_five_seconds__by_policy, "HWT-25")
+TEST(timer__process_stopped_five_seconds__by_policy, "HWT-25", "P24")
 {
     static const uint32_t policy[] = { SPN_MISSED_SKIP, SPN_MISSED_BURST,
                                        SPN_MISSED_BURST, SPN_MISSED_DELAY };
@@ -226,7 +226,7 @@ TEST_WHEN_NAMED(timer__under_a_fake_clock)
 
 /* The system's time is set an hour ahead and back while a timeout waits: it does not
  * notice. */
-TEST(timer__clock_set_by_an_hour__changes_nothing, "HWT-17", "HWT-18")
+TEST(timer__clock_set_by_an_hour__changes_nothing, "HWT-17", "HWT-18", "P23")
 {
     static const char library[] =
         "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";

@@ -485,7 +485,7 @@ static const struct {
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* For each tree of the table, the answer and every part of it. */
-TEST(cpu__fake_trees__as_in_the_table)
+TEST(cpu__fake_trees__as_in_the_table, "P47")
 {
     for (int i = 0; i < CASES; i++) {
         spn_cpu_limits limits;
@@ -516,7 +516,7 @@ static void make_v2_tree(void)
 }
 
 /* cpu.max in every form that is one, and in those that are none. */
-TEST(cpu__contents_of_cpu_max__percent_or_no_limit)
+TEST(cpu__contents_of_cpu_max__percent_or_no_limit, "P47")
 {
     static const struct {
         const char *text;
@@ -570,7 +570,7 @@ TEST(cpu__contents_of_cpu_max__percent_or_no_limit)
 }
 
 /* A CPU list in every form that is one, and in those that are none. */
-TEST(cpu__contents_of_a_cpuset__count_or_no_limit)
+TEST(cpu__contents_of_a_cpuset__count_or_no_limit, "P47")
 {
     static const struct {
         const char *text;
@@ -728,7 +728,7 @@ TEST(cpu__line_cut_in_a_word__word_not_halved)
 
 /* A group too deep to be opened still has the ancestors that can be, wherever in
  * a name the longest path ends. */
-TEST(cpu__very_deep_group__ancestors_count)
+TEST(cpu__very_deep_group__ancestors_count, "P47")
 {
     make_v2_tree();
     for (int name = 1; name <= 7; name++) {
@@ -916,7 +916,7 @@ static void pin_to_one(void *arg)
 }
 
 /* A process pinned to one CPU has one, though the machine has more. */
-TEST(cpu__pinned_to_one__one)
+TEST(cpu__pinned_to_one__one, "P14")
 {
     cpu_set_t now;
     size_t first = 0;

@@ -53,7 +53,7 @@ static void check_pair(int64_t a, int64_t b)
 
 /* Sums, differences and deadlines are the true value or the nearest end, for
  * every pair of edge values. */
-TEST(time__every_pair_of_edges__as_in_128_bits, "G-8")
+TEST(time__every_pair_of_edges__as_in_128_bits, "G-8", "P20")
 {
     for (int i = 0; i < EDGES; i++)
         for (int j = 0; j < EDGES; j++)

@@ -106,7 +106,7 @@ static void lone_node(const struct shape *s, int64_t phase, int64_t delay,
 
 /* All delays from 0 to four turns, from all phases, polled at all spacings. */
 TEST(wheel__every_delay_phase_and_spacing__due_in_its_tick, "HWT-17", "HWT-18",
-     "HWT-19", "HWT-21", "HWT-43", "HWT-44", "HWT-45")
+     "HWT-19", "HWT-21", "HWT-43", "HWT-44", "HWT-45", "P21")
 {
     for (int i = 0; i < SHAPES; i++) {
         const int64_t turn = shapes[i].slots * shapes[i].tick_ns;
@@ -171,7 +171,7 @@ static void all_delays(const struct shape *s, int64_t phase, int64_t spacing)
 }
 
 TEST(wheel__all_delays_together__in_order_of_tick_and_adding, "HWT-23", "HWT-26",
-     "HWT-43", "X-2")
+     "HWT-43", "X-2", "P21")
 {
     for (int i = 0; i < SHAPES; i++) {
         const int64_t turn = shapes[i].slots * shapes[i].tick_ns;
@@ -325,7 +325,8 @@ static void random_world(struct world *x, uint64_t *seed, uint32_t layout,
 }
 
 /* Adds, removals and jumps at random, over spans from nanoseconds to centuries. */
-TEST(wheel__random_life__as_the_model, "HWT-43", "HWT-44", "HWT-45", "HWT-46", "X-4")
+TEST(wheel__random_life__as_the_model, "HWT-43", "HWT-44", "HWT-45", "HWT-46", "X-4",
+     "P20", "P21", "P29")
 {
     static const uint32_t slots[] = { 4, 64, 512, 2048, 8192 };
     static const int64_t ticks[] = { 1, 7, SPN_US(1), SPN_MS(1), 1 << 20, SPN_MS(100) };
@@ -539,7 +540,7 @@ TEST(wheel__bad_options__refused, "HWT-2")
 }
 
 /* Short nodes are not disturbed by huge ones beside them; those never come early. */
-TEST(wheel__huge_times__saturate, "X-4", "HWT-20")
+TEST(wheel__huge_times__saturate, "X-4", "HWT-20", "P20")
 {
     spn_wheel *wheel = make(SPN_WHEEL_HIERARCHICAL, 64, 1000, INT64_MAX - 5000000);
     spn_wheel_node far[3], near = SPN_WHEEL_NODE_INIT;
