@@ -441,7 +441,8 @@ int spn_wheel_create(spn_wheel **out, const spn_wheel_opts *opts)
     w->levels[top].limit = UINT64_MAX;
     for (uint32_t i = 0; i <= top; i++)
         set_cursor(w, i, 1); /* tick 0 is the origin, which is now */
-    reach_ahead(w, 0);
+    for (uint32_t i = 0; i <= top; i++)
+        reach_ahead(w, 0); /* each level only as far as the next one did before */
     *out = w;
     return SPN_OK;
 }

@@ -14,6 +14,7 @@
 #include <spindle/wheel.h>
 
 #include "counting.h"
+#include "wheel/wheel.h"
 
 struct item {
     spn_wheel_node node;
@@ -628,4 +629,22 @@ TEST(wheel__removed_while_walking__visits_each_once, "HWT-45")
     CHECK_STATUS(spn_wheel_create(&wheel, NULL), SPN_ENOMEM);
     atomic_store(&counting_refuse, 0);
     CHECK(wheel == NULL);
+}
+
+/* A wheel that was just made reaches as far ahead in each level as it ever does, but for what
+ * the width of a slot takes: nodes are not filed a level too high, to be moved once more. */
+TEST(wheel__new__each_level_reaches_all_its_slots)
+{
+    for (uint32_t slots = 64; slots <= 4096; slots *= 2) {
+        spn_wheel_opts opts = SPN_WHEEL_OPTS_INIT;
+        spn_wheel *w;
+
+        opts.slots = slots;
+        REQUIRE_OK(spn_wheel_create(&w, &opts));
+        for (uint32_t i = 0; i < w->top; i++)
+            CHECK(w->levels[i].limit + (UINT64_C(2) << w->step_bits) >=
+                  w->levels[i].cursor + slots);
+        CHECK_OK(spn_wheel_check(w));
+        CHECK_OK(spn_wheel_destroy(w));
+    }
 }
