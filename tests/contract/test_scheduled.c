@@ -6,18 +6,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* AddressSanitizer keeps what was freed for a while. */
-#if defined(__SANITIZE_ADDRESS__)
-#define KEEPS_FREED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KEEPS_FREED 1
-#endif
-#endif
-#ifndef KEEPS_FREED
-#define KEEPS_FREED 0
-#endif
-
 /* ---- once ---------------------------------------------------------------------------- */
 
 /* Never before its delay has passed, once, and the future has the value. */
@@ -698,29 +686,30 @@ TEST(scheduled__cancelled__leaves_the_queue, "STPE-20", "STPE-22", "STPE-28", "P
     cut_pool();
 }
 
-/* Millions come and go, and nothing stays: counts, and the time it takes. */
+/* Very many come and go, and nothing stays: counts, and memory, of which each future that
+ * stayed would take a few hundred bytes.  (Ten millions: tests/stress/test_scheduled.c.) */
 TEST(scheduled__schedule_and_cancel__nothing_stays, "STPE-21", "STPE-23", "X-2", "P17")
 {
-    enum { KEPT = 2000, ROUNDS = 20000 };
+    enum { KEPT = 2000 };
     static spn_future *kept[KEPT];
-    struct rusage before, after;
+    const int rounds = t_rounds(200000);
+    long before_kb = 0;
 
     open_clocked(spn_scheduled_opts_pool(1), 0);
     for (int i = 0; i < KEPT; i++)
         REQUIRE_OK(spn_scheduled_schedule(sched, job_call, &jobs[0],
                                           SPN_SEC(600) + i * 1000 % KEPT, &kept[i]));
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         spn_future *f;
 
-        if (i == ROUNDS / 10)
-            (void)getrusage(RUSAGE_SELF, &before);
+        if (i == rounds / 10)
+            before_kb = t_resident_kb();
         REQUIRE_OK(spn_scheduled_schedule(sched, job_call, &jobs[0], SPN_SEC(600), &f));
         CHECK_EQ(spn_future_cancel(f, 0), 1);
         spn_future_unref(f);
     }
-    (void)getrusage(RUSAGE_SELF, &after);
-    if (!KEEPS_FREED)
-        CHECK(after.ru_maxrss - before.ru_maxrss < 4096); /* KiB */
+    if (!T_KEEPS_FREED)
+        CHECK(t_resident_kb() - before_kb < 4096); /* 23 bytes for each */
     CHECK_EQ(spn_pool_queued(pool), KEPT);
     for (int i = 0; i < KEPT; i++) { /* from anywhere in the heap */
         const int at = (int)((int64_t)i * 1009 % KEPT);
@@ -814,6 +803,7 @@ TEST(scheduled__core_0__works_without_spinning, "STPE-30", "EXE-13", "P16")
 {
     struct rusage before, after;
     spn_scheduled_opts o = spn_scheduled_opts_pool(0);
+    bool slept = false;
 
     o.keep_alive_ns = 0;
     open_clocked(o, 0);
@@ -822,9 +812,18 @@ TEST(scheduled__core_0__works_without_spinning, "STPE-30", "EXE-13", "P16")
     (void)getrusage(RUSAGE_SELF, &before);
     await_runs(0, 1);
     (void)getrusage(RUSAGE_SELF, &after);
-    /* The wait itself takes no turns at the CPU. */
+    /* The wait itself takes no turns at the CPU, */
     CHECK(after.ru_nvcsw - before.ru_nvcsw < 3000);
     CHECK_EQ(spn_pool_threads(pool), 1);
+    /* and does not keep it. */
+    for (int i = 3; i < JOBS && !slept; i++) {
+        const int64_t before_ns = t_cpu_of_others_ns();
+
+        schedule(i, SPN_MS(100));
+        await_runs(i, 1);
+        slept = t_cpu_of_others_ns() - before_ns < t_scaled(SPN_MS(10));
+    }
+    CHECK(slept);
     CHECK_EQ(spn_future_cancel(jobs[2].future, 0), 1);
     T_AWAIT(spn_pool_threads(pool) == 0);
     schedule(1, SPN_MS(1));
@@ -862,15 +861,17 @@ static int64_t sleeps_of_others(void)
     return sum;
 }
 
-/* Whether the others sleep through a tenth of a second; a sanitizer has a thread of its own
- * that does not. */
+/* Whether the others sleep through a tenth of a second, without turns at the CPU and without
+ * keeping it; a sanitizer has a thread of its own that does not. */
 static bool are_quiet(void)
 {
     const int64_t before = sleeps_of_others(), since = spn_now();
+    const int64_t before_ns = t_cpu_of_others_ns();
 
     while (spn_now() - since < SPN_MS(100))
         t_pause();
-    return sleeps_of_others() - before <= 2;
+    return sleeps_of_others() - before <= 2 &&
+           t_cpu_of_others_ns() - before_ns < t_scaled(SPN_MS(5));
 }
 
 /* Who waits for far tasks sleeps through: no ticks, no turns.  On a busy machine the last may

@@ -717,6 +717,95 @@ TEST(timer__slow_callback__others_late_not_lost, "HWT-29", "P22", "P31")
     CHECK_EQ(shut(), 0);
 }
 
+static int do_nothing(spn_timeout *t)
+{
+    (void)t;
+    return 0;
+}
+
+/* How many timeouts are how late. */
+struct late {
+    int count;
+    int64_t late_ns;
+};
+
+/* All start at one moment; each was due as long before as it says. */
+static spn_timer_stats stats_of_late(const struct late *kinds, int count)
+{
+    static spn_timeout timeouts[1000];
+    spn_timer_stats s;
+    int used = 0;
+
+    open_driven();
+    memset(timeouts, 0, sizeof timeouts);
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < kinds[i].count; n++)
+            CHECK_OK(spn_timer_schedule(timer, &timeouts[used++], do_nothing,
+                                        10 * TICK - kinds[i].late_ns));
+    CHECK_EQ(step(10 * TICK), used);
+    s = stats_now();
+    CHECK_EQ(s.fired, used);
+    CHECK_EQ(shut(), 0);
+    return s;
+}
+
+/* The quantiles are those of the timeout at their rank, which is rounded up: of a thousand
+ * the 500th, 990th and 999th, of fewer the last.  These times stand at the end of their
+ * eighth, so that they are told exactly. */
+TEST(timer__lateness__quantiles_by_rank, "HWT-29", "HWT-18")
+{
+    const int64_t a = (1 << 10) - 1, b = (1 << 14) - 1, c = (1 << 20) - 1,
+                  d = (1 << 26) - 1;
+    const struct {
+        struct late kinds[4];
+        int64_t p50, p99, p999, max;
+    } cases[] = {
+        { { { 499, a }, { 490, b }, { 10, c }, { 1, d } }, b, c, c, d },
+        { { { 500, a }, { 490, b }, { 9, c }, { 1, d } }, a, b, c, d },
+        { { { 501, a }, { 488, b }, { 9, c }, { 2, d } }, a, c, d, d },
+        { { { 990, a }, { 9, b }, { 1, c } }, a, a, b, c },
+        { { { 989, a }, { 9, b }, { 2, c } }, a, b, c, c },
+        { { { 1000, d } }, d, d, d, d },
+        { { { 50, a }, { 49, b }, { 1, c } }, a, b, c, c }, /* of a hundred */
+        { { { 49, a }, { 49, b }, { 2, c } }, b, c, c, c },
+        { { { 1, a }, { 1, b } }, a, b, b, b },
+        { { { 1, a }, { 1, b }, { 1, c } }, b, c, c, c },
+        { { { 1, c } }, c, c, c, c },
+        { { { 1, 0 } }, 0, 0, 0, 0 },
+        { { { 0, 0 } }, 0, 0, 0, 0 }, /* nothing has run */
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const spn_timer_stats s = stats_of_late(cases[i].kinds, 4);
+
+        CHECK_EQ(s.late_p50_ns, cases[i].p50);
+        CHECK_EQ(s.late_p99_ns, cases[i].p99);
+        CHECK_EQ(s.late_p999_ns, cases[i].p999);
+        CHECK_EQ(s.late_max_ns, cases[i].max);
+    }
+}
+
+/* Any other time is told by the end of its eighth: never less, and an eighth more at most. */
+TEST(timer__lateness__rounded_up_to_an_eighth, "HWT-29")
+{
+    uint64_t seed = t_seed();
+
+    for (int i = 0; i < t_rounds(300); i++) {
+        const int64_t ns = (int64_t)(t_random(&seed) % (uint64_t)(10 * TICK));
+        const struct late kinds[] = { { 980, 7 }, { 15, ns }, { 5, 10 * TICK } };
+        const spn_timer_stats s = stats_of_late(kinds, 3);
+
+        if (ns < 8)
+            continue;
+        CHECK_EQ(s.late_p50_ns, 7);
+        CHECK(s.late_p99_ns >= ns);
+        CHECK(s.late_p99_ns <= ns + ns / 8);
+        CHECK(s.late_p999_ns >= 10 * TICK);
+        CHECK(s.late_p999_ns <= 10 * TICK * 9 / 8);
+        CHECK_EQ(s.late_max_ns, 10 * TICK);
+    }
+}
+
 /* ---- failing ------------------------------------------------------------------------- */
 
 static atomic_int failures, failure_status;

@@ -188,6 +188,32 @@ uint64_t t_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
+long t_resident_kb(void)
+{
+    long pages = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    REQUIRE(f != NULL && fscanf(f, "%ld %ld", &pages, &resident) == 2);
+    fclose(f);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static int64_t cpu_ns(clockid_t clock)
+{
+    struct timespec ts;
+
+    REQUIRE(clock_gettime(clock, &ts) == 0);
+    return SPN_SEC(ts.tv_sec) + ts.tv_nsec;
+}
+
+int64_t t_cpu_of_others_ns(void)
+{
+    /* In this order: what this thread uses between them is not the others'. */
+    const int64_t all_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+
+    return all_ns - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void t_pause(void)
 {
     sched_yield();

@@ -134,6 +134,23 @@ void t_let_threads_go(void);
 /* Waits until that many threads of this name (its first letters) sleep in the kernel. */
 void t_await_asleep(const char *name, int count);
 
+/* Memory of this process that is in RAM, in KiB. */
+long t_resident_kb(void);
+/* AddressSanitizer keeps what was freed for a while: then that tells nothing. */
+#if defined(__SANITIZE_ADDRESS__)
+#define T_KEEPS_FREED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define T_KEEPS_FREED 1
+#endif
+#endif
+#ifndef T_KEEPS_FREED
+#define T_KEEPS_FREED 0
+#endif
+
+/* CPU time that all threads but this one have used so far, those that have ended included. */
+int64_t t_cpu_of_others_ns(void);
+
 /* Marks the test as skipped, with the reason, and leaves it to return. */
 void t_skip(const char *reason);
 

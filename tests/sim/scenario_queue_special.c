@@ -497,3 +497,160 @@ SCENARIO(queue_delay__head_removed_while_leader_sleeps__not_returned, "DQ-16")
     sim_assert(spn_queue_size(queue) == 0);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
+
+/* ---- delay: a leader, and one who follows ----------------------------------------- */
+
+#define LATER SPN_MS(1)
+#define STEPS SPN_US(200) /* what the steps of a scenario take, at most */
+
+struct taker {
+    SPN__ATOMIC(spn_thread *) thread;
+    int64_t timeout_ns;
+    int rc;
+};
+
+static int64_t dues[5]; /* of each item */
+static struct taker takers[2];
+
+static int64_t due_of(const void *item, void *ctx)
+{
+    (void)ctx;
+    return dues[(uintptr_t)item];
+}
+
+/* Item 1 is due later, 2 and 3 later still; some of them are there. */
+static void open_led(int items)
+{
+    spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
+
+    opts.due = due_of;
+    memset(got, 0, sizeof got);
+    sim_assert(spn_queue_create(&queue, SPN_QUEUE_DELAY, &opts) == SPN_OK);
+    dues[1] = sim_now() + LATER;
+    dues[2] = dues[3] = sim_now() + 2 * LATER;
+    for (intptr_t i = 1; i <= items; i++)
+        sim_assert(spn_queue_put(queue, (void *)i) == SPN_OK);
+}
+
+/* Takes one, when it is due and not later; or has had to leave. */
+static void follow_or_lead(void *arg)
+{
+    struct taker *t = arg;
+    void *item;
+
+    spn__store(&t->thread, spn_thread_ref(spn_thread_current()), release);
+    if (t->timeout_ns == SPN_FOREVER)
+        t->rc = spn_queue_take(queue, &item);
+    else
+        t->rc = spn_queue_poll_timed(queue, &item, t->timeout_ns);
+    if (t->rc == SPN_OK) {
+        const int64_t late_ns = sim_now() - due_of(item, NULL);
+
+        sim_assert(late_ns >= 0 && late_ns <= STEPS);
+    }
+    sim_assert((t->rc == SPN_OK) == (item != NULL));
+    sim_assert(spn_thread_interrupted() == 0); /* G-12 */
+    count(item);
+}
+
+static void start_takers(int64_t timeout_of_the_first_ns)
+{
+    for (int i = 0; i < 2; i++) {
+        spn__init(&takers[i].thread, NULL);
+        takers[i].timeout_ns = i == 0 ? timeout_of_the_first_ns : SPN_FOREVER;
+        takers[i].rc = 1;
+        sim_thread(follow_or_lead, &takers[i]);
+    }
+    if (sim_choose(2) == 0)
+        sim_settle(); /* one leads, one follows */
+}
+
+static void interrupt_taker(struct taker *t)
+{
+    spn_thread *thread;
+
+    while ((thread = spn__load(&t->thread, acquire)) == NULL)
+        spn__cpu_relax();
+    sim_assert(spn_thread_interrupt(thread) == SPN_OK);
+}
+
+static void close_led(void)
+{
+    sim_join_all();
+    for (int i = 0; i < 2; i++)
+        spn_thread_unref(spn__load(&takers[i].thread, relaxed));
+    sim_assert(spn_queue_size(queue) == 0);
+    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+}
+
+/* One of two consumers is interrupted, perhaps the one that sleeps until the head is due:
+ * the other takes it, and not late. */
+SCENARIO(queue_delay__leader_interrupted__follower_is_on_time, "DQ-14", "DQ-7", "G-12")
+{
+    const unsigned which = sim_choose(2);
+
+    open_led(1);
+    start_takers(SPN_FOREVER);
+    interrupt_taker(&takers[which]);
+    close_led();
+    sim_assert(takers[which].rc == SPN_EINTR && takers[1 - which].rc == SPN_OK);
+    sim_assert(got[1] == 1);
+}
+SCENARIO_OPTS(queue_delay__leader_interrupted__follower_is_on_time, .early = SIM_NEVER,
+              .dfs = 2, .dfs_models = SIM_SC, .dfs_less = SIM_TSO | SIM_C11,
+              .dfs_long = SIM_TSO | SIM_C11)
+
+/* The same with one that gives up before the head is due. */
+SCENARIO(queue_delay__leader_gives_up__follower_is_on_time, "DQ-14", "DQ-5")
+{
+    open_led(1);
+    start_takers(LATER / 2);
+    close_led();
+    sim_assert(takers[0].rc == SPN_ETIMEDOUT && takers[1].rc == SPN_OK);
+    sim_assert(got[1] == 1);
+}
+SCENARIO_OPTS(queue_delay__leader_gives_up__follower_is_on_time, .early = SIM_NEVER)
+
+/* The head is taken out while one sleeps for it and another follows; the next ones, which
+ * are there or come now, are taken by both, and not late. */
+SCENARIO(queue_delay__head_removed__leader_and_follower_on_time, "DQ-16", "DQ-14",
+         "DQ-15")
+{
+    const bool there = sim_choose(2) == 0;
+
+    open_led(there ? 3 : 1);
+    start_takers(SPN_FOREVER);
+    sim_assert(spn_queue_remove_item(queue, (void *)1) == 1);
+    if (!there) {
+        sim_thread(put_earlier, (void *)2);
+        sim_thread(put_earlier, (void *)3);
+    }
+    close_led();
+    sim_assert(takers[0].rc == SPN_OK && takers[1].rc == SPN_OK);
+    sim_assert(got[1] == 0 && got[2] == 1 && got[3] == 1);
+}
+SCENARIO_OPTS(queue_delay__head_removed__leader_and_follower_on_time,
+              .early = SIM_NEVER)
+
+static void remove_first(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_queue_remove_item(queue, (void *)1) == 1);
+}
+
+/* Both at once: the head goes, and one of the two that wait is interrupted. */
+SCENARIO(queue_delay__head_removed_leader_interrupted__follower_is_on_time, "DQ-14",
+         "DQ-16", "G-12")
+{
+    const unsigned which = sim_choose(2);
+
+    open_led(2);
+    start_takers(SPN_FOREVER);
+    sim_thread(remove_first, NULL);
+    interrupt_taker(&takers[which]);
+    close_led();
+    sim_assert(takers[which].rc == SPN_EINTR && takers[1 - which].rc == SPN_OK);
+    sim_assert(got[1] == 0 && got[2] == 1);
+}
+SCENARIO_OPTS(queue_delay__head_removed_leader_interrupted__follower_is_on_time,
+              .early = SIM_NEVER)

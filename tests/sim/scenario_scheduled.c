@@ -30,6 +30,7 @@ struct job {
     spn_future *future;
     spn_serial_task *task;
     spn_context *context; /* that it must run in; NULL: whatever it is */
+    bool undisturbed;     /* it must not be interrupted */
 };
 
 static spn_scheduled *sched;
@@ -46,6 +47,7 @@ static int work(void *arg)
     sim_assert(spn__load(&j->payload, relaxed) != 0);        /* what preceded it */
     sim_assert(sim_now() >= spn__load(&j->due, relaxed));    /* never early */
     sim_assert(j->context == NULL || spn_context_current() == j->context);
+    sim_assert(!j->undisturbed || spn_thread_interrupted() == 0);
     spn__store(&j->at, sim_now(), relaxed);
     (void)spn__fetch_add(&j->runs, 1, release);
     if (j->gate != NULL)
@@ -80,6 +82,7 @@ static void prepare(void)
         j->future = NULL;
         j->task = NULL;
         j->context = NULL;
+        j->undisturbed = false;
     }
 }
 
@@ -410,6 +413,53 @@ SCENARIO(scheduled__head_is_cancelled__next_is_on_time, "STPE-20", "STPE-16", "S
     close_pool();
 }
 SCENARIO_OPTS(scheduled__head_is_cancelled__next_is_on_time, .early = SIM_NEVER,
+              .spurious = SIM_NEVER)
+
+/* Of one of its workers, which are asleep. */
+static spn_thread *thread_of_worker(unsigned which)
+{
+    struct spn__list_node *node;
+
+    spn__list_each (node, &pool->workers)
+        if (which-- == 0)
+            return spn__load(&spn__list_entry(node, struct spn__worker, link)->self,
+                             relaxed);
+    return NULL;
+}
+
+static void interrupts(void *thread)
+{
+    sim_assert(spn_thread_interrupt(thread) == SPN_OK);
+}
+
+/* Somebody interrupts a worker that sleeps for the next task, or for the one that does, or
+ * is about to: it goes on sleeping, and what comes is on time; what comes after that is not
+ * meant. */
+SCENARIO(scheduled__sleeper_is_interrupted__tasks_on_time, "TPE-65", "TPE-64",
+         "STPE-37", "STPE-2")
+{
+    const unsigned which = sim_choose(2);
+
+    open_pool(2);
+    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_settle();
+    if (sim_choose(2) == 0) {
+        sim_assert(schedule(0, NEAR_) == SPN_OK);
+        if (sim_choose(2) == 0)
+            sim_settle(); /* one leads, the other is its deputy */
+        sim_thread(interrupts, thread_of_worker(which));
+    } else {
+        sim_thread(interrupts, thread_of_worker(which));
+        sim_assert(schedule(0, NEAR_) == SPN_OK);
+    }
+    sim_join_all();
+    jobs[1].undisturbed = true;
+    sim_assert(schedule(1, sim_choose(2) == 0 ? NEAR_ / 2 : LATER) == SPN_OK);
+    on_time(0);
+    on_time(1);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__sleeper_is_interrupted__tasks_on_time, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
 static void shrinks(void *arg)

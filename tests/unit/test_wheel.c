@@ -71,6 +71,19 @@ static const struct shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
+/* Polled every nanosecond to every turn and one; and jumps over 2, 3 and 4 whole turns, with
+ * a nanosecond less and more. */
+static int64_t next_spacing(int64_t spacing, int64_t turn)
+{
+    if (spacing <= turn)
+        return spacing + 1;
+    for (int64_t turns = 2; turns <= 4; turns++)
+        for (int64_t by = -1; by <= 1; by++)
+            if (turns * turn + by > spacing)
+                return turns * turn + by;
+    return SPN_FOREVER;
+}
+
 /* One node alone: it comes out in the first poll whose time has reached its tick, and
  * next_expiry never points behind that. */
 static void lone_node(const struct shape *s, int64_t phase, int64_t delay,
@@ -105,7 +118,8 @@ static void lone_node(const struct shape *s, int64_t phase, int64_t delay,
     CHECK_OK(spn_wheel_destroy(wheel));
 }
 
-/* All delays from 0 to four turns, from all phases, polled at all spacings. */
+/* All delays from 0 to four turns, from all phases, polled at all spacings, also of several
+ * turns. */
 TEST(wheel__every_delay_phase_and_spacing__due_in_its_tick, "HWT-17", "HWT-18",
      "HWT-19", "HWT-21", "HWT-43", "HWT-44", "HWT-45", "P21")
 {
@@ -114,19 +128,23 @@ TEST(wheel__every_delay_phase_and_spacing__due_in_its_tick, "HWT-17", "HWT-18",
 
         for (int64_t phase = 0; phase < turn; phase++)
             for (int64_t delay = 0; delay <= 4 * turn; delay++)
-                for (int64_t spacing = 1; spacing <= turn + 1; spacing++)
+                for (int64_t spacing = 1; spacing != SPN_FOREVER;
+                     spacing = next_spacing(spacing, turn))
                     lone_node(&shapes[i], phase, delay, spacing);
     }
 }
 
-/* The same delays all at once: each comes out once, in its poll, in order. */
+/* The same delays all at once: each comes out once, in its poll, in order.  Of a hashed
+ * wheel that has jumped over more than a turn only those of one tick are in order. */
 static void all_delays(const struct shape *s, int64_t phase, int64_t spacing)
 {
-    enum { MOST = 4 * 24 + 1 };
+    enum { MOST = 4 * 24 + 1, TICKS = 5 * 24 + 2 };
     static struct item items[2 * MOST];
     const int64_t turn = s->slots * s->tick_ns;
     const int count = (int)(4 * turn) + 1;
+    const bool sorted = s->layout == SPN_WHEEL_HIERARCHICAL || spacing <= turn;
     spn_wheel *wheel = make(s->layout, s->slots, s->tick_ns, 0);
+    uint64_t served[TICKS] = { 0 }; /* the next serial that a tick may show */
     int64_t now = phase;
     int left = 2 * count;
 
@@ -153,9 +171,10 @@ static void all_delays(const struct shape *s, int64_t phase, int64_t spacing)
 
             CHECK(it->in);
             CHECK(it->tick <= now_tick);
-            if (last != NULL && (s->layout == SPN_WHEEL_HIERARCHICAL || spacing < turn))
-                CHECK(last->tick < it->tick ||
-                      (last->tick == it->tick && last->serial < it->serial));
+            CHECK(last == NULL || !sorted || last->tick <= it->tick);
+            REQUIRE(it->tick < TICKS);
+            CHECK(it->serial >= served[it->tick]);
+            served[it->tick] = it->serial + 1;
             it->in = false;
             last = it;
             left--;
@@ -178,7 +197,8 @@ TEST(wheel__all_delays_together__in_order_of_tick_and_adding, "HWT-23", "HWT-26"
         const int64_t turn = shapes[i].slots * shapes[i].tick_ns;
 
         for (int64_t phase = 0; phase < turn; phase++)
-            for (int64_t spacing = 1; spacing <= turn + 1; spacing++)
+            for (int64_t spacing = 1; spacing != SPN_FOREVER;
+                 spacing = next_spacing(spacing, turn))
                 all_delays(&shapes[i], phase, spacing);
     }
 }
@@ -199,7 +219,9 @@ struct world {
     spn_wheel *wheel;
     struct item items[NODES];
     int64_t origin, tick_ns, now;
-    bool ordered;
+    int64_t
+        turn_ns;  /* beyond which a jump leaves no order by tick; SPN_FOREVER: none */
+    bool ordered; /* what is due is by tick, after the last jump */
     uint64_t serial;
 };
 
@@ -233,9 +255,10 @@ static void take_all(struct world *x)
         CHECK(is_out(x, it));
         CHECK(it->due_ns <= x->now); /* never early, to the nanosecond */
         CHECK_EQ(node->due_ns, it->due_ns);
-        if (x->ordered && last != NULL)
-            CHECK(last->tick < it->tick ||
-                  (last->tick == it->tick && last->serial < it->serial));
+        if (last != NULL && x->ordered)
+            CHECK(last->tick <= it->tick);
+        if (last != NULL && last->tick == it->tick)
+            CHECK(last->serial < it->serial);
         it->in = false;
         last = it;
     }
@@ -281,10 +304,11 @@ static void random_world(struct world *x, uint64_t *seed, uint32_t layout,
     memset(x, 0, sizeof *x);
     x->origin = x->now = span(seed, 40);
     x->tick_ns = tick_ns;
-    x->ordered = layout == SPN_WHEEL_HIERARCHICAL;
+    x->turn_ns = layout == SPN_WHEEL_HASHED ? slots * tick_ns : SPN_FOREVER;
     x->wheel = make(layout, slots, tick_ns, x->origin);
     for (int round = 0; round < t_rounds(150) && x->now != SPN_FOREVER; round++) {
         const unsigned kind = (unsigned)(t_random(seed) % 8);
+        const int64_t before = x->now;
 
         for (int i = 0; i < 60; i++) {
             struct item *it = &x->items[t_random(seed) % NODES];
@@ -309,6 +333,7 @@ static void random_world(struct world *x, uint64_t *seed, uint32_t layout,
 
             x->now = jump > INT64_MAX - x->now ? INT64_MAX : x->now + jump;
         }
+        x->ordered = x->now - before <= x->turn_ns;
         CHECK_OK(spn_wheel_advance_to(x->wheel, x->now));
         CHECK_OK(spn_wheel_check(x->wheel));
         CHECK_OK(spn_wheel_advance_to(x->wheel, x->now - 1)); /* changes nothing */
@@ -318,6 +343,7 @@ static void random_world(struct world *x, uint64_t *seed, uint32_t layout,
             check_world(x);
     }
     x->now = SPN_FOREVER;
+    x->ordered = x->turn_ns == SPN_FOREVER;
     CHECK_OK(spn_wheel_advance_to(x->wheel, SPN_FOREVER));
     take_all(x);
     CHECK_EQ(spn_wheel_count(x->wheel), 0);
