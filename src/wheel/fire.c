@@ -291,7 +291,7 @@ static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
 {
     struct spn_timer *timer = s->timer;
     struct spn__chosen chosen = { NULL, NULL };
-    struct spn__run run = { .thread = self };
+    struct spn__run run = spn__run_make(self);
     bool running = false;
     size_t count = 0;
     int64_t now_ns = 0;
@@ -327,9 +327,10 @@ void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
 {
     struct spn__shard *s = spn__home_get(t);
     struct spn__chosen chosen = { NULL, NULL };
-    /* Without a record, nobody on this thread can stop the timer either. */
-    struct spn__run run = { .timeout = t, .thread = spn__thread_self(), .fn = fn };
+    struct spn__run run = spn__run_make(spn__thread_self());
 
+    run.timeout = t;
+    run.fn = fn;
     spn__quick_lock(&s->lock);
     spn__list_push_back(&s->running, &run.link);
     spn__quick_unlock(&s->lock);
@@ -459,7 +460,7 @@ static void ask_again_apart(struct spn_timer *timer)
 {
     struct spn__shard *s = &timer->shards[0];
     struct spn__chosen chosen = { NULL, NULL };
-    struct spn__run run = { .thread = spn__self_get() };
+    struct spn__run run = spn__run_make(spn__self_get());
     bool stopped;
 
     spn__quick_lock(&s->lock);
