@@ -233,6 +233,8 @@ static int schedule(struct spn_scheduled *s, spn_schedule *what, spn_future **ou
     if (s == NULL || !is_whole(what))
         return SPN_EINVAL;
     rc = make(s, what, &f);
+    if (rc == SPN_ENOMEM)
+        spn__pool_no_memory(s->pool); /* as of a submit */
     if (rc != SPN_OK)
         return rc;
     rc = spn__scheduled_future_start(f, s,
@@ -327,8 +329,10 @@ int spn_scheduled_call(spn_scheduled *s, spn_run_fn run, void *arg, int64_t dela
     if (spn_context_current() == NULL)
         return spn__pool_call_at(s->pool, run, arg, due_after(s, delay_ns));
     task = spn__call_task_create(run, arg); /* a place for the context */
-    if (task == NULL)
+    if (task == NULL) {
+        spn__pool_no_memory(s->pool);
         return SPN_ENOMEM;
+    }
     rc = spn__pool_execute_at(s->pool, task, due_after(s, delay_ns));
     if (rc != SPN_OK)
         spn__task_drop_guarded(task, rc);

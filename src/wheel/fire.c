@@ -401,10 +401,10 @@ void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
     struct spn__shard *s = spn__home_get(t);
     struct turn turn = { .timer = s->timer, .shard = s, .running = true };
 
-    /* Without a record, nobody on this thread can stop the timer either. */
-    turn.run = (struct spn__run){
-        .timeout = t, .thread = spn__thread_self(), .fn = fn, .status = SPN_ECANCELED
-    };
+    turn.run = spn__run_make(spn__thread_self());
+    turn.run.timeout = t;
+    turn.run.fn = fn;
+    turn.run.status = SPN_ECANCELED;
     spn__quick_lock(&s->lock);
     spn__list_push_back(&s->running, &turn.run.link);
     spn__quick_unlock(&s->lock);
@@ -533,7 +533,7 @@ static void ask_again(struct spn_timer *timer)
 static void give_up(struct spn_timer *timer, struct spn__runner *r)
 {
     struct spn__shard *s = &timer->shards[0];
-    struct turn turn = { .shard = s, .run = { .thread = spn__self_get() } };
+    struct turn turn = { .shard = s, .run = spn__run_make(spn__self_get()) };
 
     spn__quick_lock(&s->lock);
     turn.running = !s->stopped; /* else perhaps destroyed: there is nobody to tell */

@@ -611,7 +611,7 @@ static bool find_run(const struct spn__shard *s, const spn_timeout *t,
 
         if (run->timeout == t) {
             found = true;
-            *own = *own || run->thread == self;
+            *own = *own || spn__run_is_own(run, self);
         }
     }
     return found;

@@ -431,7 +431,8 @@ static bool in_callback(struct spn_timer *timer, const struct spn_thread *thread
         spn__quick_lock(&s->lock);
         spn__list_each (node, &s->running)
             found =
-                found || spn__list_entry(node, struct spn__run, link)->thread == thread;
+                found ||
+                spn__run_is_own(spn__list_entry(node, struct spn__run, link), thread);
         spn__quick_unlock(&s->lock);
     }
     return found;

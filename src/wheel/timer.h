@@ -17,6 +17,7 @@
 #include "sync/parker.h"
 #include "sync/quick_lock.h"
 #include "sync/seam.h"
+#include "sync/seam_stacks.h"
 #include "sync/waitq.h"
 #include "wheel/reckon.h"
 #include "wheel/wheel.h"
@@ -99,11 +100,26 @@ struct spn__run {
                                    a hook is called, and no callback */
     struct spn_thread *thread;
     spn_timeout_fn fn;
+    int32_t
+        tid; /* instead, of a thread for which there was no record: there may be later */
     bool periodic;
     bool gone;      /* cancelled or scheduled anew since it started */
     bool inherited; /* its place of max_pending is that of the new schedule */
     int status;
 };
+
+/* One of the calling thread, whose record may be none. */
+static inline struct spn__run spn__run_make(struct spn_thread *self)
+{
+    return (struct spn__run){ .thread = self, .tid = self == NULL ? spn__os_tid() : 0 };
+}
+
+/* Whether it is the calling thread's. */
+static inline bool spn__run_is_own(const struct spn__run *run,
+                                   const struct spn_thread *self)
+{
+    return run->thread != NULL ? run->thread == self : run->tid == spn__os_tid();
+}
 
 /* Lateness in buckets an eighth of a power of two wide. */
 enum { SPN__LATE_BUCKETS = 488 };

@@ -664,6 +664,58 @@ TEST(pool__no_memory__execute_goes_on, "G-22")
     gate_free(gate);
 }
 
+static int take_nothing(void *arg, void **result)
+{
+    *result = arg;
+    return 0;
+}
+
+/* execute on a pool that has been used allocates nothing, and submit the future: also on
+ * the way to a thread that waits, and to its end. */
+TEST_EACH(pool__used_before__submit_allocates_once_and_execute_never, "G-22")
+{
+    enum { COUNT = 32 };
+    struct bed b = bed_open(k, 1, 1);
+    spn_executor *ex = spn_pool_executor(b.pool);
+    struct piece hold, p[COUNT];
+    spn_future *f[COUNT];
+    long before;
+
+    for (int used = is(k, OWN) ? 2 : 0; used < 2; used++) { /* a user's queue may */
+        spn_latch *gate = gate_new();
+
+        piece_init(&hold, gate);
+        pieces_init(p, COUNT, NULL);
+        start(b.pool, &hold); /* nobody else allocates now */
+        before = atomic_load(&counting_allocs);
+        for (int i = 0; i < COUNT; i++)
+            CHECK_OK(execute(b.pool, &p[i]));
+        CHECK(used == 0 || atomic_load(&counting_allocs) == before);
+        for (int i = 0; i < COUNT; i++) {
+            before = atomic_load(&counting_allocs);
+            REQUIRE_OK(spn_executor_submit(ex, take_nothing, &b, &f[i]));
+            CHECK(used == 0 || atomic_load(&counting_allocs) - before <= 1);
+        }
+        before = atomic_load(&counting_allocs);
+        gate_open(gate);
+        pool_rest(b.pool);
+        CHECK_EQ(atomic_load(&counting_allocs), before);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(ran(&p[i]));
+            spn_future_unref(f[i]);
+        }
+        gate_free(gate);
+    }
+    for (int i = 0; i < COUNT && !is(k, OWN); i++) { /* one by one: it waits for each */
+        before = atomic_load(&counting_allocs);
+        REQUIRE_OK(spn_executor_submit(ex, take_nothing, &b, &f[i]));
+        T_AWAIT(spn_future_is_done(f[i]) == 1);
+        CHECK(atomic_load(&counting_allocs) - before <= 1);
+        spn_future_unref(f[i]);
+    }
+    bed_close(&b);
+}
+
 /* No memory for a call is ENOMEM, no rejection: the policy is not asked. */
 TEST(pool__no_memory_for_a_call__enomem_and_no_policy, "G-22")
 {

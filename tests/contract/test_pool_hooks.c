@@ -577,3 +577,45 @@ TEST(pool__worker_churn_with_thread_specific_data__nothing_left, "P46")
     T_AWAIT(atomic_load(&specific_freed) == rounds);
     pthread_key_delete(specific);
 }
+
+static atomic_int specific_set;
+
+static void set_and_count(struct piece *p)
+{
+    (void)p;
+    if (pthread_getspecific(specific) != NULL)
+        return;
+    REQUIRE(pthread_setspecific(specific, malloc(100)) == 0);
+    atomic_fetch_add(&specific_set, 1);
+}
+
+/* P46 in full: 10^5 workers of one pool, who leave when they are idle or are ended by a
+ * task; each one's destructors have run, and it is no thread of the process any more. */
+TEST_WHEN_NAMED(pool__a_hundred_thousand_workers__each_destructor_ran)
+{
+    const int turnovers = t_rounds(100000), threads = t_threads();
+    spn_pool_opts opts = opts_of(0, 2, SPN_UNBOUNDED);
+    spn_pool *pool;
+
+    opts.keep_alive_ns = 0;
+    opts.hooks.uncaught = uncaught_quietly;
+    pool = pool_with(&opts);
+    atomic_store(&specific_freed, 0);
+    REQUIRE(pthread_key_create(&specific, free_specific) == 0);
+    for (int i = 0; stats_of(pool).threads_started < turnovers; i++) {
+        struct piece p[2];
+
+        pieces_init(p, 2, NULL);
+        for (int j = 0; j < 2; j++) {
+            p[j].act = set_and_count;
+            p[j].dies = (i + j) % 3 == 0;
+            CHECK_OK(execute(pool, &p[j]));
+        }
+        T_AWAIT(ended(&p[0]) == 1 && ended(&p[1]) == 1);
+    }
+    CHECK(atomic_load(&specific_set) >= turnovers / 2);
+    pool_close(pool);
+    t_await_threads(threads);
+    CHECK_EQ(atomic_load(&specific_freed), atomic_load(&specific_set));
+    pthread_key_delete(specific);
+}

@@ -281,3 +281,46 @@ TEST_EACH(process__tasks_for_a_busy_worker__no_wake_each, "P39")
     bed_close(&b);
     gate_free(gate);
 }
+
+static int be_busy(void *arg)
+{
+    const int64_t until = spn_now() + SPN_US(50);
+
+    (void)arg;
+    while (spn_now() < until) {
+    }
+    return 0;
+}
+
+/* How often the other threads of this process went to sleep. */
+static long sleeps_of_others(void)
+{
+    struct rusage all, own;
+
+    REQUIRE(getrusage(RUSAGE_SELF, &all) == 0 && getrusage(RUSAGE_THREAD, &own) == 0);
+    return all.ru_nvcsw - own.ru_nvcsw;
+}
+
+/* Half the time there is a task, and else all sleep: each wakes one of them, who finds it,
+ * and no other.  Some more may sleep on a lock. */
+TEST_EACH(process__half_load__one_wake_per_task, "P39")
+{
+    struct bed b = bed_open(k, 4, 4);
+    const int count = t_rounds(300);
+    int64_t wakeups;
+    long sleeps;
+
+    CHECK_EQ(spn_pool_prestart_all(b.pool), 4);
+    T_AWAIT(stats_of(b.pool).parked == 4);
+    wakeups = stats_of(b.pool).wakeups;
+    sleeps = sleeps_of_others();
+    for (int i = 0; i < count; i++) {
+        CHECK_OK(spn_executor_call(spn_pool_executor(b.pool), be_busy, NULL));
+        T_AWAIT(stats_of(b.pool).completed == i + 1 && stats_of(b.pool).parked == 4);
+    }
+    wakeups = stats_of(b.pool).wakeups - wakeups;
+    sleeps = sleeps_of_others() - sleeps;
+    CHECK(wakeups <= count);
+    CHECK(INSTRUMENTED || sleeps <= count + count / 4 + 20);
+    bed_close(&b);
+}

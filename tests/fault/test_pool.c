@@ -35,7 +35,7 @@ UNSEEN int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr,
 
 /* ---- the script --------------------------------------------------------------------------- */
 
-enum { PIECES = 12 };
+enum { PIECES = 12, MANY = 300, FUTURES = 10 };
 
 static bool ok_or_refused(int rc)
 {
@@ -129,7 +129,123 @@ static void use_pool(spn_pool *pool)
     CHECK(futures <= 2 && s.completed + s.failed <= s.accepted);
 }
 
-static void script(const struct pool_kind *k)
+/* ---- a long queue ------------------------------------------------------------------------- */
+
+static atomic_int may_go;
+
+static void wait_to_go(struct piece *piece)
+{
+    (void)piece;
+    T_AWAIT(atomic_load(&may_go) != 0);
+}
+
+/* 1 if that was accepted; what found no memory is counted. */
+static int accepted_or(int rc, int *poor)
+{
+    CHECK(ok_or_refused(rc));
+    *poor += rc == SPN_ENOMEM;
+    return rc == SPN_OK;
+}
+
+/* Behind a thread that is held, so many that whatever they wait in has to grow, and to grow
+ * again.  Returns how many were accepted. */
+struct many {
+    struct piece hold, p[MANY];
+    spn_future *f[FUTURES];
+    int accepted[MANY];
+    bool held; /* the thread was there all the while */
+    int calls, total;
+};
+
+static void queue_many(spn_pool *pool, struct many *m)
+{
+    spn_executor *ex = spn_pool_executor(pool);
+    spn_pool_stats s;
+    int poor = 0;
+
+    piece_init(&m->hold, NULL);
+    m->hold.act = wait_to_go;
+    m->total = accepted_or(execute(pool, &m->hold), &poor);
+    if (m->total == 1)
+        T_AWAIT(started(&m->hold) + drops(&m->hold) == 1);
+    m->held = started(&m->hold) == 1;
+    for (int i = 0; i < MANY; i++) {
+        job_init(&m->p[i], NULL);
+        m->p[i].job.priority = i % 7;
+        m->total += m->accepted[i] = accepted_or(execute(pool, &m->p[i]), &poor);
+        CHECK(m->accepted[i] == 1 || untouched(&m->p[i]));
+        if (i % 16 == 0)
+            m->calls += accepted_or(spn_executor_call(ex, count_call, NULL), &poor);
+        if (i % (MANY / FUTURES) == 0)
+            m->total += accepted_or(spn_executor_submit(ex, give_back, pool,
+                                                        &m->f[i / (MANY / FUTURES)]),
+                                    &poor);
+    }
+    m->total += m->calls;
+    s = stats_of(pool);
+    CHECK_EQ(s.accepted, m->total);
+    CHECK_EQ(s.rejected_no_memory, poor);
+    if (m->held)
+        CHECK_EQ(s.queued, m->total - 1);
+}
+
+/* All that was accepted has run; dropped it may be if there was no thread, and then it has
+ * one end all the same. */
+static void check_many(spn_pool *pool, struct many *m)
+{
+    const spn_pool_stats s = stats_of(pool);
+
+    check_books(&s);
+    CHECK_EQ(s.accepted, m->total);
+    CHECK_EQ(s.pending, 0);
+    CHECK(!m->held || s.completed == s.accepted);
+    CHECK(atomic_load(&call_runs) <= m->calls);
+    CHECK(!m->held || atomic_load(&call_runs) == m->calls);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ(ended(&m->p[i]) + drops(&m->p[i]), m->accepted[i]);
+        CHECK(!m->held || drops(&m->p[i]) == 0);
+    }
+    for (int i = 0; i < FUTURES; i++) {
+        void *value = pool;
+
+        if (m->f[i] == NULL)
+            continue;
+        CHECK_EQ(spn_future_is_done(m->f[i]), 1);
+        if (m->held)
+            CHECK_OK(spn_future_get(m->f[i], &value, 0));
+        CHECK(value == pool);
+        spn_future_unref(m->f[i]);
+    }
+}
+
+static void use_long_queue(spn_pool *pool)
+{
+    static struct many many;
+
+    memset(&many, 0, sizeof many);
+    atomic_store(&call_runs, 0);
+    atomic_store(&may_go, 0);
+    CHECK_OK(spn_pool_set_core_threads(pool, 1));
+    CHECK_OK(spn_pool_set_max_threads(pool, 1));
+    queue_many(pool, &many);
+    atomic_store(&may_go, 1);
+    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+    check_many(pool, &many);
+}
+
+/* ---- a pool's life ------------------------------------------------------------------------- */
+
+/* What is done with a pool, and how many calls it has at least that can be refused. */
+struct play {
+    void (*use)(spn_pool *pool);
+    int least;
+};
+
+static const struct play everything = { use_pool, 10 };
+static const struct play long_queue = { use_long_queue, 10 };
+
+static void script(const struct pool_kind *k, const struct play *play)
 {
     spn_pool_opts opts = opts_of(2, 4, SPN_UNBOUNDED);
     spn_queue *queue = NULL;
@@ -143,7 +259,7 @@ static void script(const struct pool_kind *k)
         spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
 
         if (k->own == SPN_QUEUE_ARRAY)
-            q.capacity = 64;
+            q.capacity = 4 * MANY;
         rc = spn_queue_create(&queue, (spn_queue_kind)k->own, &q);
         CHECK(ok_or_refused(rc));
         if (rc != SPN_OK)
@@ -155,7 +271,7 @@ static void script(const struct pool_kind *k)
     CHECK(ok_or_refused(rc));
     CHECK((rc == SPN_OK) == (pool != NULL));
     if (rc == SPN_OK) {
-        use_pool(pool);
+        play->use(pool);
         CHECK_OK(spn_pool_destroy(pool));
     }
     CHECK_OK(spn_queue_destroy(queue));
@@ -163,18 +279,18 @@ static void script(const struct pool_kind *k)
 }
 
 /* Enough thread records for any run, so that later ones are no leak. */
-static void warm_up(const struct pool_kind *k)
+static void warm_up(const struct pool_kind *k, const struct play *play)
 {
     spn_pool *pool = pool_of(16, 16, 16);
 
     CHECK_EQ(spn_pool_prestart_all(pool), 16);
     pool_close(pool);
     await_threads_gone();
-    script(k);
-    script(k);
+    script(k, play);
+    script(k, play);
 }
 
-static void sweep(const struct pool_kind *k, int more)
+static void sweep(const struct pool_kind *k, const struct play *play, int more)
 {
     int at = 0, quiet = 0;
     long before;
@@ -182,7 +298,7 @@ static void sweep(const struct pool_kind *k, int more)
     (void)spn_thread_current();
     count_own_threads();
     CHECK_OK(spn_log_set_level(SPN_LOG_OFF)); /* what goes wrong is wanted */
-    warm_up(k);
+    warm_up(k, play);
     before = atomic_load(&live);
     atomic_store(&fail_more, more);
     while (quiet < 2) {
@@ -190,7 +306,7 @@ static void sweep(const struct pool_kind *k, int more)
         atomic_store(&point, 0);
         atomic_store(&refused, 0);
         atomic_store(&armed, 1);
-        script(k);
+        script(k, play);
         atomic_store(&armed, 0);
         quiet = atomic_load(&refused) == 0 ? quiet + 1 : 0;
         if (!CHECK_EQ(atomic_load(&live), before)) {
@@ -198,10 +314,10 @@ static void sweep(const struct pool_kind *k, int more)
             break;
         }
     }
-    CHECK(at > 10); /* the script has that many */
+    CHECK(at > play->least);
     atomic_store(&refused, 0);
     atomic_store(&fail_at, 0);
-    script(k);
+    script(k, play);
     CHECK_EQ(atomic_load(&live), before);
     CHECK_OK(spn_log_set_level(SPN_LOG_WARN));
 }
@@ -210,14 +326,26 @@ static void sweep(const struct pool_kind *k, int more)
 TEST_EACH(pool__each_thing_refused_once__nothing_is_lost, "G-22", "TPE-20", "TPE-21",
           "TPE-22", "TPE-24", "P2")
 {
-    sweep(k, 0);
+    sweep(k, &everything, 0);
 }
 
 /* All are, from one on. */
 TEST_EACH(pool__everything_refused_from_one_on__nothing_is_lost, "G-22", "TPE-22",
           "TPE-24", "P2")
 {
-    sweep(k, 1);
+    sweep(k, &everything, 1);
+}
+
+/* The same with hundreds of tasks in the queue: whatever grows for them. */
+TEST_EACH(pool__growth_of_a_long_queue_refused_once__nothing_is_lost, "G-22", "TPE-22")
+{
+    sweep(k, &long_queue, 0);
+}
+
+TEST_EACH(pool__growth_of_a_long_queue_refused_from_one_on__nothing_is_lost, "G-22",
+          "TPE-22")
+{
+    sweep(k, &long_queue, 1);
 }
 
 /* A pool with a thread needs nothing more to end: shutdown, completing, cancelling and

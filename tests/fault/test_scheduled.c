@@ -5,6 +5,7 @@
  * gives SPN_OK or says so; what was accepted comes to an end, and no block is left.
  */
 #include "faults.h"
+#include "own_threads.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -91,6 +92,61 @@ static void use_scheduled(int32_t threads)
     CHECK_OK(spn_scheduled_destroy(sched));
 }
 
+/* Many that wait, on a clock that stands still: tables grow several times.  What was
+ * accepted is due when the clock moves, and has run; the books say the same. */
+static void use_many(void)
+{
+    enum { MANY = 300 };
+    spn_scheduled_opts o = spn_scheduled_opts_pool(1);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    static spn_future *f[MANY];
+    int accepted = 0, poor = 0;
+    spn_scheduled *sched;
+    spn_clock *clock;
+
+    if (!ok(spn_clock_create_manual(&clock, 0)))
+        return;
+    o.factory = &factory;
+    o.clock = clock;
+    if (!ok(spn_scheduled_create(&sched, &o))) {
+        CHECK_OK(spn_clock_destroy(clock));
+        return;
+    }
+    atomic_store(&runs, 0);
+    for (int i = 0; i < MANY; i++) {
+        /* Near, in a bucket, and far. */
+        const int64_t delay = i % 3 == 0   ? i
+                              : i % 3 == 1 ? SPN_MS(i)
+                                           : SPN_SEC(60 * (int64_t)i);
+        int rc;
+
+        f[i] = NULL;
+        rc = i % 2 == 0 ? spn_scheduled_call(sched, run, NULL, 1 + delay)
+                        : spn_scheduled_schedule(sched, call, NULL, 1 + delay, &f[i]);
+        CHECK((i % 2 == 1 && rc == SPN_OK) == (f[i] != NULL));
+        accepted += ok(rc);
+        poor += rc == SPN_ENOMEM;
+    }
+    CHECK_EQ(atomic_load(&runs), 0);
+    CHECK_OK(spn_pool_stats_get(spn_scheduled_pool(sched), &s));
+    CHECK_EQ(s.accepted, accepted);
+    CHECK_EQ(s.rejected_no_memory, poor);
+    CHECK_OK(spn_clock_advance(clock, SPN_SEC(3600) * 24));
+    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(sched)));
+    CHECK_OK(spn_pool_await(spn_scheduled_pool(sched), SPN_FOREVER));
+    CHECK_OK(spn_pool_stats_get(spn_scheduled_pool(sched), &s));
+    CHECK_EQ(s.pending, 0);
+    CHECK_EQ(s.accepted, s.completed + s.cancelled + s.dropped);
+    CHECK_EQ(s.completed, atomic_load(&runs));
+    CHECK(s.dropped + s.cancelled == 0 || s.threads_failed > 0);
+    for (int i = 0; i < MANY; i++) {
+        CHECK(f[i] == NULL || spn_future_is_done(f[i]) == 1);
+        spn_future_unref(f[i]);
+    }
+    CHECK_OK(spn_scheduled_destroy(sched));
+    CHECK_OK(spn_clock_destroy(clock));
+}
+
 static void use_timer(void)
 {
     spn_serial_timer_opts o = SPN_SERIAL_TIMER_OPTS_INIT;
@@ -122,33 +178,61 @@ static void script(void)
 
 /* ---- each in turn ---------------------------------------------------------------------- */
 
-/* Runs it with the n-th refused until none is; blocks come back to where they were. */
-static void sweep(atomic_int *counter, atomic_int *at, atomic_int *more)
+/* Runs a script with the n-th refused until none is.  Returns how many that were. */
+static int sweep(void (*play)(void), atomic_int *counter, atomic_int *at,
+                 atomic_int *more)
 {
+    int points = 0;
+
     for (int from_then_on = 0; from_then_on < 2; from_then_on++)
         for (int n = 1;; n++) {
             atomic_store(counter, 0);
             atomic_store(&refused, 0);
             atomic_store(more, from_then_on);
             atomic_store(at, n);
-            script();
+            play();
             atomic_store(at, 0);
             if (atomic_load(&refused) == 0)
                 break;
+            points++;
             REQUIRE(n < 10000);
         }
+    return points;
 }
 
 TEST(scheduled__each_allocation_refused__nothing_is_lost, "STPE-39")
 {
     REQUIRE(spn_thread_current() != NULL); /* waits need our record */
     script();
-    sweep(&point, &fail_at, &fail_more);
+    (void)sweep(script, &point, &fail_at, &fail_more);
 }
 
 TEST(scheduled__each_thread_refused__nothing_is_lost, "STPE-39", "STPE-30", "P2")
 {
-    sweep(&threads_tried, &thread_fail_at, &thread_fail_more);
+    (void)sweep(script, &threads_tried, &thread_fail_at, &thread_fail_more);
+}
+
+static long many_before; /* blocks */
+
+static void script_many(void)
+{
+    use_many();
+    await_threads_gone();
+    CHECK_EQ(atomic_load(&live), many_before);
+}
+
+/* The same with hundreds that wait: whatever grows for them, and no block is left. */
+TEST(scheduled__growth_of_a_long_queue_refused__nothing_is_lost, "STPE-39", "G-22")
+{
+    (void)spn_thread_current();
+    count_own_threads();
+    for (int i = 0; i < 3; i++) { /* records of threads are kept */
+        use_many();
+        await_threads_gone();
+    }
+    many_before = atomic_load(&live);
+    CHECK(sweep(script_many, &point, &fail_at, &fail_more) > 300);
+    CHECK(sweep(script_many, &threads_tried, &thread_fail_at, &thread_fail_more) >= 2);
 }
 
 /* After all that a clean run leaves as much as the one before. */

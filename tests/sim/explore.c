@@ -216,7 +216,9 @@ struct sim_result sim_explore(const struct sim_scenario *scenario,
             r.distinct++; /* paths never repeat */
         else if (is_new(&hashes, engine.hash))
             r.distinct++, new_in_window++;
-        if (engine.kind != SIM_OK) {
+        if (engine.kind == SIM_GAVE_UP) {
+            r.gave_up++;
+        } else if (engine.kind != SIM_OK) {
             note_failure(&r);
             if (!config->keep_going || engine.kind == SIM_DIVERGENCE)
                 break;
@@ -259,6 +261,7 @@ static bool sweep_point(const struct sim_scenario *scenario, struct sim_config *
         sum->schedules += r.schedules;
         sum->steps += r.steps;
         sum->seconds += r.seconds;
+        sum->gave_up += r.gave_up;
         if (r.failures != 0) {
             sum->failures = 1;
             sum->first = sum->schedules;
@@ -270,10 +273,12 @@ static bool sweep_point(const struct sim_scenario *scenario, struct sim_config *
     return reached;
 }
 
-struct sim_result sim_sweep_faults(const struct sim_scenario *scenario,
-                                   enum sim_model model, bool quiet)
+static struct sim_result sweep(const struct sim_scenario *scenario,
+                               enum sim_model model, bool quiet, bool lenient)
 {
-    struct sim_config config = { .model = model, .schedules = 1, .quiet = quiet };
+    struct sim_config config = {
+        .model = model, .schedules = 1, .quiet = quiet, .lenient = lenient
+    };
     struct sim_result sum = { 0 };
 
     for (int from = 0; from < 2; from++) {
@@ -293,4 +298,16 @@ struct sim_result sim_sweep_faults(const struct sim_scenario *scenario,
     }
     sum.complete = sum.failures == 0;
     return sum;
+}
+
+struct sim_result sim_sweep_faults(const struct sim_scenario *scenario,
+                                   enum sim_model model, bool quiet)
+{
+    return sweep(scenario, model, quiet, false);
+}
+
+struct sim_result sim_sweep_faults_leniently(const struct sim_scenario *scenario,
+                                             enum sim_model model, bool quiet)
+{
+    return sweep(scenario, model, quiet, true);
 }

@@ -174,6 +174,7 @@ static void interruptible_body(void *arg)
     int rc;
 
     (void)arg;
+    sim_assert(self != NULL);
     sim_thread(interrupt_consumer, self);
     sim_thread(put, NULL);
     rc = take_or_wait(SPN_FOREVER);
@@ -199,6 +200,7 @@ SCENARIO(eventcount__one_interrupted__other_still_served, "G-11", "G-20")
     consumer_record = NULL;
     sim_thread(consume_interruptibly, NULL);
     sim_settle();
+    sim_assert(consumer_record != NULL);
     sim_thread(interrupt_consumer, consumer_record);
     sim_thread(put, NULL);
     sim_thread(put, NULL);

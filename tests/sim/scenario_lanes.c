@@ -402,8 +402,7 @@ SCENARIO(lanes__collect_races_all__each_once, "TPE-19")
     if (!set_up(1))
         return;
     fill_batch(3);
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
-        return;
+    sim_assert(spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK);
     sim_thread(push_3_4, NULL);
     sim_thread(take_one_1, NULL);
     (void)collect(NULL, NULL);
@@ -429,8 +428,7 @@ SCENARIO(lanes__collect_of_some_races_owner__each_once)
     fill_batch(3);
     sim_assert(push(3) == SPN_OK);
     sim_assert(push(4) == SPN_OK);
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
-        return;
+    sim_assert(spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK);
     sim_thread(take_one_1, NULL);
     (void)collect(is_even, NULL);
     sim_join_all();
@@ -601,8 +599,7 @@ SCENARIO(lanes__take_races_claim__finds_what_waits)
     if (!set_up(1))
         return;
     push_some((void *)3);
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
-        return;
+    sim_assert(spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK);
     sim_thread(take_one_0, NULL);
     sim_assert(take(1) >= 0);
     sim_join_all();
@@ -657,8 +654,7 @@ SCENARIO(lanes__destroyed_before_the_thread_ends__nothing_dangles)
     while (spn__load(&phase, acquire) != 1)
         spn__cpu_relax();
     tear_down(1);
-    if (!set_up(1))
-        return;
+    sim_assert(set_up(1));
     spn__store(&phase, 2, release);
     take_until(0, 1);
     sim_join_all();
@@ -690,6 +686,7 @@ static void sit_and_end(void *arg)
     struct spn_thread *self = spn__thread_self();
 
     (void)arg;
+    sim_assert(self != NULL);
     sim_assert(spn__seat_recall(self, place) == NULL);
     if (spn__seat_take(&place->seat, self)) {
         spn__store(&seated, spn__load(&seated, relaxed) + 1, relaxed);
@@ -720,6 +717,7 @@ SCENARIO(seat__thread_ends__the_next_takes_it)
 static void sit_and_tell(void *arg)
 {
     (void)arg;
+    sim_assert(spn__thread_self() != NULL);
     sim_assert(spn__seat_take(&place->seat, spn__thread_self()));
     spn__store(&seated, 1, release);
 }
@@ -755,8 +753,7 @@ SCENARIO(lanes__worker_leaves__its_batch_stays)
     if (!set_up(1))
         return;
     fill_batch(3);
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
-        return;
+    sim_assert(spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK);
     sim_thread(leave_worker_0, NULL);
     sim_thread(take_one_1, NULL);
     sim_join_all();
@@ -775,8 +772,7 @@ SCENARIO(lanes__chunk_done_by_two__freed_once)
     if (!set_up(1))
         return;
     fill_batch(3);
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
-        return;
+    sim_assert(spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK);
     sim_assert(push(3) == SPN_OK);
     sim_thread(take_one_1, NULL);
     (void)take(0);
@@ -809,8 +805,7 @@ SCENARIO(lanes__chunk_done_by_two_at_once__freed_after_both)
     for (int i = 3; i < 6; i++)
         sim_assert(push(i) == SPN_OK);
     sim_assert(take(0) == 3); /* the first chunk is spare now */
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
-        return;
+    sim_assert(spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK);
     sim_thread(take_two_1, NULL);
     (void)take(0);
     (void)take(0);
@@ -838,8 +833,7 @@ SCENARIO(lanes__worker_comes_as_one_goes__batch_complete)
     batch = worker[0].batch;
     fill_batch(3);
     sim_thread(leave_with_news, NULL);
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK)
-        return;
+    sim_assert(spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK);
     if (worker[1].batch == batch)
         sim_assert(spn__load(&data[7], relaxed) == 1);
     sim_join_all();

@@ -462,8 +462,7 @@ SCENARIO(objpool__leases_listed_while_lent__traces_are_whole, "OBJ-18")
     sim_assert(spn_clock_create_manual(&clock, 100) == SPN_OK);
     opts.clock = clock;
     opts.trace_frames = 3;
-    if (!create(&opts))
-        return;
+    sim_assert(create(&opts));
     sim_assert(spn_object_pool_borrow(pool, &object, 0) == SPN_OK);
     sim_assert(spn_clock_advance(clock, 100) == SPN_OK);
     sim_thread(one_turn, NULL);
@@ -508,8 +507,7 @@ SCENARIO(objpool__replaced_while_judged__new_one_is_not_old, "OBJ-15")
     sim_assert(spn_clock_create_manual(&clock, 100) == SPN_OK);
     opts.clock = clock;
     opts.max_age_ns = 50;
-    if (!create(&opts))
-        return;
+    sim_assert(create(&opts));
     sim_assert(spn_object_pool_borrow(pool, &object, 0) == SPN_OK);
     sim_assert(spn_clock_advance(clock, 1000) == SPN_OK);
     sim_thread(replace, object);

@@ -265,12 +265,10 @@ SCENARIO(pool__execute_races_core_timeout__runs, "TPE-30 TPE-35 P1 P37")
     sim_thread(submit_two, (void *)0);
     (void)submit(2);
     sim_join_all();
-    for (int i = 0; i < 3; i++)
-        while (spn__load(&fates[i].ran, acquire) == 0)
-            sim_sleep(SPN_US(100));
+    await_ends(3);
     close_pool();
 }
-SCENARIO_OPTS(pool__execute_races_core_timeout__runs, .early = 8)
+SCENARIO_OPTS(pool__execute_races_core_timeout__runs, .early = 8, .faults = true)
 
 /* ---- hand-off ----------------------------------------------------------------------- */
 
@@ -390,8 +388,9 @@ SCENARIO(pool__two_tasks__two_workers_wake, "TPE-15 P4 P39")
 {
     spn_pool_opts o = small(2, 2, 4);
 
-    if (!open_pool(&o) || spn_latch_create(&both, 2) != SPN_OK)
+    if (!open_pool(&o))
         return;
+    sim_assert(spn_latch_create(&both, 2) == SPN_OK);
     fates[0].job.task.fn = fates[1].job.task.fn = meet;
     sim_assert(spn_pool_prestart_all(pool) == 2);
     if (sim_choose(2))

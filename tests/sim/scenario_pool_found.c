@@ -61,6 +61,7 @@ static spn_pool_opts small(int32_t core, int32_t max, int32_t capacity)
 {
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
 
+    queue = NULL;
     o.name = "p";
     o.core_threads = core;
     o.max_threads = max;
@@ -288,7 +289,8 @@ SCENARIO(pool_found__eager_asks_the_urgent_lane_again__runs, "P10 G-20")
         until_ended(i);
     close_pool();
 }
-SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 1000)
+SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 1000,
+              .no_faults = "waits for a thread beside the one that is held")
 /* ---- a thread that was to come does not ----------------------------------------- */
 
 /* Somebody submits to a full queue, and his thread is counted; one that blocks relies on
@@ -307,7 +309,7 @@ SCENARIO(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for, "P38 TPE-6
     close_pool();
 }
 SCENARIO_OPTS(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for,
-              .schedules = 1000)
+              .schedules = 1000, .no_faults = "waits for a stand-in")
 /* ---- the end of a pause ------------------------------------------------------------ */
 
 /* shutdown ends a pause as resume does: for what came meanwhile there are threads. */
@@ -460,7 +462,8 @@ SCENARIO(pool_found__waits_as_another_blocks__goes_on, "P38 P6")
     spn_future_unref(awaited);
     close_pool();
 }
-SCENARIO_OPTS(pool_found__waits_as_another_blocks__goes_on, .schedules = 1000)
+SCENARIO_OPTS(pool_found__waits_as_another_blocks__goes_on, .schedules = 1000,
+              .no_faults = "waits for a stand-in")
 
 /* One begins to block for what is queued while the other, one too many since max was
  * lowered, leaves. */
@@ -501,7 +504,7 @@ SCENARIO(pool_found__waits_for_one_that_blocks_as_a_task_comes__runs, "P38 P6")
     close_pool();
 }
 SCENARIO_OPTS(pool_found__waits_for_one_that_blocks_as_a_task_comes__runs,
-              .schedules = 1000)
+              .schedules = 1000, .no_faults = "waits for a stand-in")
 /* ---- a thread above max stays ------------------------------------------------------------ */
 
 /* A thread above max that stays for an urgent job takes no other: that might be held, and
@@ -582,8 +585,8 @@ SCENARIO(pool_found__max_is_raised_as_an_urgent_job_waits__runs, "P10 P11 TPE-32
     sim_join_all();
     close_pool();
 }
-SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs,
-              .models = SIM_SC | SIM_TSO, .schedules = 4000)
+SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs, .schedules = 4000,
+              .no_faults = "waits for a thread beside the one that is held")
 /* ---- a thread leaves a paused pool --------------------------------------------------- */
 
 /* One waits for a task because there is a thread that can run it: that stays also while
@@ -600,8 +603,7 @@ SCENARIO(pool_found__waits_as_the_pool_is_paused__goes_on, "P6 P44")
     until_ended(0);
     close_pool();
 }
-SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on,
-              .models = SIM_SC | SIM_TSO, .schedules = 3000)
+SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on, .schedules = 3000)
 
 /* The same as a queue of the user's is emptied for a moment. */
 SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45")
@@ -684,26 +686,28 @@ SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__not_for_ever,
 SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__lanes, .schedules = 200)
 SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__own_queue,
               .schedules = 200)
-SCENARIO_OPTS(pool_found__urgent_beside_a_stand_in__runs, .schedules = 200)
+SCENARIO_OPTS(pool_found__urgent_beside_a_stand_in__runs, .schedules = 200,
+              .no_faults = "waits for a thread beside the one that is held")
 SCENARIO_OPTS(pool_found__blocked_and_paused_and_shut_down__the_other_runs,
-              .schedules = 200)
-SCENARIO_OPTS(pool_found__held_and_paused_and_shut_down__urgent_runs, .schedules = 200)
+              .schedules = 200, .no_faults = "waits for a stand-in")
+SCENARIO_OPTS(pool_found__held_and_paused_and_shut_down__urgent_runs, .schedules = 200,
+              .no_faults = "waits for a thread beside the one that is held")
 SCENARIO_OPTS(pool_found__waiting_and_paused_and_shut_down__goes_on, .schedules = 1000)
 SCENARIO_OPTS(pool_found__blocked_as_its_queue_is_purged__the_other_runs,
-              .schedules = 600)
+              .schedules = 600, .no_faults = "waits for a stand-in")
 SCENARIO_OPTS(pool_found__waiting_as_its_queue_is_purged__goes_on, .schedules = 600)
-SCENARIO_OPTS(pool_found__waits_for_one_that_blocks__the_third_runs, .schedules = 200)
-SCENARIO_OPTS(pool_found__waits_beside_one_that_blocks__goes_on, .schedules = 200)
+SCENARIO_OPTS(pool_found__waits_for_one_that_blocks__the_third_runs, .schedules = 200,
+              .no_faults = "waits for a stand-in")
+SCENARIO_OPTS(pool_found__waits_beside_one_that_blocks__goes_on, .schedules = 200,
+              .no_faults = "waits for a stand-in")
 SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__takes_no_other, .schedules = 500)
-SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__lanes, .schedules = 500)
+SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__lanes, .schedules = 500,
+              .no_faults = "waits for a thread beside the one that is held")
 SCENARIO_OPTS(pool_found__stays_in_a_paused_pool__sleeps, .schedules = 100)
 SCENARIO_OPTS(pool_found__waits_above_max_as_its_queue_is_purged__goes_on,
               .schedules = 600)
 SCENARIO_OPTS(pool_found__stays_for_what_another_takes__goes_after_all,
               .schedules = 800)
-SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__own_queue,
-              .models = SIM_SC | SIM_TSO)
-
 /* ---- the end ---------------------------------------------------------------------- */
 
 /* One is about to leave a pool that is shut down, and stays for a task that another then
@@ -722,7 +726,7 @@ SCENARIO(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
     close_pool();
 }
 SCENARIO_OPTS(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
-              .schedules = 5000, .models = SIM_SC | SIM_TSO)
+              .schedules = 5000)
 
 static int nothing_then(void *arg, void *given, void **result)
 {

@@ -461,6 +461,7 @@ static spn_pool_opts draw_pool(bool patient)
     static const int64_t keep_alives[] = { LONG, 0, SPN_MS(1) };
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
 
+    queue = NULL;
     o.name = "p";
     draw_queue(&o);
     o.core_threads = (int32_t)sim_choose(3);
@@ -494,6 +495,7 @@ static spn_pool_opts draw_looking(bool patient, bool full)
     const unsigned policy = sim_choose(full ? 4 : 3);
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
 
+    queue = NULL;
     o.name = "p";
     o.queue_capacity = capacities[sim_choose(3)];
     o.eager = sim_choose(6) == 0;
@@ -621,7 +623,7 @@ SCENARIO(pool_mix__threads_are_held__urgent_ones_run, "P10 P11 G-20 TPE-32 TPE-5
     held(&o, false);
 }
 SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run, .max_steps = 60000,
-              .schedules = 1000)
+              .schedules = 1000, .no_faults = "waits for a thread beside those held")
 
 SCENARIO(pool_mix__threads_are_held__urgent_ones_run_at_once, "P10 P11 G-20")
 {
@@ -630,7 +632,8 @@ SCENARIO(pool_mix__threads_are_held__urgent_ones_run_at_once, "P10 P11 G-20")
     held(&o, true);
 }
 SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run_at_once, .early = SIM_NEVER,
-              .max_steps = 60000, .schedules = 1000)
+              .max_steps = 60000, .schedules = 1000,
+              .no_faults = "waits for a thread beside those held")
 
 static int perhaps(const spn_thread_factory *factory, spn_thread **out,
                    spn_thread_opts *opts, spn_thread_fn fn, void *arg)
@@ -676,7 +679,7 @@ SCENARIO(pool_mix__tasks_block_and_wait__the_others_run, "P38 P6 G-20 TPE-58")
     blocked(&o, false);
 }
 SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run, .max_steps = 60000,
-              .schedules = 1000)
+              .schedules = 1000, .no_faults = "waits for a stand-in")
 
 SCENARIO(pool_mix__tasks_block_and_wait__the_others_run_at_once, "P38 P6 G-20")
 {
@@ -685,7 +688,8 @@ SCENARIO(pool_mix__tasks_block_and_wait__the_others_run_at_once, "P38 P6 G-20")
     blocked(&o, true);
 }
 SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run_at_once,
-              .early = SIM_NEVER, .max_steps = 60000, .schedules = 1000)
+              .early = SIM_NEVER, .max_steps = 60000, .schedules = 1000,
+              .no_faults = "waits for a stand-in")
 
 /* ---- ended -------------------------------------------------------------------------------- */
 
@@ -727,7 +731,8 @@ SCENARIO(pool_mix__a_thread_looks__urgent_ones_run_at_once, "P10 P11 G-20 TPE-13
     held(&o, true);
 }
 SCENARIO_OPTS(pool_mix__a_thread_looks__urgent_ones_run_at_once, .early = SIM_NEVER,
-              .max_steps = 60000, .schedules = 1000)
+              .max_steps = 60000, .schedules = 1000,
+              .no_faults = "waits for a thread beside those held")
 
 SCENARIO(pool_mix__a_thread_looks__the_others_run, "P38 P6 G-20 TPE-13 TPE-58")
 {
@@ -736,7 +741,7 @@ SCENARIO(pool_mix__a_thread_looks__the_others_run, "P38 P6 G-20 TPE-13 TPE-58")
     blocked(&o, false);
 }
 SCENARIO_OPTS(pool_mix__a_thread_looks__the_others_run, .max_steps = 60000,
-              .schedules = 1000)
+              .schedules = 1000, .no_faults = "waits for a stand-in")
 
 SCENARIO(pool_mix__a_thread_looks__the_others_run_at_once, "P38 P6 G-20 TPE-13")
 {
@@ -789,6 +794,7 @@ SCENARIO(pool_mix__two_come_as_a_thread_lies_down__both_start, "TPE-13 P4 P39")
                                       SPN_POOL_PRIORITY };
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
 
+    queue = NULL;
     o.name = "p";
     o.queue_kind = kinds[sim_choose(3)];
     o.core_threads = o.max_threads = 2;
@@ -800,6 +806,7 @@ SCENARIO(pool_mix__two_come_beside_the_tray__both_start, "TPE-13 P4 P39")
 {
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
 
+    queue = NULL;
     o.name = "p";
     o.core_threads = o.max_threads = 2;
     two_meet(&o);

@@ -193,6 +193,8 @@ SCENARIO(pool_time__core_time_out__down_to_none_and_back, "TPE-30")
     sim_assert(spn_pool_threads(pool) <= 1);
     close_pool();
 }
+SCENARIO_OPTS(pool_time__core_time_out__down_to_none_and_back,
+              .no_faults = "waits for a second thread")
 
 /* Time counts from the last task: a thread that is used in between stays. */
 SCENARIO(pool_time__used_now_and_then__stays, "TPE-30")
@@ -421,6 +423,8 @@ SCENARIO(pool_time__eager_after_a_burst__shrinks_to_core, "X-12 TPE-28 P37")
     sim_assert(s.largest == 3);
     close_pool();
 }
+SCENARIO_OPTS(pool_time__eager_after_a_burst__shrinks_to_core,
+              .no_faults = "waits for a second thread")
 
 /* A spike and then a trickle: the pool converges to its core though there is always a
  * little to do, and makes no thread again. */

@@ -7,6 +7,9 @@
  * One thread plays an event loop that comes as soon as the timer asks for it, so that what
  * is filed too early runs too early.  Virtual time goes on only while it sleeps; the counter
  * is a function of that time, which changes at times that the explorer chooses.
+ *
+ * SC only: it is one thread from beginning to end, and what a thread has written itself it
+ * reads in every model.
  */
 #include "sim.h"
 

@@ -278,7 +278,7 @@ SCENARIO(scheduled__leader_is_busy__another_leads, "STPE-2", "STPE-37")
     close_pool();
 }
 SCENARIO_OPTS(scheduled__leader_is_busy__another_leads, .early = SIM_NEVER,
-              .spurious = SIM_NEVER)
+              .spurious = SIM_NEVER, .no_faults = "waits for a second thread")
 
 /* The leader has run something since the deputy lay down, so that stands by for longer; then
  * the leader blocks, and what is behind is no later for that. */
@@ -512,7 +512,7 @@ SCENARIO(scheduled__block_races_what_is_not_the_first__it_runs, "P38", "G-20")
     close_pool();
 }
 SCENARIO_OPTS(scheduled__block_races_what_is_not_the_first__it_runs, .early = SIM_NEVER,
-              .spurious = SIM_NEVER)
+              .spurious = SIM_NEVER, .no_faults = "waits for a second thread")
 
 /* ---- without core threads --------------------------------------------------------------- */
 

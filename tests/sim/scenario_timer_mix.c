@@ -752,8 +752,7 @@ SCENARIO(timer_mix__runner_goes_around__spreads, "HWT-28", "HWT-18")
     close_small_timer();
     sim_assert(spn_latch_destroy(second_gate) == SPN_OK);
 }
-SCENARIO_OPTS(timer_mix__runner_goes_around__spreads, .models = SIM_SC,
-              .early = SIM_NEVER)
+SCENARIO_OPTS(timer_mix__runner_goes_around__spreads, .early = SIM_NEVER)
 
 static void takes_the_place(void *arg)
 {

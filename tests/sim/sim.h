@@ -152,6 +152,7 @@ enum sim_kind {
     SIM_ASSERTION,  /* sim_assert, or misuse of the seam                      */
     SIM_LEAK,       /* memory or an unjoined thread left behind               */
     SIM_DIVERGENCE, /* the same choices led elsewhere: hidden nondeterminism  */
+    SIM_GAVE_UP,    /* lenient: it asserts that what failed does not          */
 };
 
 /* Which calls count towards fail_at. */
@@ -168,6 +169,7 @@ struct sim_config {
     enum sim_fault fault;
     uint64_t fail_at; /* the n-th such call fails; 0: none                  */
     bool fail_from;   /* and all after it                                   */
+    bool lenient;     /* from then on an assertion of the scenario just ends it */
     const char *path; /* DFS: run this one path, as printed                 */
     bool keep_going;  /* count failures instead of stopping at the first    */
     bool quiet;       /* no report                                          */
@@ -182,6 +184,7 @@ struct sim_result {
     uint64_t hash;     /* of the last schedule's steps                 */
     uint64_t outcomes; /* bit n: sim_outcome(n) was called             */
     uint64_t faults;   /* fault points the last schedule reached       */
+    uint64_t gave_up;  /* lenient: schedules that the scenario ended   */
     double seconds;
     enum sim_kind kind; /* of the first failure                         */
     bool complete;      /* DFS: nothing is left within the bound        */
@@ -196,9 +199,15 @@ struct sim_result sim_explore(const struct sim_scenario *scenario,
  * Fails every allocation and thread creation of the scenario in turn, once and
  * from there on, under a few seeds each, until a run reaches no further point.
  * Every schedule must end clean.  Returns the first failure, or the counts.
+ *
+ * leniently: of a scenario that asserts that all succeeds.  Its assertions, once something
+ * has failed, end the schedule and mean nothing; what the library asserts does, and so does
+ * a deadlock, a crash, and what is left behind by a schedule that the scenario did not end.
  */
 struct sim_result sim_sweep_faults(const struct sim_scenario *scenario,
                                    enum sim_model model, bool quiet);
+struct sim_result sim_sweep_faults_leniently(const struct sim_scenario *scenario,
+                                             enum sim_model model, bool quiet);
 
 const char *sim_model_name(enum sim_model model);
 const char *sim_kind_name(enum sim_kind kind);

@@ -328,6 +328,28 @@ SCENARIO(depends_on_history, "SIM")
 
 /* ---- faults -------------------------------------------------------------------------- */
 
+/* What it has a right to: the explorer that is lenient lets it give up. */
+SCENARIO(counts_on_memory, "SIM")
+{
+    void *first = spn__alloc(10), *second;
+
+    sim_assert(first != NULL);
+    second = spn__alloc(20);
+    sim_assert(second != NULL);
+    spn__free(first);
+    spn__free(second);
+}
+
+/* Not so if it fails for another reason, or goes on and leaves something. */
+SCENARIO(loses_its_temper, "SIM")
+{
+    void *first = spn__alloc(10), *second = spn__alloc(20);
+
+    spn__free(second);
+    if (second != NULL)
+        spn__free(first);
+}
+
 SCENARIO(counts_faults, "SIM")
 {
     spn__os_thread thread;
@@ -472,6 +494,17 @@ static void test_faults(void)
     selftest(r.failures == 0 && r.faults == 6, "the sweep has three points, twice");
     selftest(sim_sweep_faults(named("leaves_memory"), SIM_SC, true).kind == SIM_LEAK,
              "the sweep sees a leak");
+    r = sim_sweep_faults(named("counts_on_memory"), SIM_SC, true);
+    selftest(r.failures == 1 && r.kind == SIM_ASSERTION, "the sweep sees an assertion");
+    r = sim_sweep_faults_leniently(named("counts_on_memory"), SIM_SC, true);
+    selftest(r.failures == 0 && r.faults == 4 && r.gave_up > 0,
+             "who is lenient goes through all points");
+    selftest(sim_sweep_faults_leniently(named("loses_its_temper"), SIM_SC, true).kind ==
+                 SIM_LEAK,
+             "and sees a leak");
+    selftest(sim_sweep_faults_leniently(named("joined_twice"), SIM_SC, true).kind ==
+                 SIM_ASSERTION,
+             "and what fails by itself");
 }
 
 /* ---- across processes ---------------------------------------------------------------------- */

@@ -190,6 +190,8 @@ const char *sim_kind_name(enum sim_kind kind)
         return "assertion";
     case SIM_LEAK:
         return "leak";
+    case SIM_GAVE_UP:
+        return "gave up";
     default:
         return "divergence";
     }

@@ -7,7 +7,9 @@
  * A fixed set of nodes goes round and round.  Each node counts how often it was
  * accepted, ran, was dropped and was given back; at the end the first is the sum of the
  * others for every single node, and the pool's own books say the same in total.  So a
- * task that is lost shows, and one that ran twice, and not only their difference.
+ * task that is lost shows, and one that ran twice, and not only their difference.  A
+ * future has a slip of paper that says how often its function ran and how it ended; of
+ * calls, which have no memory of their own, there are counts.
  *
  * The long version (make test-long) does fifty million tasks, with producers and tasks
  * that dawdle, threads moved from CPU to CPU, and the whole process stopped and
@@ -29,9 +31,11 @@ enum { NODES = 512, PRODUCERS = 3, LONG_PARTS = 10 };
 struct node {
     spn_job job; /* first */
     struct load *load;
-    atomic_uint accepted, ran, dropped, returned;
-    atomic_uint again; /* how often it submits itself, still */
-    uint32_t dice;     /* what it does; set before it is handed over */
+    atomic_uint accepted, refused, busy, ran, returned;
+    atomic_uint cancelled; /* dropped: by cancel_owner */
+    atomic_uint dropped;   /* by a policy, or at the end */
+    atomic_uint again;     /* how often it submits itself, still */
+    uint32_t dice;         /* what it does; set before it is handed over */
 };
 
 struct shape {
@@ -43,6 +47,18 @@ struct shape {
     bool stutter; /* producers and tasks dawdle */
     bool now;     /* it ends with shutdown_now, in the middle */
     bool eager;
+    bool full; /* it comes to have as many threads as it may, and no more */
+};
+
+/* What becomes of a future.  It stays until the end. */
+struct slip {
+    struct load *load;
+    struct slip *next;  /* of the same producer */
+    spn_future *future; /* kept, for how it ends is to be seen; or NULL */
+    atomic_uint runs;   /* of its function */
+    atomic_uint ends;   /* how often it was seen to be done */
+    int code;           /* 0: it succeeded; or why not; written before `ends` */
+    bool cancelled;     /* by its producer, who was told so */
 };
 
 struct load {
@@ -51,8 +67,11 @@ struct load {
     struct node *nodes;
     atomic_long wanted; /* tasks still to be accepted */
     atomic_int producing;
-    atomic_long calls, call_runs, call_drops;
-    atomic_long futures, future_runs, future_cancels;
+    struct slip *slips[PRODUCERS];
+    atomic_long calls, call_runs, call_returns;
+    atomic_long future_returns;
+    atomic_long refusals;      /* of calls and futures */
+    atomic_long owned, purged; /* what cancel_owner and purge said */
     atomic_long deaths;
     uint64_t seed;
 };
@@ -83,7 +102,21 @@ static bool hand_over(struct load *l, struct node *n)
     CHECK(rc == SPN_OK || rc == SPN_EBUSY || rc == SPN_EREJECTED || rc == SPN_EAGAIN);
     if (rc == SPN_OK)
         atomic_fetch_add(&n->accepted, 1);
+    else if (rc == SPN_EBUSY)
+        atomic_fetch_add(&n->busy, 1);
+    else
+        atomic_fetch_add(&n->refused, 1);
     return rc == SPN_OK;
+}
+
+static bool ends_thread(const struct node *n)
+{
+    return n->dice % 997 == 3;
+}
+
+static bool fails(const struct node *n)
+{
+    return n->dice % 97 == 4 || ends_thread(n);
 }
 
 static int run_node(spn_task *task)
@@ -91,6 +124,8 @@ static int run_node(spn_task *task)
     struct node *n = node_of(task);
     struct load *l = n->load;
     const uint32_t dice = n->dice;
+    const bool ends = ends_thread(n);
+    const int code = fails(n) ? -1 : 0;
     uint64_t seed = l->seed ^ dice;
 
     atomic_fetch_add(&n->ran, 1);
@@ -112,26 +147,33 @@ static int run_node(spn_task *task)
         sched_yield();
         spn_pool_block_end();
     }
-    if (dice % 997 == 3) {
+    if (ends) {
         atomic_fetch_add(&l->deaths, 1);
         pthread_exit(NULL);
     }
-    return dice % 97 == 4 ? -1 : 0;
+    return code;
 }
 
 static void drop_node(spn_task *task, int reason)
 {
+    struct node *n = node_of(task);
+
     CHECK(reason < 0);
-    atomic_fetch_add(&node_of(task)->dropped, 1);
+    atomic_fetch_add(reason == SPN_ECANCELED ? &n->cancelled : &n->dropped, 1);
 }
 
 static void return_node(void *ctx, spn_task *task)
 {
-    (void)ctx;
-    if (task->drop == drop_node)
+    struct load *l = ctx;
+
+    if (task->drop == drop_node) {
         atomic_fetch_add(&node_of(task)->returned, 1);
-    else
-        CHECK_OK(spn_task_drop(task, SPN_ESHUTDOWN)); /* a call, or a future */
+        return;
+    }
+    atomic_fetch_add(spn_future_of_task(task) != NULL ? &l->future_returns
+                                                      : &l->call_returns,
+                     1);
+    CHECK_OK(spn_task_drop(task, SPN_ESHUTDOWN));
 }
 
 static int run_call(void *arg)
@@ -142,30 +184,73 @@ static int run_call(void *arg)
 
 static int run_future(void *arg, void **result)
 {
-    atomic_fetch_add(&((struct load *)arg)->future_runs, 1);
+    atomic_fetch_add(&((struct slip *)arg)->runs, 1);
     *result = arg;
     return 0;
 }
 
+/* It is done: so it is told, or seen. */
+static void note_end(spn_future *f, void *arg)
+{
+    struct slip *s = arg;
+
+    s->code = 0;
+    switch (spn_future_get_state(f)) {
+    case SPN_FUTURE_SUCCEEDED:
+        break;
+    case SPN_FUTURE_CANCELED:
+        s->code = SPN_ECANCELED;
+        break;
+    default:
+        CHECK_OK(spn_future_error(f, &s->code, NULL, 0));
+        break;
+    }
+    atomic_fetch_add(&s->ends, 1);
+}
+
 /* ---- producers ------------------------------------------------------------------------- */
 
-static void use_a_future(struct load *l, uint64_t *seed)
+/* Half of them tell how they end, and nobody holds on to them; the others are kept until
+ * they are done. */
+static void use_a_future(struct load *l, int index, uint64_t *seed)
 {
-    spn_future *f;
+    const bool tells = t_random(seed) % 2 == 0;
+    spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
+    struct slip *s = calloc(1, sizeof *s);
+    spn_executor *ex = spn_pool_executor(l->pool);
     void *value = NULL;
-    int rc = spn_executor_submit(spn_pool_executor(l->pool), run_future, l, &f);
+    spn_future *f;
+    int rc;
 
+    REQUIRE(s != NULL);
+    s->load = l;
+    opts.done = note_end;
+    opts.done_arg = s;
+    rc = tells ? spn_executor_submit_with(ex, run_future, s, &opts, &f)
+               : spn_executor_submit(ex, run_future, s, &f);
     CHECK(rc == SPN_OK || rc == SPN_EREJECTED || rc == SPN_EAGAIN);
-    if (rc != SPN_OK)
+    if (rc != SPN_OK) {
+        CHECK_EQ(atomic_load(&s->runs), 0);
+        CHECK_EQ(atomic_load(&s->ends), 0);
+        atomic_fetch_add(&l->refusals, 1);
+        free(s);
         return;
-    atomic_fetch_add(&l->futures, 1);
+    }
+    s->next = l->slips[index];
+    l->slips[index] = s;
     if (t_random(seed) % 4 == 0)
-        (void)spn_future_cancel(f, (int)(t_random(seed) % 2));
+        s->cancelled = spn_future_cancel(f, (int)(t_random(seed) % 2)) == 1;
     /* A paused or stopped pool may not run it for a long time, or ever. */
     rc = spn_future_get(f, &value, SPN_US(200));
     CHECK(rc == SPN_OK || rc == SPN_ECANCELED || rc == SPN_ETIMEDOUT ||
           rc == SPN_EFAILED);
-    CHECK(rc != SPN_OK || value == l);
+    CHECK(rc != SPN_OK || value == s);
+    if (!tells && rc == SPN_ETIMEDOUT) {
+        s->future = f;
+        return;
+    }
+    if (!tells)
+        note_end(f, s);
     spn_future_unref(f);
 }
 
@@ -181,7 +266,7 @@ static void produce(struct load *l, int index)
             dawdle(&seed);
         switch (dice % 64) {
         case 0:
-            use_a_future(l, &seed);
+            use_a_future(l, index, &seed);
             atomic_fetch_sub(&l->wanted, 1);
             break;
         case 1:
@@ -192,6 +277,8 @@ static void produce(struct load *l, int index)
             if (rc == SPN_OK) {
                 atomic_fetch_add(&l->calls, 1);
                 atomic_fetch_sub(&l->wanted, 1);
+            } else {
+                atomic_fetch_add(&l->refusals, 1);
             }
             break;
         }
@@ -199,9 +286,13 @@ static void produce(struct load *l, int index)
             if (spn_pool_remove(l->pool, &n->job.task) == 1)
                 atomic_fetch_add(&n->returned, 1);
             break;
-        case 4:
-            CHECK(spn_pool_cancel_owner(l->pool, n) >= 0);
+        case 4: {
+            const int64_t cancelled = spn_pool_cancel_owner(l->pool, n);
+
+            CHECK(cancelled == 0 || cancelled == 1); /* a node is queued once */
+            atomic_fetch_add(&l->owned, cancelled);
             break;
+        }
         default:
             if (hand_over(l, n))
                 atomic_fetch_sub(&l->wanted, 1);
@@ -220,6 +311,7 @@ static void turn_a_knob(struct load *l, uint64_t *seed)
                                                   spn_reject_discard(),
                                                   spn_reject_discard_oldest() };
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
+    int64_t purged;
     spn_pool_stats s;
     int rc;
 
@@ -251,7 +343,9 @@ static void turn_a_knob(struct load *l, uint64_t *seed)
         CHECK(rc == SPN_OK || rc == SPN_ESTATE);
         return;
     case 6:
-        CHECK(spn_pool_purge(l->pool) >= 0);
+        purged = spn_pool_purge(l->pool);
+        CHECK(purged >= 0);
+        atomic_fetch_add(&l->purged, purged);
         return;
     case 7:
         CHECK(spn_pool_prestart_all(l->pool) >= 0);
@@ -282,35 +376,155 @@ static void work(int index, void *arg)
         for (uint64_t i = t_random(&seed) % 20; i > 0; i--)
             sched_yield();
         if (l->shape.now && atomic_load(&l->wanted) < l->shape.tasks / 2)
-            CHECK_OK(spn_pool_shutdown_now(l->pool, return_node, NULL, NULL));
+            CHECK_OK(spn_pool_shutdown_now(l->pool, return_node, l, NULL));
     }
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static void check_nodes(struct load *l)
+/* Of all nodes. */
+struct node_sums {
+    int64_t accepted, refused, busy, ran, failed, returned, cancelled, dropped;
+};
+
+static struct node_sums check_nodes(struct load *l)
 {
-    const spn_pool_stats s = stats_of(l->pool);
-    int64_t accepted = 0, ran = 0;
+    struct node_sums sum = { 0 };
 
     for (int i = 0; i < NODES; i++) {
         struct node *n = &l->nodes[i];
+        const unsigned accepted = atomic_load(&n->accepted), ran = atomic_load(&n->ran),
+                       returned = atomic_load(&n->returned),
+                       cancelled = atomic_load(&n->cancelled),
+                       dropped = atomic_load(&n->dropped);
 
-        if (!CHECK_EQ(atomic_load(&n->accepted), atomic_load(&n->ran) +
-                                                     atomic_load(&n->dropped) +
-                                                     atomic_load(&n->returned)))
-            fprintf(stderr, "  node %d: accepted %u, ran %u, dropped %u, returned %u\n",
-                    i, atomic_load(&n->accepted), atomic_load(&n->ran),
-                    atomic_load(&n->dropped), atomic_load(&n->returned));
+        if (!CHECK_EQ(accepted, ran + returned + cancelled + dropped))
+            fprintf(stderr,
+                    "  node %d: accepted %u, ran %u, returned %u, cancelled %u, "
+                    "dropped %u\n",
+                    i, accepted, ran, returned, cancelled, dropped);
         CHECK_EQ(n->job.task.queued, 0);
-        accepted += atomic_load(&n->accepted);
-        ran += atomic_load(&n->ran);
+        sum.accepted += accepted;
+        sum.refused += atomic_load(&n->refused);
+        sum.busy += atomic_load(&n->busy);
+        sum.ran += ran;
+        sum.failed += fails(n) ? ran : 0;
+        sum.returned += returned;
+        sum.cancelled += cancelled;
+        sum.dropped += dropped;
     }
-    CHECK_EQ(s.accepted, accepted + atomic_load(&l->calls) + atomic_load(&l->futures));
-    CHECK(s.completed + s.failed >= ran + atomic_load(&l->call_runs));
+    return sum;
+}
+
+/* Of all futures that were accepted. */
+struct future_sums {
+    int64_t accepted, succeeded, cancelled, failed;
+    int64_t ran; /* of those that were cancelled: its function did run */
+};
+
+/* Each future has one end, and its function ran as often as that says. */
+static struct future_sums check_futures(struct load *l)
+{
+    struct future_sums sum = { 0 };
+
+    for (int i = 0; i < PRODUCERS; i++) {
+        for (struct slip *s; (s = l->slips[i]) != NULL;) {
+            unsigned runs;
+
+            if (s->future != NULL) {
+                if (CHECK_EQ(spn_future_is_done(s->future), 1))
+                    note_end(s->future, s);
+                spn_future_unref(s->future);
+            }
+            runs = atomic_load(&s->runs);
+            CHECK_EQ(atomic_load(&s->ends), 1);
+            CHECK_EQ(s->cancelled, s->code == SPN_ECANCELED);
+            sum.accepted++;
+            if (s->code == 0) {
+                CHECK_EQ(runs, 1);
+                sum.succeeded++;
+            } else if (s->code == SPN_ECANCELED) {
+                CHECK(runs <= 1);
+                sum.cancelled++;
+                sum.ran += runs;
+            } else {
+                CHECK(s->code == SPN_EREJECTED || s->code == SPN_ESHUTDOWN ||
+                      s->code == SPN_EAGAIN);
+                CHECK_EQ(runs, 0);
+                sum.failed++;
+            }
+            l->slips[i] = s->next;
+            free(s);
+        }
+    }
+    return sum;
+}
+
+/*
+ * The pool's books against ours.  Nodes, and what was given back, refused and cancelled,
+ * are known one by one.  What a pool did with a call that it did not run, and with a future
+ * that was cancelled before, nobody is told: those are what its own figures leave over,
+ * which must be none where nothing can be discarded, and no less than what is known of it.
+ */
+static void check_sums(struct load *l)
+{
+    const spn_pool_stats s = stats_of(l->pool);
+    const struct node_sums n = check_nodes(l);
+    const struct future_sums f = check_futures(l);
+    const int64_t calls = atomic_load(&l->calls), ran = atomic_load(&l->call_runs);
+    const int64_t purged = atomic_load(&l->purged);
+    const int64_t returned = atomic_load(&l->future_returns);
+    /* Futures that a worker came to, those among them that had been cancelled before. */
+    const int64_t taken = s.completed + s.failed - n.ran - ran;
+    /* Accepted, and discarded by a policy or at the end. */
+    const int64_t calls_lost = calls - ran - atomic_load(&l->call_returns);
+    const int64_t futures_lost = f.accepted - taken - purged - returned;
+    const int64_t refused = n.refused + atomic_load(&l->refusals);
+
+    CHECK_EQ(s.accepted, n.accepted + calls + f.accepted);
+    CHECK_EQ(s.failed, n.failed); /* calls and futures do not fail */
+    CHECK_EQ(s.returned, n.returned + atomic_load(&l->call_returns) + returned);
+    CHECK_EQ(s.cancelled, n.cancelled + purged);
+    CHECK_EQ(n.cancelled, atomic_load(&l->owned));
+    CHECK_EQ(s.dropped, n.dropped + calls_lost + futures_lost);
     CHECK_EQ(s.threads_died, atomic_load(&l->deaths));
-    if (!l->shape.now && !l->shape.knobs)
-        CHECK_EQ(atomic_load(&l->call_runs), atomic_load(&l->calls));
+    CHECK_EQ(s.expired + s.caller_ran + s.helped, 0);
+    CHECK(calls_lost >= 0 && futures_lost >= 0 && purged <= f.cancelled);
+    CHECK(taken >= f.succeeded + f.ran);
+    CHECK(taken <= f.succeeded + f.cancelled - purged);
+    CHECK(futures_lost + returned >= f.failed);
+    /* With the policy that gives tasks back.  A user's queue is empty for the moment in
+     * which somebody looks for a task in it, and what comes back after shutdown_now is
+     * dropped. */
+    if (!l->shape.knobs && !(l->shape.now && is(l->shape.kind, OWN)) &&
+        s.threads_failed == 0) {
+        CHECK_EQ(s.dropped, 0);
+        CHECK_EQ(calls_lost, 0);
+        CHECK_EQ(futures_lost, 0);
+        CHECK_EQ(s.rejected, refused);
+    }
+    /* A policy that means to drop a node may find it taken by another submitter, who is
+     * not told apart from one that came first. */
+    CHECK(s.rejected >= refused && s.rejected <= refused + n.busy);
+    if (l->shape.full)
+        CHECK_EQ(s.largest, l->shape.max);
+}
+
+/* The knobs at rest: as many threads as it may have, which would stay for an hour, and
+ * then one.  The others go by themselves. */
+static void shrink(struct load *l)
+{
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    c.core_threads = c.max_threads = l->shape.max;
+    c.keep_alive_ns = SPN_SEC(3600);
+    CHECK_OK(spn_pool_reconfigure(l->pool, &c));
+    T_AWAIT(spn_pool_prestart_all(l->pool) >= 0 &&
+            stats_of(l->pool).threads == l->shape.max);
+    c = (spn_pool_change)SPN_POOL_CHANGE_INIT;
+    c.core_threads = c.max_threads = 1;
+    CHECK_OK(spn_pool_reconfigure(l->pool, &c));
+    T_AWAIT(stats_of(l->pool).threads <= 1);
 }
 
 static void run_load(struct shape shape)
@@ -341,13 +555,17 @@ static void run_load(struct shape shape)
     opts.keep_alive_ns = shape.keep_alive_ns;
     opts.hooks.uncaught = uncaught_quietly;
     opts.eager = shape.eager;
+    if (shape.full) /* and none above them */
+        opts.block_threads = opts.urgent_threads = 0;
     b = bed_with(shape.kind, opts,
                  is(shape.kind, LIMITED) ? shape.capacity : SPN_UNBOUNDED);
     l.pool = b.pool;
     t_parallel(PRODUCERS + 1, work, &l);
+    if (shape.knobs)
+        shrink(&l);
     CHECK_OK(spn_pool_shutdown(b.pool));
     CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
-    check_nodes(&l);
+    check_sums(&l);
     bed_close(&b);
     free(l.nodes);
 }
@@ -438,7 +656,8 @@ TEST_EACH(stress_pool__few_and_many_threads__each_task_once, "TPE-15", "TPE-41")
                                  .max = sizes[i],
                                  .capacity = 256,
                                  .keep_alive_ns = SPN_MS(1),
-                                 .tasks = t_rounds(6000) });
+                                 .tasks = t_rounds(6000),
+                                 .full = true });
 }
 
 /* ---- submit against shutdown, over and over --------------------------------------------------- */
@@ -502,27 +721,39 @@ TEST_EACH(stress_pool__short_lives__accepted_is_run, "TPE-61", "TPE-22", "P3")
 
 /* One thread at most, which leaves when it has been idle for about as long as the
  * submitter waits: the task always finds a thread, or a new one is made. */
-TEST_EACH(stress_pool__submit_at_the_keep_alive__runs, "TPE-35", "P1")
+static void submit_at_keep_alive(const struct pool_kind *k, int64_t keep_alive_ns,
+                                 int64_t length_ns)
 {
-    const int64_t until = spn_now() + t_scaled(SPN_MS(150)) / 2;
+    const int64_t until = spn_now() + length_ns;
     spn_pool_opts opts = opts_of(0, 1, 0);
     uint64_t seed = t_seed();
     struct bed b;
 
-    opts.keep_alive_ns = SPN_US(30);
+    opts.keep_alive_ns = keep_alive_ns;
     b = bed_with(k, opts, SPN_UNBOUNDED);
-    while (spn_now() < until) {
+    for (int64_t from = spn_now(); from < until;) {
+        const int64_t pause_ns =
+            (int64_t)(t_random(&seed) % (uint64_t)(2 * keep_alive_ns + 1));
         struct piece p;
-        int64_t from;
 
         piece_init(&p, NULL);
         CHECK_OK(execute(b.pool, &p));
-        T_AWAIT(ended(&p) == 1); /* the watchdog ends a test that waits for ever */
-        from = spn_now();
-        while (spn_now() - from < (int64_t)(t_random(&seed) % 60000)) {
+        while (ended(&p) ==
+               0) { /* one that is forgotten is not found after that either */
+            REQUIRE(spn_now() - from < T_LONG_NS);
+            t_pause();
         }
+        from = spn_now();
+        while (spn_now() - from < pause_ns) {
+        }
+        from = spn_now();
     }
     bed_close(&b);
+}
+
+TEST_EACH(stress_pool__submit_at_the_keep_alive__runs, "TPE-35", "P1")
+{
+    submit_at_keep_alive(k, SPN_US(30), t_scaled(SPN_MS(150)) / 2);
 }
 
 /* ---- make test-long --------------------------------------------------------------------------------- */
@@ -671,4 +902,21 @@ TEST(stress_pool__stopped_and_shuffled__each_accounted_for)
                                            STRICT | LIMITED | INTERIOR };
 
     run_long(&fifo, t_rounds(20000));
+}
+
+/* P1 in full: submitted at the end of the keep-alive for a minute, each kind of queue. */
+TEST_WHEN_NAMED(stress_pool__a_minute_at_the_keep_alive__runs)
+{
+    static const int64_t keep_alives[] = { 0, SPN_US(10), SPN_US(30), SPN_MS(2) };
+    static const struct pool_kind kinds[] = {
+        { "fifo", SPN_POOL_FIFO, 0, STRICT | LIMITED | INTERIOR },
+        { "lanes", SPN_POOL_LANES, 0, INTERIOR },
+        { "priority", SPN_POOL_PRIORITY, 0, STRICT | LIMITED | INTERIOR },
+        { "own_linked", SPN_POOL_FIFO, SPN_QUEUE_LINKED,
+          STRICT | OWN | LIMITED | INTERIOR },
+    };
+
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++)
+            submit_at_keep_alive(&kinds[i], keep_alives[j], SPN_SEC(15));
 }
