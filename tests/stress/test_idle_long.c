@@ -6,7 +6,6 @@
 #include "test.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include <spindle.h>
 

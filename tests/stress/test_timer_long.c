@@ -138,7 +138,7 @@ TEST(timer__process_stopped_five_seconds__by_policy, "HWT-25", "P24")
     struct pulse pulses[4];
     spn_timer *timer = open_timer(SPN_MS(1));
     int64_t start;
-    int total;
+    int total, after[4];
 
     memset(pulses, 0, sizeof pulses);
     start = spn_now();
@@ -152,16 +152,21 @@ TEST(timer__process_stopped_five_seconds__by_policy, "HWT-25", "P24")
                                              SPN_MS(100), &period));
     }
     stand_still();
+    for (int i = 0; i < 4; i++)
+        after[i] = atomic_load(&pulses[i].runs);
     T_AWAIT(atomic_load(&pulses[1].runs) >= elapsed_since(start) - 1);
-    T_AWAIT(elapsed_since(start) >= 62);
-    total = (int)elapsed_since(start);
+    for (int i = 0; i < 4; i++)
+        T_AWAIT(atomic_load(&pulses[i].runs) >= after[i] + 5);
     for (int i = 0; i < 4; i++)
         CHECK_EQ(spn_timer_cancel_sync(timer, &pulses[i].timeout, SPN_FOREVER) >= 0, 1);
-    /* Runs less or more by the two that may lie at the edges. */
-    CHECK(abs(atomic_load(&pulses[0].runs) - (total - 49)) <= 2);
-    CHECK(abs(atomic_load(&pulses[1].runs) - total) <= 2);
-    CHECK(abs(atomic_load(&pulses[2].runs) - (total - 39)) <= 2);
-    CHECK(abs(atomic_load(&pulses[3].runs) - (total - 49)) <= 3);
+    total = (int)elapsed_since(start);
+    /* Two of the fifty may lie at the edges.  On a busy machine some more are late, and are
+     * made up for or not in the same way. */
+    CHECK(atomic_load(&pulses[0].runs) <= total - 48);
+    CHECK(atomic_load(&pulses[1].runs) <= total);
+    CHECK(atomic_load(&pulses[2].runs) <= total - 38);
+    CHECK(atomic_load(&pulses[2].runs) >= atomic_load(&pulses[0].runs) + 8);
+    CHECK(atomic_load(&pulses[3].runs) <= total - 48);
     REQUIRE_OK(spn_timer_stop(timer, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }
@@ -206,7 +211,7 @@ TEST(scheduled__process_stopped_five_seconds__by_policy, "STPE-4", "STPE-5", "ST
     static struct beat beats[KINDS];
     spn_scheduled *sched;
     int64_t start;
-    int total;
+    int total, after[KINDS];
 
     memset(beats, 0, sizeof beats);
     REQUIRE_OK(spn_scheduled_create(&sched, &opts));
@@ -224,18 +229,22 @@ TEST(scheduled__process_stopped_five_seconds__by_policy, "STPE-4", "STPE-5", "ST
         REQUIRE_OK(spn_scheduled_schedule_with(sched, &what, &beats[i].future));
     }
     stand_still();
+    for (int i = 0; i < KINDS; i++)
+        after[i] = atomic_load(&beats[i].runs);
+    /* Not more than that: see beat_again. */
     T_AWAIT(atomic_load(&beats[CATCH_UP].runs) >= elapsed_since(start) - 1);
-    T_AWAIT(elapsed_since(start) >= 62);
-    total = (int)elapsed_since(start);
+    T_AWAIT(atomic_load(&beats[SKIP].runs) >= after[SKIP] + 5);
+    T_AWAIT(atomic_load(&beats[DELAY].runs) >= after[DELAY] + 5);
     CHECK(is_in_phase(&beats[CATCH_UP]));
     CHECK(is_in_phase(&beats[SKIP]));
     for (int i = 0; i < KINDS; i++)
         CHECK_EQ(spn_future_cancel(beats[i].future, 0), 1);
     CHECK_OK(spn_pool_close(spn_scheduled_pool(sched)));
-    /* Runs less or more by the two that may lie at the edges. */
-    CHECK(abs(atomic_load(&beats[CATCH_UP].runs) - total) <= 2);
-    CHECK(abs(atomic_load(&beats[SKIP].runs) - (total - 49)) <= 2);
-    CHECK(abs(atomic_load(&beats[DELAY].runs) - (total - 49)) <= 3);
+    total = (int)elapsed_since(start);
+    /* None of the fifty was made up for; two may lie at the edges.  On a busy machine some
+     * more are late, and left out. */
+    CHECK(atomic_load(&beats[SKIP].runs) <= total - 48);
+    CHECK(atomic_load(&beats[DELAY].runs) <= total - 48);
     for (int i = 0; i < KINDS; i++)
         spn_future_unref(beats[i].future);
     CHECK_OK(spn_scheduled_destroy(sched));
