@@ -106,8 +106,9 @@ typedef struct spn_timer_opts {
                             be wrong, timeouts are late by as much, and the clock is
                             used */
     uint32_t reserved;   /* 0 */
-    const spn_thread_factory *factory; /* makes the thread, when the timer starts; its
-                            create must not use this timer.  NULL: spn_thread_create */
+    const spn_thread_factory *factory; /* makes the thread, when the timer starts and in
+                            place of one that a callback has ended, on that; its create
+                            must not use this timer.  NULL: spn_thread_create */
 } spn_timer_opts;
 
 #define SPN_TIMER_OPTS_INIT                                                           \
@@ -280,7 +281,7 @@ enum {
  * cancel_sync: the same, and waits for a callback that runs, up to timeout_ns: also
  *         after RUNNING the memory is free for anything.  Interruptible.
  *
- * Returns  one of the above; SPN_EINVAL: a NULL, or pending in another timer;
+ * Returns  one of the above; SPN_EINVAL: a NULL, or pending or repeating in another timer;
  *          cancel_sync also SPN_EDEADLK in the very callback, which changes nothing;
  *          SPN_ETIMEDOUT, SPN_EINTR: what cancel does was done, but the callback runs
  *          on; SPN_ENOMEM (no memory for the calling thread's record: nothing was done).
@@ -400,7 +401,8 @@ typedef struct spn_timer_stats {
     uint64_t returned;  /* by stop                                                   */
     uint64_t pending;
     uint64_t rejected;   /* schedules refused: max_pending                            */
-    uint64_t failed;     /* callbacks that returned something else than 0             */
+    uint64_t failed;     /* callbacks that returned something else than 0, or ended
+                             their thread                                              */
     uint64_t missed;     /* periods left out                                          */
     uint64_t refused;    /* times the executor did not take what was handed over; the
                              timer tries again                                         */

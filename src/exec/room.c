@@ -23,7 +23,7 @@
  *   must not have those who failed wake themselves or each other all the time.  So
  *   who failed so tries only the queue for a while, some milliseconds and each time
  *   longer, and then to make a thread again.  What it is woken for meanwhile and does not
- *   use, a place for a thread, it uses then.
+ *   use, a place for a thread, it uses then, or passes on if it leaves before.
  *
  * WHY NOT reserve the place for the waiter?  It would make every take hand over under a
  * lock; barging submitters are what bounded queues have everywhere, and the time-out
@@ -56,6 +56,8 @@ int spn__room_execute(struct spn_pool *pool, spn_task *task, int64_t deadline_ns
         is_urgent(task) ? &pool->room.urgent : &pool->room.ordinary;
     int64_t retry_ns = RETRY_NS, make_ns = INT64_MIN; /* not before this time */
     bool woken = false, late = false;
+    bool owed =
+        false; /* woken, perhaps for a place for a thread, and did not try for one */
     int rc;
 
     for (;;) {
@@ -72,6 +74,7 @@ int spn__room_execute(struct spn_pool *pool, spn_task *task, int64_t deadline_ns
             spn__eventcount_cancel(ec, &w);
             continue;
         }
+        owed = queue_only && (owed || woken);
         if (rc == SPN_EFULL && late)
             rc = SPN_ETIMEDOUT;
         if (rc != SPN_EFULL) {
@@ -87,15 +90,13 @@ int spn__room_execute(struct spn_pool *pool, spn_task *task, int64_t deadline_ns
         rc = spn__eventcount_wait(ec, &w,
                                   queue_only && make_ns < deadline_ns ? make_ns
                                                                       : deadline_ns);
-        if (rc != SPN_OK && rc != SPN_ETIMEDOUT)
-            return rc; /* not chosen: nothing to pass on */
+        woken = rc == SPN_OK;
         /* However often it is woken in vain. */
         late = deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns;
-        if (rc == SPN_ETIMEDOUT && late)
-            return rc;
-        woken = woken || rc == SPN_OK;
+        if (rc != SPN_OK && (rc != SPN_ETIMEDOUT || late))
+            break; /* not chosen: nothing to pass on of this time */
     }
-    if (rc != SPN_OK && woken)
+    if ((rc != SPN_OK && woken) || owed)
         spn__eventcount_notify(ec); /* what it was woken for is still there */
     return rc;
 }

@@ -177,6 +177,12 @@ struct attempt {
     bool again;      /* nobody was there to take it, and now there is somebody */
 };
 
+/* Whether a thread was to be made, and could not be. */
+static bool is_no_thread(int added)
+{
+    return added != SPN_OK && added != SPN_EFULL && added != SPN_ESHUTDOWN;
+}
+
 /* The steps; the task is claimed. */
 static int try_admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
 {
@@ -196,6 +202,7 @@ static int try_admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
         added = spn__pool_add_worker(pool, task, SPN__TO_CORE);
         if (added == SPN_OK)
             return SPN_OK;
+        a->no_thread = is_no_thread(added);
     }
     if (!pool->eager || urgent || paused || a->queue_only || !rather_a_thread(pool)) {
         if (pool->has_tray && !urgent && !paused && spn__tray_give(pool, task))
@@ -221,7 +228,7 @@ static int try_admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
             refused_by_lane(pool);
     }
     a->again = pushed == SPN_EAGAIN && added == SPN_EFULL;
-    a->no_thread = added != SPN_EFULL && added != SPN_ESHUTDOWN;
+    a->no_thread = a->no_thread || is_no_thread(added);
     return refusal(pushed, added);
 }
 
@@ -274,11 +281,12 @@ static int admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
         return admit_at(pool, (struct spn__entry){ spn__entry_task, task },
                         pool->work.source->ops->now(pool->work.source));
 
-    do {
+    for (;;) {
         a->again = a->no_thread = false;
         rc = try_admit(pool, task, a);
-    } while (a->again && rc != SPN_OK);
-    return rc;
+        if (rc == SPN_OK || !a->again)
+            return rc;
+    }
 }
 
 static int try_claimed(struct spn_pool *pool, spn_task *task, struct attempt *a)

@@ -477,18 +477,21 @@ struct spn__stage *spn__stage_of_task(spn_task *task)
 struct handing {
     struct spn_thread *self; /* NULL: without a record */
     struct spn__hand_over mine;
-    spn_executor *held; /* NULL: it cannot be */
+    spn_executor *held; /* NULL: it cannot be, or need not */
+    bool returned;
 };
 
 /* Also when the executor ran something that ended the thread. */
 static void handed_over(void *arg)
 {
-    const struct handing *h = arg;
+    struct handing *h = arg;
 
     if (h->self != NULL)
         h->self->hand_over = h->mine.outer;
     if (h->held != NULL)
         h->held->ops->release(h->held);
+    if (!h->returned) /* the loop that hands over is being unwound */
+        spn__work_drain(h->mine.work);
 }
 
 /* The stage is not ours after this, unless it was refused.  It may run, and whoever waits
@@ -503,12 +506,14 @@ static int hand_over(struct spn__stage *s, struct spn__work *work)
         h.mine.outer = h.self->hand_over;
         h.self->hand_over = &h.mine;
     }
-    if (executor->ops != NULL && spn__executor_has(executor, release)) {
+    if (executor->ops != NULL && spn__executor_has(executor, release) &&
+        (h.self == NULL || !spn__thread_is_inside(h.self, executor))) {
         h.held = executor;
         executor->ops->hold(executor);
     }
-    SPN__CLEANUP_PUSH(handed_over, &h)
+    SPN__CLEANUP_PUSH(handed_over, &h);
     rc = spn_executor_execute(executor, &s->task);
+    h.returned = true;
     SPN__CLEANUP_POP();
     return rc;
 }

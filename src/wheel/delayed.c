@@ -114,7 +114,7 @@ static void hand_on(struct entry *e)
 
     spn_task_release(task);
     /* Last: until then the executor it goes to must be there. */
-    SPN__CLEANUP_PUSH(handed_on, delayed)
+    SPN__CLEANUP_PUSH(handed_on, delayed);
     rc = spn_executor_execute(delayed->next, task);
     /* BUSY: somebody has submitted it again, and that has an end of its own. */
     if (rc != SPN_OK)

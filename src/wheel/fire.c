@@ -107,8 +107,10 @@ void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns)
     } while (!spn__cas_weak(&timer->wake_ns, &found, wake_ns, release, relaxed));
 
     if (timer->drive == SPN_TIMER_THREAD) {
+        const struct spn_thread *self = spn__self_get();
+
         /* relaxed: only the thread itself finds its own name; it looks before it sleeps. */
-        if (spn__self_get() != spn__load(&timer->thread, relaxed))
+        if (self == NULL || self != spn__load(&timer->thread, relaxed))
             spn__parker_unpark(&timer->parker);
         return;
     }
@@ -178,7 +180,7 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     s->fired++;
     run->timeout = t;
     run->fn = (t->policy & SPN__POLICY_HANDLE) != 0 ? spn__handle_expired : t->fn;
-    run->gone = run->inherited = false;
+    run->called = run->gone = run->inherited = false;
     run->status = SPN_ECANCELED; /* unless its function returns */
     if (!run->periodic)
         spn__timer_release(s->timer);
@@ -308,6 +310,7 @@ static void call_fn(void *p)
 {
     struct spn__run *run = p;
 
+    run->called = true;
     run->status = run->fn(run->timeout); /* the timeout may be gone now */
 }
 
@@ -361,12 +364,15 @@ static size_t serve(struct turn *turn, struct spn__shard *s, bool *spread)
 static void cut_short(struct turn *turn)
 {
     struct spn__shard *s = turn->shard;
-    const int status = turn->run.status;
-    const bool told = turn->told;
+    bool told;
 
+    if (!turn->run
+             .called) /* something that was handed over before it ended the thread */
+        spn__guarded(call_fn, &turn->run);
+    told = turn->told;
     turn->told = true;
-    if (!told)
-        report_failure(turn->timer, status);
+    if (!told && turn->run.status != 0)
+        report_failure(turn->timer, turn->run.status);
     if (turn->run.timeout == NULL) /* done already */
         return;
     spn__quick_lock(&s->lock);
@@ -396,6 +402,21 @@ static void call_ended(void *turn)
     let_go(turn);
 }
 
+/* Lists a run that calls hooks and no callback, unless the timer is stopped: there is nobody
+ * to tell then. */
+static void enlist(struct turn *turn)
+{
+    struct spn__shard *s = turn->shard = &turn->timer->shards[0];
+
+    turn->run = spn__run_make(spn__self_get());
+    turn->run.called = turn->told = true;
+    spn__quick_lock(&s->lock);
+    turn->running = !s->stopped;
+    if (turn->running)
+        spn__list_push_back(&s->running, &turn->run.link);
+    spn__quick_unlock(&s->lock);
+}
+
 void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
 {
     struct spn__shard *s = spn__home_get(t);
@@ -408,7 +429,7 @@ void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
     spn__quick_lock(&s->lock);
     spn__list_push_back(&s->running, &turn.run.link);
     spn__quick_unlock(&s->lock);
-    SPN__CLEANUP_PUSH(call_ended, &turn)
+    SPN__CLEANUP_PUSH(call_ended, &turn);
     spn__guarded(call_fn, &turn.run);
     SPN__CLEANUP_POP();
 }
@@ -532,19 +553,15 @@ static void ask_again(struct spn_timer *timer)
  * meanwhile. */
 static void give_up(struct spn_timer *timer, struct spn__runner *r)
 {
-    struct spn__shard *s = &timer->shards[0];
-    struct turn turn = { .shard = s, .run = spn__run_make(spn__self_get()) };
+    struct turn turn = { .timer = timer };
 
-    spn__quick_lock(&s->lock);
-    turn.running = !s->stopped; /* else perhaps destroyed: there is nobody to tell */
-    if (turn.running)
-        spn__list_push_back(&s->running, &turn.run.link);
-    spn__quick_unlock(&s->lock);
+    enlist(&turn);
     put_runner(timer, r, true);
-    if (!turn.running)
+    if (!turn.running) /* and the timer may be gone */
         return;
+    SPN__CLEANUP_PUSH(call_ended, &turn);
     ask_again(timer);
-    let_go(&turn);
+    SPN__CLEANUP_POP();
 }
 
 static void run_runner(void *arg)
@@ -747,11 +764,13 @@ static void driver_ended(void *arg)
     if (turn->running)
         cut_short(turn);
     if (!turn->over) {
-        turn->over = true; /* the hook may end the thread once more */
+        turn->over = true;  /* the hook may end the thread once more */
+        if (!turn->running) /* a runner's callback did it, inside of us */
+            enlist(turn);
         (void)settle(timer, spn__timer_now(timer));
         spn__timer_set_alarm(timer);
         spn__store(&timer->driver, NULL, release); /* [driver] to the next one */
-        if (timer->wake != NULL)
+        if (timer->wake != NULL && turn->running)
             timer->wake(timer->ctx);
     }
     if (turn->running)

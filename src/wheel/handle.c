@@ -81,7 +81,7 @@ static void told(void *h)
 /* Calls the function and drops the timer's reference, also if that ends the thread. */
 static int tell(spn_timeout_handle *h, int reason)
 {
-    SPN__CLEANUP_PUSH(told, h)
+    SPN__CLEANUP_PUSH(told, h);
     ((spn_timeout_handle_fn)(any_fn)h->timeout.fn)(arg_of(h), reason);
     SPN__CLEANUP_POP();
     return 0;
@@ -162,7 +162,7 @@ int spn_timeout_handle_cancel(spn_timeout_handle *h)
     if (!decide(h, CANCELLED))
         return SPN_TIMEOUT_GONE; /* and the timer may be, too */
     timer = spn__slab_timer(&h->timeout);
-    SPN__CLEANUP_PUSH(leave_by_end, &h->timeout) /* the timer may be gone then */
+    SPN__CLEANUP_PUSH(leave_by_end, &h->timeout); /* the timer may be gone then */
     /* If it does not wait any more, its callback or stop is about to find the outcome. */
     if (!spn__timer_bring_forward(timer, &h->timeout))
         spn__timer_call(&h->timeout, tell_cancelled);

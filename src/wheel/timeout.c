@@ -5,8 +5,9 @@
  * STATE, under the lock of the shard that is the timeout's home
  *   NEW, EXPIRED, CANCELLED --schedule--> PENDING
  *   PENDING --cancel, stop--> CANCELLED
- *   PENDING --taken to run--> EXPIRED --if periodic, after the run--> PENDING
- *   EXPIRED, periodic, running --cancel--> CANCELLED
+ *   PENDING --taken to run--> EXPIRED, or if periodic REPEATING
+ *   REPEATING --after the run--> PENDING, or EXPIRED if it is not to repeat any more
+ *   REPEATING --schedule, cancel--> PENDING, CANCELLED; in another timer it is busy
  *   PENDING is linked: in the wheel, among its due nodes, or in `firing`.
  *
  * HOME
@@ -536,7 +537,8 @@ HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
     }
     if (!running)
         return SPN_TIMEOUT_GONE;
-    if (spn__timeout_is_periodic(t))
+    /* Perhaps its repetition was ended since, by set_period. */
+    if (spn__state_get(t) == SPN__TIMEOUT_REPEATING || spn__timeout_is_periodic(t))
         spn__state_set(t, SPN__TIMEOUT_CANCELLED);
     return SPN_TIMEOUT_RUNNING;
 }

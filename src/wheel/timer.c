@@ -22,6 +22,8 @@
  *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
  *   left collected: so a periodic timeout whose callback was running is among it, and
  *   what is cancelled until then is not.
+ *   [told] Who collects tells the owners of the library's own timeouts, and other stops wait
+ *   for that: the release of the last step pairs with their acquire.
  *   [guests] then stop waits for those who take out the library's own timeouts without
  *   knowing of the timer's life: see delayed.c and handle.c.
  *
@@ -41,6 +43,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/time.h"
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 #include "wheel/slab.h"
@@ -239,6 +242,7 @@ static void init_words(struct spn_timer *timer)
     spn__init(&timer->refusals.next_ns, 0);
     spn__init(&timer->refusals.swallowed, 0);
     spn__init(&timer->thread, NULL);
+    spn__init(&timer->telling, 0);
     spn__parker_init(&timer->parker);
     spn__lock_init(&timer->life_lock);
     spn__lock_init(&timer->alarm_lock);
@@ -583,8 +587,23 @@ static bool begin_collect(struct spn_timer *timer)
     spn__lock(&timer->life_lock);
     first = !timer->collected;
     timer->collected = true;
+    if (first)
+        /* relaxed: who comes later has the lock after us. */
+        spn__store(&timer->telling, 1, relaxed);
     spn__unlock(&timer->life_lock);
     return first;
+}
+
+/* Another stop has collected: waits until it has told the owners of our own. */
+static int await_told(struct spn_timer *timer, const int64_t *deadline_ns)
+{
+    while (spn__load(&timer->telling, acquire) != 0) { /* [told] */
+        if (deadline_ns != NULL && spn__deadline_passed(*deadline_ns, spn__now()))
+            return SPN_ETIMEDOUT;
+        (void)spn__futex_wait(&timer->telling, 1,
+                              deadline_ns != NULL ? *deadline_ns : SPN_FOREVER);
+    }
+    return SPN_OK;
 }
 
 /* A stop, as its cleanup sees it. */
@@ -602,11 +621,14 @@ static void end_stop(void *arg)
     struct stopping *s = arg;
     struct spn_timer *timer = s->timer;
 
+    if (s->collects) {
+        spn__store(&timer->telling, 0, release); /* [told] to the other stops */
+        spn__futex_wake(&timer->telling, INT32_MAX);
+    } else if (s->rc == SPN_OK) {
+        s->rc = await_told(timer, s->deadline_ns);
+    }
     for (uint32_t i = 0; i <= timer->shard_mask && s->rc == SPN_OK; i++)
         await_guests(&timer->shards[i]);
-    /* Another stop has collected, and may be telling the last of our own just now. */
-    for (uint32_t i = 0; i <= timer->shard_mask && s->rc == SPN_OK && !s->collects; i++)
-        s->rc = await_idle(&timer->shards[i], s->self, s->deadline_ns);
     spn__timer_set_alarm(timer);
     if (s->interrupted)
         spn__interrupt_set(s->self);
@@ -643,7 +665,7 @@ static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns
     s.interrupted = join_thread(thread);
     for (uint32_t i = 0; i <= timer->shard_mask && s.rc == SPN_OK; i++)
         s.rc = await_idle(&timer->shards[i], self, deadline_ns);
-    SPN__CLEANUP_PUSH(end_stop, &s)
+    SPN__CLEANUP_PUSH(end_stop, &s);
     s.collects = s.rc == SPN_OK && begin_collect(timer);
     if (s.collects)
         list = collect(timer);

@@ -102,6 +102,7 @@ struct spn__run {
     spn_timeout_fn fn;
     int32_t
         tid; /* instead, of a thread for which there was no record: there may be later */
+    bool called; /* its function was entered */
     bool periodic;
     bool gone;      /* cancelled or scheduled anew since it started */
     bool inherited; /* its place of max_pending is that of the new schedule */
@@ -183,8 +184,9 @@ struct spn_timer {
     /* The timer's own, or NULL.  Others only compare it with themselves: it is replaced
      * when a callback ends it, but not once the timer is stopped. */
     SPN__ATOMIC(struct spn_thread *) thread;
-    int32_t stopping; /* threads in stop */
-    bool collected;   /* what was left is taken out, or is about to be */
+    int32_t stopping;        /* threads in stop */
+    bool collected;          /* what was left is taken out, or is about to be */
+    spn__futex_word telling; /* 1: and owners are being told of it [told] */
     struct spn__log_limit failures, refusals;
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) wake_ns; /* [wake] */

@@ -302,7 +302,8 @@ static long sleeps_of_others(void)
 }
 
 /* Half the time there is a task, and else all sleep: each wakes one of them, who finds it,
- * and no other.  Some more may sleep on a lock. */
+ * and no other.  Some more may sleep on a lock; where locks are the system's own, and not a
+ * futex, that is not counted. */
 TEST_EACH(process__half_load__one_wake_per_task, "P39")
 {
     struct bed b = bed_open(k, 4, 4);
@@ -321,6 +322,10 @@ TEST_EACH(process__half_load__one_wake_per_task, "P39")
     wakeups = stats_of(b.pool).wakeups - wakeups;
     sleeps = sleeps_of_others() - sleeps;
     CHECK(wakeups <= count);
+#ifndef SPN_FUTEX_POSIX
     CHECK(INSTRUMENTED || sleeps <= count + count / 4 + 20);
+#else
+    (void)sleeps;
+#endif
     bed_close(&b);
 }

@@ -1577,6 +1577,14 @@ static int move_over(struct job *j)
     return spn_timer_schedule_periodic(second, &j->timeout, note, TICK, &period);
 }
 
+static int end_and_cancel(struct job *j)
+{
+    j->then = NULL;
+    CHECK_OK(spn_timer_set_period(timer, &j->timeout, 0));
+    CHECK_EQ(spn_timer_cancel(timer, &j->timeout), SPN_TIMEOUT_RUNNING);
+    return 0;
+}
+
 /* A periodic timeout moves to another timer in its own callback: never is it in both. */
 TEST(timer__another_timer_while_it_repeats__cancelled_first, "X-1")
 {
@@ -1597,6 +1605,14 @@ TEST(timer__another_timer_while_it_repeats__cancelled_first, "X-1")
     CHECK_EQ(step(TICK), 0);
     CHECK_EQ(spn_timer_run(second), 1);
     CHECK_OK(spn_timer_check(second));
+    /* One whose repetition was ended, and that was cancelled then, in its callback. */
+    jobs[1].then = end_and_cancel;
+    CHECK_OK(schedule_period(1, TICK, TICK, SPN_MISSED_SKIP, 0));
+    CHECK_EQ(step(TICK), 1);
+    CHECK_EQ(spn_timeout_is_cancelled(&jobs[1].timeout), 1);
+    CHECK_OK(spn_timer_schedule(second, &jobs[1].timeout, note, TICK));
+    CHECK_EQ(spn_timer_cancel(second, &jobs[1].timeout), SPN_TIMEOUT_REMOVED);
+    CHECK_EQ(spn_timer_run(second), 1);
     /* One that has ended by itself is free. */
     CHECK_OK(spn_timer_set_period(second, &jobs[0].timeout, 0));
     CHECK_OK(spn_clock_advance(clock_, TICK));

@@ -636,23 +636,31 @@ static void stop_and_look(void *arg)
 {
     (void)arg;
     sim_assert(spn_timer_stop(timer, NULL) == SPN_OK);
-    sim_assert(spn__fetch_add(&told_cancelled, 0, relaxed) == 1);
+    sim_assert(spn__fetch_add(&told_cancelled, 0, relaxed) == 2);
 }
 
-/* Two stops, and a handle that one of them tells: both come after that. */
-SCENARIO(timer__two_stops__both_after_the_handle_is_told, "HWT-10", "HWT-33")
+/* Two stops, and two handles that one of them tells, if the second is not cancelled: both
+ * come after that. */
+SCENARIO(timer__two_stops__both_after_the_handles_are_told, "HWT-10", "HWT-33")
 {
+    spn_timeout_handle *handle;
+
     spn__init(&told_ok, 0);
     spn__init(&told_cancelled, 0);
     if (!create(1, NULL, SPN_TIMER_DRIVEN))
         return;
     sim_assert(spn_timer_new_timeout(timer, tell, NULL, FAR, NULL) == SPN_OK);
+    sim_assert(spn_timer_new_timeout(timer, tell, NULL, FAR, &handle) == SPN_OK);
+    if (sim_choose(2) == 1)
+        sim_thread(cancel_handle, handle);
+    else
+        spn_timeout_handle_unref(handle);
     sim_thread(stop_and_look, NULL);
     stop_and_look(NULL);
     sim_join_all();
     destroy();
 }
-SCENARIO_OPTS(timer__two_stops__both_after_the_handle_is_told, .dfs = 1,
+SCENARIO_OPTS(timer__two_stops__both_after_the_handles_are_told, .dfs = 1,
               .dfs_models = SIM_SC)
 
 static SPN__ATOMIC(int) inside;
