@@ -334,6 +334,27 @@ TEST(timer__callback_ends_the_driver__next_one_goes_on, "G-21", "HWT-27", "HWT-4
     }
 }
 
+/* The same where the driver's executor runs callbacks on the driver itself. */
+TEST(timer__callback_ends_the_driver_in_its_executor__next_one_goes_on, "G-21",
+     "HWT-28")
+{
+    spn_timer_opts opts = defaults(SPN_TIMER_DRIVEN);
+    spn_timeout ending = SPN_TIMEOUT_INIT, beside = SPN_TIMEOUT_INIT;
+
+    opts.executor = spn_executor_direct();
+    open_with(opts);
+    schedule(&ending, add_one_and_end, TICK);
+    schedule(&beside, add_one, TICK);
+    CHECK_OK(spn_clock_advance(clock_, TICK));
+    CHECK(drive_until_ended());
+    CHECK_EQ(atomic_load(&sum), 1);
+    CHECK(spn_timer_next_expiry(timer) <= spn_clock_now(clock_));
+    CHECK(!drive_until_ended());
+    CHECK_EQ(atomic_load(&sum), 2);
+    CHECK_EQ(stats_now().failed, 1);
+    CHECK_EQ(shut(), 0);
+}
+
 /* ---- executors ------------------------------------------------------------------------- */
 
 static void told_elsewhere(spn_pool *pool, const spn_task_info *info, void *ctx)
