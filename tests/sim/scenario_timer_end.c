@@ -205,7 +205,8 @@ SCENARIO(timer__driver_ended__another_goes_on, "G-21", "HWT-26", "HWT-44")
     sim_assert(spn__load(&ended, relaxed) == 1 && spn__load(&ran, relaxed) == 1);
     sim_assert(shut() == 0);
 }
-SCENARIO_OPTS(timer__driver_ended__another_goes_on, .max_steps = 60000)
+SCENARIO_OPTS(timer__driver_ended__another_goes_on, .max_steps = 60000,
+              .no_faults = "its threads need records to drive")
 
 static void drive_once(void *arg)
 {
@@ -263,7 +264,8 @@ SCENARIO(timer__runner_ended__another_goes_on, "G-21", "HWT-27", "HWT-28")
     sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK); /* late runners */
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
-SCENARIO_OPTS(timer__runner_ended__another_goes_on, .max_steps = 200000)
+SCENARIO_OPTS(timer__runner_ended__another_goes_on, .max_steps = 200000,
+              .no_faults = "its threads need records to run a task")
 
 /* ---- handles --------------------------------------------------------------------------- */
 
