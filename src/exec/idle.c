@@ -20,6 +20,15 @@
  *   It pays when work comes often, and how long depends on what a wake-up takes: both are
  *   learned (spin.h).  At most one worker of a pool spins, and has a tray out (tray.c).
  *
+ * NAPS
+ *   The system likes to wake a worker on the CPU of its waker, which then waits there: the
+ *   worker runs the one task that was pushed, lies down, and the next push wakes it again.
+ *   Each turn takes microseconds, for a task of a few nanoseconds, and looking for more is
+ *   in vain: who would bring it does not run meanwhile.  So a worker whose last NAPS sleeps
+ *   were over sooner than a wake-up takes does not lie down but gives its CPU away, and
+ *   looks again when it has it back, for as long as a wake-up takes.  It is neither listed
+ *   nor counted then: nobody relies on it, as on one that has a task to run.
+ *
  * GIVING WAY
  *   Where who waits for a task may run it, a worker that sees a task come sees it go
  *   again, over and over; looking all the time it only takes the queue's cache lines
@@ -84,7 +93,7 @@
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
-enum { PROBE = 64 };
+enum { PROBE = 64, NAPS = SPN__LOOKS_MAX > 1 ? 8 : 1 };
 /* Some hundred helped tasks; the system adds its own, about as much. */
 #define GLANCE SPN_US(50)
 
@@ -385,6 +394,35 @@ static bool search(struct spn__worker *w, uint32_t epoch)
     return found;
 }
 
+/* Lets others have the CPU for a moment, instead of a nap; true if there is something to
+ * look at then. */
+static bool let_others_run(struct spn__worker *w, uint32_t epoch)
+{
+    struct spn__look look;
+    bool on, found;
+
+    if (w->naps < NAPS || knows_when(w->pool))
+        return false;
+    look = spn__look_begin(spn__parker_wake_ns(&w->parker));
+    do {
+        spn__os_yield();
+        on = spn__look_on(&look);
+        found = changed(w, epoch);
+    } while (on && !found);
+    if (!found)
+        w->naps = 0;
+    return found;
+}
+
+/* It was woken. */
+static void count_nap(struct spn__worker *w)
+{
+    if (spn__parker_slept_ns(&w->parker) > spn__parker_wake_ns(&w->parker))
+        w->naps = 0;
+    else if (w->naps < NAPS)
+        w->naps++;
+}
+
 /* Makes it the leader or, if there is one and something is due at due_ns, the deputy, and
  * returns when that is to wake.  The lock is held. */
 static int64_t take_post(struct spn_pool *pool, struct spn__worker *w, int64_t due_ns)
@@ -462,6 +500,11 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     }
     searched = w->searching;
     stop_searching(w); /* [search] the fence below */
+    if (let_others_run(w, epoch)) {
+        w->outrun = pool->helping;
+        step_down(w, searched); /* as below */
+        return;
+    }
     if (pool->kind == SPN__WORK_TIMED)
         due_ns = next_due(pool); /* for a deputy, whom nobody relies on for more */
     spn__lock(&pool->idle_lock);
@@ -495,6 +538,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
         (void)spn__parker_park(&w->parker, SPN_FOREVER);
         break;
     }
+    count_nap(w);
     /* Written before the permit, under the lock that took it off the list. */
     w->searching = w->chosen_to_search;
     w->outrun = pool->helping;

@@ -94,7 +94,8 @@ struct spn__worker {
     uint32_t block_depth;     /* of block_begin */
     uint32_t help_depth;      /* of tasks run while waiting for them */
     uint32_t makes;           /* workers that its task is about to start */
-    struct spn__spin spin;    /* see idle.c, as is the next */
+    struct spn__spin spin;    /* see idle.c, as are the next two */
+    uint32_t naps;            /* sleeps in a row that were over at once */
     int64_t gone;             /* tasks that had left the queue */
     struct spn__batch *batch; /* lanes.c; NULL elsewhere */
     void *place;              /* the source's; NULL without one */

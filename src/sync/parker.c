@@ -30,6 +30,8 @@
  *   that was idle.  Unpark leaves the time, and the owner that wakes moves its estimate
  *   by an eighth towards what it finds: near the median of its wake-ups, whatever the
  *   longest are.  A time that is not of this wake-up, by a race, moves it no further.
+ *   With the same times the owner knows how long it had slept, in the low bits that a
+ *   sleep of more than four seconds does not fit: who asks looks for short ones.
  *
  * PROGRESS  unpark is wait-free and makes a system call only for a sleeper.
  */
@@ -46,6 +48,7 @@ void spn__parker_init(struct spn__parker *parker)
     spn__init(&parker->state, EMPTY);
     spn__init(&parker->woken_ns, 0);
     parker->wake_ns = SPN__WAKE_GUESS_NS;
+    parker->slept_ns = UINT32_MAX;
 }
 
 void spn__parker_reset(struct spn__parker *parker)
@@ -54,14 +57,16 @@ void spn__parker_reset(struct spn__parker *parker)
     spn__store(&parker->state, EMPTY, relaxed);
 }
 
-/* The owner was woken from sleep. */
-static void learn(struct spn__parker *parker)
+/* The owner was woken from a sleep that began at that time. */
+static void learn(struct spn__parker *parker, uint32_t began_ns)
 {
     const uint32_t now = (uint32_t)spn__now();
+    /* relaxed: written before the permit that was taken, or by whoever brings the next. */
+    const uint32_t woken_ns = spn__load(&parker->woken_ns, relaxed);
     uint32_t wake_ns = parker->wake_ns;
 
-    /* relaxed: written before the permit that was taken, or by whoever brings the next. */
-    if (now - spn__load(&parker->woken_ns, relaxed) > wake_ns)
+    parker->slept_ns = woken_ns - began_ns;
+    if (now - woken_ns > wake_ns)
         wake_ns += wake_ns / 8;
     else
         wake_ns -= wake_ns / 8;
@@ -71,14 +76,17 @@ static void learn(struct spn__parker *parker)
 
 bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns)
 {
-    uint32_t found = PERMIT;
+    uint32_t found = PERMIT, began_ns = 0;
 
+    parker->slept_ns = 0;
     /* [permit] acquire: takes a permit that was there already. */
     if (spn__cas(&parker->state, &found, EMPTY, acquire, relaxed))
         return true;
     spn__assert(found == EMPTY); /* PARKED would be a second thread in here */
-    if (deadline_ns != SPN_FOREVER && deadline_ns <= spn__now())
+    if (deadline_ns != SPN_FOREVER && deadline_ns <= spn__now()) {
+        parker->slept_ns = UINT32_MAX;
         return false;
+    }
 
     /* relaxed: PARKED asks unpark for a wake-up and carries nothing else. */
     if (!spn__cas(&parker->state, &found, PARKED, relaxed, relaxed)) {
@@ -88,6 +96,8 @@ bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns)
         return true;
     }
 
+    if (SPN__WAKES_ARE_TIMED)
+        began_ns = (uint32_t)spn__now();
     for (;;) {
         const enum spn__futex_result result =
             spn__futex_wait(&parker->state, PARKED, deadline_ns);
@@ -96,12 +106,14 @@ bool spn__parker_park(struct spn__parker *parker, int64_t deadline_ns)
         found = PERMIT;
         if (spn__cas(&parker->state, &found, EMPTY, acquire, relaxed)) {
             if (SPN__WAKES_ARE_TIMED)
-                learn(parker);
+                learn(parker, began_ns);
             return true;
         }
-        if (result == SPN__EXPIRED)
+        if (result == SPN__EXPIRED) {
+            parker->slept_ns = UINT32_MAX;
             /* [permit] acquire: it may have come at the last moment. */
             return spn__exchange(&parker->state, EMPTY, acquire) == PERMIT;
+        }
     }
 }
 

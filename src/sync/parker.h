@@ -9,7 +9,8 @@ struct spn__parker {
     spn__futex_word state; /* EMPTY, PERMIT or PARKED */
     /* The clock, its low bits, when the owner was last woken from sleep. */
     SPN__ATOMIC(uint32_t) woken_ns;
-    uint32_t wake_ns; /* how long that takes; the owner's */
+    uint32_t wake_ns;  /* how long that takes; the owner's, as is the next */
+    uint32_t slept_ns; /* how long it had slept */
 };
 
 SPN__SHARED void spn__parker_init(struct spn__parker *parker);
@@ -29,6 +30,13 @@ SPN__SHARED bool spn__parker_park(struct spn__parker *parker, int64_t deadline_n
 static inline uint32_t spn__parker_wake_ns(const struct spn__parker *parker)
 {
     return parker->wake_ns;
+}
+
+/* How long the owner had slept when the permit came that it took last, or UINT32_MAX if
+ * none came; 0 in the explorer.  The owner's to ask. */
+static inline uint32_t spn__parker_slept_ns(const struct spn__parker *parker)
+{
+    return parker->slept_ns;
 }
 
 /* Makes the permit available and wakes the owner if it sleeps.  Any thread. */

@@ -138,6 +138,26 @@ SCENARIO(pool_order__submitter_relies_on_the_searcher__lanes, "TPE-13")
     relies_on_the_searcher(&o);
 }
 
+/* The same behind a task that one was woken for: it lets others run instead of another nap
+ * (idle.c), and what came while it was relied on is not left to it alone. */
+SCENARIO(pool_order__submitter_relies_on_one_that_napped__second_is_woken, "TPE-13")
+{
+    const spn_pool_opts o = small(2, 2, 4);
+
+    open_pool(&o);
+    jobs[0].task.fn = await_gate;
+    jobs[1].task.fn = open_gate;
+    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_settle(); /* both sleep */
+    sim_assert(submit(2) == SPN_OK);
+    sim_settle(); /* and again: next time it looks before it sleeps */
+    sim_assert(submit(3) == SPN_OK);
+    sim_assert(submit(0) == SPN_OK);
+    sim_assert(submit(1) == SPN_OK);
+    sim_assert(spn_latch_await(gate, SPN_FOREVER) == SPN_OK);
+    close_pool();
+}
+
 /* ---- [ctl] ----------------------------------------------------------------------------- */
 
 static void shut_down(void *arg)
