@@ -209,7 +209,7 @@ void pool_spray(struct bench *b)
         memset(nodes, 0xff, tasks * kind->node_size);
     }
     pool = create(b, kind, workers);
-    (void)spray_pass(b, kind, pool, nodes, producers, tasks / WARM_UP_PART);
+    (void)spray_pass(b, kind, pool, nodes, producers, tasks);
     times = spray_pass(b, kind, pool, nodes, producers, tasks);
     kind->destroy(pool);
     BENCH_CHECK(b, pool_tally.done == tasks); /* and none twice */

@@ -20,8 +20,9 @@
  *   it is part of what is counted.  Memory that the pool brings is the pool's
  *   business.  Before anything else as many tasks as there are workers wait for
  *   each other, so a pool that is smaller than it says does not get further.
- *   A pass of a fifth warms up; programs that compile while they run warm up until
- *   they have compiled.
+ *   In W1 a whole pass warms up, so that the memory in which tasks wait has been touched
+ *   for all; elsewhere a fifth of one.  Programs that compile while they run warm up
+ *   until they have compiled.
  *
  * A pool is an struct pool_kind.  One in another language is a program of
  * bench/peers, which measures itself and does the same.  For C and C++.

@@ -4,8 +4,8 @@
  *
  *   java PoolPeer WORKLOAD executor|fork-join PRODUCERS WORKERS COUNT LIMIT_MS CPU CPU
  *
- * Passes of a fifth come first, until the loops have had time to be compiled.  Prints
- * what bench_exec expects.
+ * In W1 whole passes come first, elsewhere some rounds, until the loops have had time to
+ * be compiled.  Prints what bench_exec expects.
  */
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
@@ -23,7 +23,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 public final class PoolPeer {
-    static final int ANSWER = 42, ASK_CHUNK = 50, WARM_UP_PART = 5, WAKE_WARM_UP = 50;
+    static final int ANSWER = 42, ASK_CHUNK = 50, WAKE_WARM_UP = 50;
     static final long WARM_UP_NS = 700_000_000L;
 
     static final OperatingSystemMXBean system =
@@ -139,7 +139,7 @@ public final class PoolPeer {
         long beginNs = System.nanoTime();
 
         do
-            sprayPass(pool, producers, count / WARM_UP_PART);
+            sprayPass(pool, producers, count);
         while (System.nanoTime() - beginNs < WARM_UP_NS);
         sprayPass(pool, producers, count);
         System.out.printf("value ns_per_task %.3f%n", (double) wallNs / count);

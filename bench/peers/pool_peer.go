@@ -175,7 +175,7 @@ func sprayPass(p pool, producers, count int) (wall, cpu time.Duration) {
 }
 
 func w1(p pool, producers, count int) {
-	sprayPass(p, producers, count/warmUpPart)
+	sprayPass(p, producers, count)
 	wall, cpu := sprayPass(p, producers, count)
 	fmt.Printf("value ns_per_task %.3f\n", float64(wall)/float64(count))
 	fmt.Printf("value cpu_ns_per_task %.3f\n", float64(cpu)/float64(count))

@@ -187,7 +187,7 @@ fn spray_pass(pool: &'static Pool, producers: u64, count: u64) -> (i64, i64) {
 }
 
 fn w1(pool: &'static Pool, producers: u64, count: u64) {
-    spray_pass(pool, producers, count / WARM_UP_PART);
+    spray_pass(pool, producers, count);
     let (wall_ns, cpu_ns) = spray_pass(pool, producers, count);
     println!("value ns_per_task {:.3}", wall_ns as f64 / count as f64);
     println!("value cpu_ns_per_task {:.3}", cpu_ns as f64 / count as f64);
