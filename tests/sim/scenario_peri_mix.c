@@ -659,8 +659,21 @@ static void begin_stack(void)
     }
 }
 
+static bool stack_is_empty(void)
+{
+    spn_limiter_stats s = SPN_LIMITER_STATS_INIT;
+
+    if (limiter != NULL)
+        sim_assert(spn_limiter_stats_get(limiter, &s) == SPN_OK);
+    return s.in_flight == 0 && s.waiting == 0 &&
+           (serial == NULL || spn_serial_pending(serial) == 0);
+}
+
+/* What was cancelled has its outcome while it still waits, perhaps for a worker that looks
+ * away. */
 static void end_stack(void)
 {
+    settle_until(stack_is_empty);
     if (limiter != NULL)
         end_limiter();
     if (serial != NULL)
