@@ -39,7 +39,8 @@
  * ORDERING
  *   [tray]  the release of who lays a task there pairs with the acquire of the worker that
  *           finds it: the task is as it was submitted.
- *   [pause] as in worker.c: with the end of a pause comes what was done before it.
+ *   [pause] as in worker.c: who puts the tray out has seen the end of a pause, and with it
+ *           what was done before.  For one that begins after that it was too fast.
  *   [given] Who has the tray counts what it was given, in between two changes of the word:
  *           so a picture knows of a task on it that it is not counted yet, and if it finds
  *           COUNTING, by whether the number is odd; unless the word is another one when the
@@ -77,9 +78,6 @@ bool spn__tray_give(struct spn_pool *pool, spn_task *task)
      * and is ordered by who queued it. */
     if (spn__load(&pool->tray, relaxed) != OUT || spn__work_size(pool) != 0)
         return false;
-    /* [pause] mutant: a worker that took one just before the pause looks the same */
-    if (spn__load(&pool->paused, acquire) != 0)
-        return false;
     return spn__cas(&pool->tray, &found,
                     (uintptr_t)task | (task->fn == spn__task_future_fn ? FUTURE : 0),
                     release, relaxed); /* [tray] */
@@ -87,10 +85,13 @@ bool spn__tray_give(struct spn_pool *pool, spn_task *task)
 
 bool spn__tray_put_out(struct spn__worker *w)
 {
+    struct spn_pool *pool = w->pool;
     uintptr_t away = AWAY;
 
+    if (!pool->has_tray || spn__load(&pool->paused, acquire) != 0) /* [pause] */
+        return false;
     /* relaxed: it says nothing but that it is there; the number comes with the task. */
-    return w->pool->has_tray && spn__cas(&w->pool->tray, &away, OUT, relaxed, relaxed);
+    return spn__cas(&pool->tray, &away, OUT, relaxed, relaxed);
 }
 
 /* The tray is ours alone while a task is on it. */
@@ -99,8 +100,7 @@ static void count_one(struct spn_pool *pool)
     const int64_t given = spn__load(&pool->given, relaxed); /* as that is */
 
     /* Who sees the number that follows sees this.  [given] release: and who sees this sees
-     * the number before, which another worker may have written.
-     * mutant: the scenario that shows it takes ten thousand schedules */
+     * the number before, which another worker may have written. */
     spn__store(&pool->tray, COUNTING | (uintptr_t)(given & 1), release);
     spn__store(&pool->given, given + 1, release); /* [given] */
     spn__store(&pool->tray, AWAY, release);       /* [given] */
@@ -123,14 +123,13 @@ int64_t spn__tray_given(struct spn_pool *pool)
 bool spn__tray_take_in(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
-    /* [tray], [given] acquire, here and where the exchange fails: there is a task.
-     * mutant: seldom seen: the fence of idle_found [search] comes before anybody looks at
-     * the task, and the number is an old one only if another worker has just had the tray */
-    uintptr_t found = spn__load(&pool->tray, acquire);
+    uintptr_t found = OUT;
 
-    /* [tray], [given] mutant: as above */
-    if (found == OUT && spn__cas(&pool->tray, &found, AWAY, acquire, acquire))
+    /* relaxed, all: with nothing on it nothing comes, and a task stays there. */
+    if (spn__load(&pool->tray, relaxed) == OUT &&
+        spn__cas(&pool->tray, &found, AWAY, relaxed, relaxed))
         return false;
+    found = spn__load(&pool->tray, acquire); /* [tray], [given] */
     w->given = (spn_task *)(found & ~FUTURE);
     if ((found & FUTURE) != 0)
         spn__task_fetch(w->given);

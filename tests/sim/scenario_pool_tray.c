@@ -14,7 +14,7 @@
 #include "exec/pool.h"
 #include "sync/seam.h"
 
-enum { TASKS = 5, SUBMITTERS = 2 };
+enum { TASKS = 5, SUBMITTERS = 2, LOOKS = 2 };
 
 struct item {
     spn_job job; /* first */
@@ -308,35 +308,125 @@ SCENARIO(pool_tray__of_two_workers_in_turn__each_is_counted, "TPE-13")
     close_pool();
 }
 
-static void submit_held(void *arg)
+/* ---- the tray alone ------------------------------------------------------------- */
+
+/* A pool without a thread: who looks is one of ours, which neither pauses nor makes a fence.
+ * Behind those it would see all that there is. */
+static void open_tray(void)
+{
+    spn_pool_opts o = SPN_POOL_OPTS_INIT;
+
+    o.core_threads = 0;
+    o.max_threads = 1;
+    for (int n = 0; n < TASKS; n++) {
+        items[n].job = (spn_job)SPN_JOB_INIT(run, drop);
+        spn__init(&items[n].written, 0);
+        spn__init(&items[n].ran, 0);
+        spn__init(&items[n].turn, 0);
+    }
+    spn__init(&turns, 0);
+    sim_assert(spn_pool_create(&pool, &o) == SPN_OK);
+}
+
+static void close_tray(void)
+{
+    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+}
+
+static void look(void *arg)
+{
+    struct spn__worker w = { .pool = pool };
+
+    (void)arg;
+    for (int n = 0; n < LOOKS; n++)
+        if (spn__tray_put_out(&w) && spn__tray_take_in(&w))
+            (void)run(w.given);
+}
+
+/* Whoever has it, each task on it is as it was given, is taken once, and is in the number:
+ * once, from the moment it lies there. */
+SCENARIO(pool_tray__two_look_one_gives__number_is_exact, "TPE-13")
+{
+    int64_t laid = 0;
+
+    open_tray();
+    sim_thread(look, NULL);
+    sim_thread(look, NULL);
+    for (int n = 0; n < TASKS; n++) {
+        spn__store(&items[n].written, 1, relaxed);
+        if (!spn__tray_give(pool, &items[n].job.task))
+            continue;
+        laid++;
+        sim_assert(spn__tray_given(pool) == laid);
+    }
+    sim_join_all();
+    sim_assert(spn__tray_given(pool) == laid && spn__load(&turns, relaxed) == laid);
+    close_tray();
+}
+
+static SPN__ATOMIC(int) served, first_lies;
+
+/* Its own submitter; the second comes when the first is through. */
+static void serve_itself(void *arg)
+{
+    struct spn__worker w = { .pool = pool };
+    const int n = (int)(intptr_t)arg;
+
+    while (spn__load(&served, acquire) != n)
+        spn__cpu_relax();
+    sim_assert(spn__tray_put_out(&w));
+    spn__store(&items[n].written, 1, relaxed);
+    sim_assert(spn__tray_give(pool, &items[n].job.task));
+    if (n == 0)
+        spn__store(&first_lies, 1, release);
+    sim_assert(spn__tray_take_in(&w));
+    (void)run(w.given);
+    spn__store(&served, n + 1, release);
+}
+
+/* The number that one has left is seen by who finds the next one counting: what it knows to
+ * have been given is in it. */
+SCENARIO(pool_tray__number_read_as_the_second_counts__has_the_first, "TPE-13")
+{
+    int known;
+
+    open_tray();
+    spn__init(&served, 0);
+    spn__init(&first_lies, 0);
+    sim_thread(serve_itself, (void *)0);
+    sim_thread(serve_itself, (void *)1);
+    known = spn__load(&first_lies, acquire);
+    sim_assert(spn__tray_given(pool) >= known);
+    sim_join_all();
+    sim_assert(spn__tray_given(pool) == 2);
+    close_tray();
+}
+
+static SPN__ATOMIC(int) before_resume;
+
+static void resume(void *arg)
 {
     (void)arg;
-    sim_assert(submit(0) == SPN_OK);
+    spn__store(&before_resume, 1, relaxed);
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
 }
 
-/* The number that one worker has left is seen by who finds the next one counting: what it
- * submitted itself is in the picture. */
-SCENARIO(pool_tray__asked_while_a_second_worker_counts__has_its_own, "TPE-13")
+/* Who knows of a pause puts it out only when that is over, and sees what preceded resume. */
+SCENARIO(pool_tray__put_out_after_a_pause__sees_what_preceded_resume, "P44")
 {
-    spn_pool_stats s = SPN_POOL_STATS_INIT;
-    int64_t before;
+    struct spn__worker w = { .pool = NULL };
 
-    open_pool(2, 2);
-    spn__init(&let_go, 0);
-    items[0].job.task.fn = hold;
-    items[1].job.task.fn = hold;
-    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
-    before = s.accepted;
-    sim_thread(submit_held, NULL);
-    (void)spn_pool_prestart_all(pool);
-    sim_assert(submit(1) == SPN_OK);
-    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
-    sim_assert(s.accepted >= before + 1);
-    spn__store(&let_go, 1, relaxed);
+    open_tray();
+    w.pool = pool;
+    spn__init(&before_resume, 0);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_thread(resume, NULL);
+    if (spn__tray_put_out(&w)) {
+        sim_assert(spn__load(&before_resume, relaxed) == 1);
+        sim_assert(!spn__tray_take_in(&w));
+    }
     sim_join_all();
-    while (!has_run(0) || !has_run(1))
-        spn__cpu_relax();
-    close_pool();
+    close_tray();
 }
-SCENARIO_OPTS(pool_tray__asked_while_a_second_worker_counts__has_its_own,
-              .models = SIM_C11, .schedules = 12000)
