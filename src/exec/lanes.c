@@ -604,8 +604,7 @@ int64_t spn__lanes_pushed(struct spn__lanes *lanes)
 int64_t spn__lanes_size(struct spn__lanes *lanes)
 {
     /* The rest are only counts.  [help] acquire: who took one out to run it elsewhere
-     * counted itself before.
-     * mutant: so far whoever ends a pool has had lanes->lock since, which orders it too */
+     * counted itself before. */
     int64_t size = -spn__load(&lanes->removed, acquire);
 
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
