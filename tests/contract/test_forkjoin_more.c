@@ -918,16 +918,7 @@ SPN_FJ_TASK(uint64_t, dive, uint64_t, depth)
 }
 
 /* What a sanitizer adds to each frame needs more. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SMALL_STACK ((size_t)256 << 10)
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SMALL_STACK ((size_t)256 << 10)
-#endif
-#endif
-#ifndef SMALL_STACK
-#define SMALL_STACK ((size_t)64 << 10)
-#endif
+#define SMALL_STACK ((size_t)(T_INSTRUMENTED ? 256 : 64) << 10)
 
 struct nest {
     spn_fj_task task;

@@ -5,17 +5,6 @@
 
 #include <spindle/context.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define INSTRUMENTED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define INSTRUMENTED 1
-#endif
-#endif
-#ifndef INSTRUMENTED
-#define INSTRUMENTED 0
-#endif
-
 static int give_back(void *arg, void **result)
 {
     *result = arg;
@@ -482,7 +471,7 @@ TEST(helping__very_deep__bounded, "P8")
 /* P8 in full; sanitizers need more than 64 KiB. */
 TEST_WHEN_NAMED(helping__a_million_levels_on_small_stacks__bounded)
 {
-    dig_deep(t_rounds(1000000), (size_t)(INSTRUMENTED ? 256 : 64) << 10);
+    dig_deep(t_rounds(1000000), (size_t)(T_INSTRUMENTED ? 256 : 64) << 10);
 }
 
 /* A help that comes while the pool is shut down still runs what was accepted, and the

@@ -8,17 +8,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define INSTRUMENTED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define INSTRUMENTED 1
-#endif
-#endif
-#ifndef INSTRUMENTED
-#define INSTRUMENTED 0
-#endif
-
 /* ---- exit --------------------------------------------------------------------------- */
 
 static void call_exit(struct piece *p)
@@ -120,7 +109,7 @@ static void fork_often(spn_pool *pool)
 {
     for (int i = 0; i < 10; i++) {
         in_child(use_parents_pool, pool);
-        if (!INSTRUMENTED) /* their run time forbids new threads after such a fork */
+        if (!T_INSTRUMENTED) /* their run time forbids new threads after such a fork */
             in_child(use_a_pool_of_its_own, pool);
     }
 }
@@ -246,7 +235,7 @@ TEST_EACH(process__idle_pool__burns_nothing, "P16")
     CHECK_OK(execute(b.pool, &p));
     pool_rest(b.pool);
     (void)used_in(length / 3);
-    while (used_in(length) >= length / 20 && !INSTRUMENTED && looks < 50)
+    while (used_in(length) >= length / 20 && !T_INSTRUMENTED && looks < 50)
         looks++;
     CHECK(looks < 50);
     bed_close(&b);
@@ -323,7 +312,7 @@ TEST_EACH(process__half_load__one_wake_per_task, "P39")
     sleeps = sleeps_of_others() - sleeps;
     CHECK(wakeups <= count);
 #ifndef SPN_FUTEX_POSIX
-    CHECK(INSTRUMENTED || sleeps <= count + count / 4 + 20);
+    CHECK(T_INSTRUMENTED || sleeps <= count + count / 4 + 20);
 #else
     (void)sleeps;
 #endif

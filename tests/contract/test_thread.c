@@ -28,17 +28,6 @@
 
 extern char **environ;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INSTRUMENTED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define INSTRUMENTED 1
-#endif
-#endif
-#ifndef INSTRUMENTED
-#define INSTRUMENTED 0
-#endif
-
 /* ---- helpers ------------------------------------------------------------------ */
 
 static int return_zero(void *arg)
@@ -273,7 +262,7 @@ TEST(thread__stack_size__honoured, "G-3")
         CHECK_EQ(run_with(&opts, own_stack_size, &got), 0);
         CHECK(got >= asked[i]);
         /* The system may hand out a used stack up to four times as large. */
-        CHECK(INSTRUMENTED || got <= (asked[i] / page + 2) * page * 4);
+        CHECK(T_INSTRUMENTED || got <= (asked[i] / page + 2) * page * 4);
     }
 }
 
@@ -472,7 +461,7 @@ static void ask_for_too_much(void *arg)
     CHECK_STATUS(refused(&opts), SPN_EPERM);
     opts.sched = SPN_SCHED_RR;
     CHECK_STATUS(refused(&opts), SPN_EPERM);
-    T_AWAIT(t_threads() == 1 || INSTRUMENTED); /* no thread is left */
+    T_AWAIT(t_threads() == 1 || T_INSTRUMENTED); /* no thread is left */
     CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
 }
 
@@ -684,7 +673,7 @@ TEST(thread__signals_to_the_process__handled_by_main_only, "G-13", "P35")
     REQUIRE(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
     /* ThreadSanitizer keeps one signal of a number for later, not all of them. */
     T_AWAIT(atomic_load(&handled) == SIGNALS + 1 ||
-            (INSTRUMENTED && atomic_load(&handled) >= 2));
+            (T_INSTRUMENTED && atomic_load(&handled) >= 2));
     CHECK_EQ(atomic_load(&handled_elsewhere), 0);
 
     for (int i = 0; i < T_THREADS; i++) {
@@ -1300,7 +1289,7 @@ static bool use_library_in_child(void *arg)
          CHECK_OK(spn_clock_destroy(clock));
     spn_unpark(spn_thread_current());
     spn_park(NULL);
-#if !INSTRUMENTED /* their run time forbids new threads after such a fork */
+#if !T_INSTRUMENTED /* their run time forbids new threads after such a fork */
     ok = ok && CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
 #endif
     return ok;
@@ -1366,7 +1355,7 @@ static bool take_a_record(void *arg)
     if (record == NULL)
         return false;
     spn__thread_record_recycle(record);
-#if !INSTRUMENTED /* their run time forbids new threads after such a fork */
+#if !T_INSTRUMENTED /* their run time forbids new threads after such a fork */
     return CHECK_EQ(run_with(NULL, return_zero, NULL), 0);
 #else
     return true;
@@ -1397,7 +1386,7 @@ TEST(thread__forked_amid_thread_churn__child_not_stuck, "G-14", "P13")
     spn_thread *threads[2];
     int result = -1;
 
-    if (INSTRUMENTED) {
+    if (T_INSTRUMENTED) {
         t_skip("a sanitizer's own locks do not survive a fork amid new threads");
         return;
     }

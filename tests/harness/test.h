@@ -48,17 +48,25 @@ int64_t t_scaled(int64_t ns);
 #define T_LONG_NS       t_scaled(SPN_SEC(10))
 #define T_TEST_LIMIT_NS t_scaled(SPN_SEC(60))
 
-/* ThreadSanitizer, by either compiler's name. */
-#if defined(__SANITIZE_THREAD__)
-#define T_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define T_TSAN 1
+/* The sanitizers, by either compiler's names. */
+#if defined(__has_feature)
+#define T_HAS_FEATURE(name) __has_feature(name)
+#else
+#define T_HAS_FEATURE(name) 0
 #endif
-#endif
-#ifndef T_TSAN
+#if defined(__SANITIZE_THREAD__) || T_HAS_FEATURE(thread_sanitizer)
+#define T_TSAN 1
+#else
 #define T_TSAN 0
 #endif
+/* It keeps what was freed for a while: then the memory in use tells nothing. */
+#if defined(__SANITIZE_ADDRESS__) || T_HAS_FEATURE(address_sanitizer)
+#define T_ASAN 1
+#else
+#define T_ASAN 0
+#endif
+/* Frames and thread stacks are larger then, and what a process inherits differs. */
+#define T_INSTRUMENTED (T_TSAN || T_ASAN)
 
 /* Threads a stress test starts where the number does not matter. */
 #define T_THREADS 4
@@ -136,17 +144,6 @@ void t_await_asleep(const char *name, int count);
 
 /* Memory of this process that is in RAM, in KiB. */
 long t_resident_kb(void);
-/* AddressSanitizer keeps what was freed for a while: then that tells nothing. */
-#if defined(__SANITIZE_ADDRESS__)
-#define T_KEEPS_FREED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define T_KEEPS_FREED 1
-#endif
-#endif
-#ifndef T_KEEPS_FREED
-#define T_KEEPS_FREED 0
-#endif
 
 /* CPU time that all threads but this one have used so far, those that have ended included. */
 int64_t t_cpu_of_others_ns(void);
