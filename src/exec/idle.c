@@ -27,7 +27,10 @@
  *   in vain: who would bring it does not run meanwhile.  So a worker whose last NAPS sleeps
  *   were over sooner than a wake-up takes does not lie down but gives its CPU away, and
  *   looks again when it has it back, for as long as a wake-up takes.  It is neither listed
- *   nor counted then: nobody relies on it, as on one that has a task to run.
+ *   nor counted then, and has looked once more if it was: nobody relies on it, as on one
+ *   that has a task to run, and who brings one wakes another that sleeps.  Once it was away
+ *   for longer, or what it saw went to another, it is to sleep again before it does so: the
+ *   CPU may be shared with somebody who brings nothing, and then to be woken is faster.
  *
  * GIVING WAY
  *   Where who waits for a task may run it, a worker that sees a task come sees it go
@@ -395,29 +398,41 @@ static bool search(struct spn__worker *w, uint32_t epoch)
 }
 
 /* Lets others have the CPU for a moment, instead of a nap; true if there is something to
- * look at then. */
-static bool let_others_run(struct spn__worker *w, uint32_t epoch)
+ * look at then.  No longer searching, if it was. */
+static bool let_others_run(struct spn__worker *w, uint32_t epoch, bool searched)
 {
-    struct spn__look look;
-    bool on, found;
+    int64_t begin_ns, gone_ns;
+    uint32_t turns = 0;
+    bool found;
 
+    if (w->let_run) /* it saw something, and somebody else was faster */
+        w->naps = 0;
+    w->let_run = false;
     if (w->naps < NAPS || knows_when(w->pool))
         return false;
-    look = spn__look_begin(spn__parker_wake_ns(&w->parker));
+    if (searched) {
+        /* [search] mutant: what it misses here it finds before it sleeps, only later */
+        spn__fence_after_rmw();
+        if (changed(w, epoch))
+            return true;
+    }
+    begin_ns = spn__now();
     do {
         spn__os_yield();
-        on = spn__look_on(&look);
         found = changed(w, epoch);
-    } while (on && !found);
-    if (!found)
+        gone_ns = spn__now() - begin_ns;
+    } while (!found && gone_ns <= spn__parker_wake_ns(&w->parker) &&
+             ++turns < SPN__LOOKS_MAX);
+    if (!found || gone_ns > spn__parker_wake_ns(&w->parker))
         w->naps = 0;
+    w->let_run = found;
     return found;
 }
 
-/* It was woken. */
-static void count_nap(struct spn__worker *w)
+/* It was woken, perhaps after its time was over. */
+static void count_nap(struct spn__worker *w, bool in_time)
 {
-    if (spn__parker_slept_ns(&w->parker) > spn__parker_wake_ns(&w->parker))
+    if (!in_time || spn__parker_slept_ns(&w->parker) > spn__parker_wake_ns(&w->parker))
         w->naps = 0;
     else if (w->naps < NAPS)
         w->naps++;
@@ -490,7 +505,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
 {
     struct spn_pool *pool = w->pool;
     int64_t due_ns = SPN_FOREVER;
-    bool leads = false, has_post = false, searched;
+    bool leads = false, has_post = false, in_time = true, searched;
 
     if (w->outrun && give_way(w))
         return;
@@ -500,7 +515,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     }
     searched = w->searching;
     stop_searching(w); /* [search] the fence below */
-    if (let_others_run(w, epoch)) {
+    if (let_others_run(w, epoch, searched)) {
         w->outrun = pool->helping;
         step_down(w, searched); /* as below */
         return;
@@ -530,15 +545,17 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     while (!spn__parker_park(&w->parker, due_ns < deadline_ns ? due_ns : deadline_ns)) {
         if (!leads && due_ns < deadline_ns && stands_by(pool, w, &due_ns))
             continue;
+        in_time = false;
         if (withdraw(w)) {
             w->timed_out = due_ns >= deadline_ns;
+            w->naps = 0;
             step_down(w, has_post);
             return;
         }
         (void)spn__parker_park(&w->parker, SPN_FOREVER);
         break;
     }
-    count_nap(w);
+    count_nap(w, in_time);
     /* Written before the permit, under the lock that took it off the list. */
     w->searching = w->chosen_to_search;
     w->outrun = pool->helping;
@@ -548,7 +565,7 @@ void spn__idle_found(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
 
-    w->outrun = false;
+    w->outrun = w->let_run = false;
     if (!w->searching)
         return;
     if (w->spun) {

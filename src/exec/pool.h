@@ -82,6 +82,7 @@ struct spn__worker {
     bool searching;           /* counted in pool->searching */
     bool spun;                /* its last spin ended because there was something */
     bool outrun;              /* it saw a task, and a helper may be faster: idle.c */
+    bool let_run;             /* it let others run, and saw something then: idle.c */
     bool needed;              /* it was to leave, but what waits needs it: staff.c */
     bool counted_on;          /* and others wait for what it cannot see: the same */
     bool timed_out;           /* its last wait for work ended with the keep-alive */

@@ -191,7 +191,8 @@ static int try_admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
     const struct spn__entry entry = { urgent ? NULL : spn__entry_task, task };
     /* relaxed: knobs, and what add_worker and push decide again for themselves. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
-    const bool paused = spn__load(&pool->paused, relaxed) != 0;
+    /* [pause] acquire: the tray may have been put out before. */
+    const bool paused = spn__load(&pool->paused, acquire) != 0;
     int pushed = SPN_EFULL, added = SPN_EFULL;
 
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING)

@@ -40,7 +40,8 @@
  *   [tray]  the release of who lays a task there pairs with the acquire of the worker that
  *           finds it: the task is as it was submitted.
  *   [pause] as in worker.c: who puts the tray out has seen the end of a pause, and with it
- *           what was done before.  For one that begins after that it was too fast.
+ *           what was done before; and so has, if a pause comes and goes while it is out, the
+ *           submitter (try_admit).
  *   [given] Who has the tray counts what it was given, in between two changes of the word:
  *           so a picture knows of a task on it that it is not counted yet, and if it finds
  *           COUNTING, by whether the number is odd; unless the word is another one when the

@@ -65,7 +65,10 @@ static void learn(struct spn__parker *parker, uint32_t began_ns)
     const uint32_t woken_ns = spn__load(&parker->woken_ns, relaxed);
     uint32_t wake_ns = parker->wake_ns;
 
+    /* Woken before it began, or by one whose time is an old one: at once. */
     parker->slept_ns = woken_ns - began_ns;
+    if (parker->slept_ns > now - began_ns)
+        parker->slept_ns = 0;
     if (now - woken_ns > wake_ns)
         wake_ns += wake_ns / 8;
     else

@@ -150,7 +150,7 @@ SCENARIO(pool_order__submitter_relies_on_one_that_napped__second_is_woken, "TPE-
     sim_assert(spn_pool_prestart_all(pool) == 2);
     sim_settle(); /* both sleep */
     sim_assert(submit(2) == SPN_OK);
-    sim_settle(); /* and again: next time it looks before it sleeps */
+    sim_settle(); /* and again */
     sim_assert(submit(3) == SPN_OK);
     sim_assert(submit(0) == SPN_OK);
     sim_assert(submit(1) == SPN_OK);

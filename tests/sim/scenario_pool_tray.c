@@ -413,6 +413,28 @@ static void resume(void *arg)
     sim_assert(spn_pool_resume(pool) == SPN_OK);
 }
 
+/* A pause comes and goes while it is out: a task that is laid there comes after resume. */
+SCENARIO(pool_tray__out_during_a_pause__task_sees_what_preceded_resume, "P44")
+{
+    struct spn__worker w = { .pool = NULL };
+
+    open_tray();
+    w.pool = pool;
+    spn__init(&before_resume, 0);
+    sim_assert(spn__tray_put_out(&w));
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_thread(resume, NULL);
+    sim_assert(submit(0) == SPN_OK);
+    if (spn__tray_take_in(&w)) {
+        sim_assert(spn__load(&before_resume, relaxed) == 1);
+        (void)run(w.given);
+        spn_task_release(w.given);
+    }
+    sim_join_all();
+    close_tray();
+    sim_assert(has_run(0));
+}
+
 /* Who knows of a pause puts it out only when that is over, and sees what preceded resume. */
 SCENARIO(pool_tray__put_out_after_a_pause__sees_what_preceded_resume, "P44")
 {
