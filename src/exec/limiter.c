@@ -107,6 +107,7 @@ struct spn_limiter {
     struct spn__list handed;  /* given to the executor, not started; the oldest first */
     uint32_t state;           /* spn_executor_state */
     struct spn__waitq awaiting;
+    uint32_t holds;          /* of those who hold it */
     spn_limiter_stats stats; /* in_flight, waiting and all that counts */
     /* By time. */
     int64_t interval_end_ns;
@@ -246,7 +247,7 @@ static struct slot *next_in_turn(struct spn_limiter *l)
 static void look_for_end(struct spn_limiter *l, struct spn__chosen *chosen)
 {
     if (l->state != SPN_EXECUTOR_RUNNING && l->stats.in_flight == 0 &&
-        l->stats.waiting == 0) {
+        l->stats.waiting == 0 && l->holds == 0) {
         l->state = SPN_EXECUTOR_TERMINATED;
         spn__waitq_choose_all(&l->awaiting, chosen);
     }
@@ -703,6 +704,27 @@ static int limiter_state(spn_executor *executor)
     return (int)state;
 }
 
+static void limiter_hold(spn_executor *executor)
+{
+    struct spn_limiter *l = limiter_of(executor);
+
+    spn__lock(&l->lock);
+    l->holds++;
+    spn__unlock(&l->lock);
+}
+
+static void limiter_release(spn_executor *executor)
+{
+    struct spn_limiter *l = limiter_of(executor);
+    struct spn__chosen chosen = { NULL, NULL };
+
+    spn__lock(&l->lock);
+    l->holds--;
+    look_for_end(l, &chosen);
+    spn__unlock(&l->lock);
+    spn__chosen_grant(&chosen);
+}
+
 /* ---- making and asking ---------------------------------------------------------------------- */
 
 static bool fits(const spn_limiter_opts *o)
@@ -720,7 +742,9 @@ int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
                                           .shutdown_now = limiter_shutdown_now,
                                           .await = limiter_await,
                                           .state = limiter_state,
-                                          .remove = limiter_remove };
+                                          .remove = limiter_remove,
+                                          .hold = limiter_hold,
+                                          .release = limiter_release };
     spn_limiter_opts o = SPN_LIMITER_OPTS_INIT;
     struct spn_limiter *l;
     size_t count;
@@ -781,7 +805,7 @@ int spn_limiter_destroy(spn_limiter *l)
     if (l == NULL)
         return SPN_OK;
     spn__lock(&l->lock); /* waits for the end that released those who await it */
-    busy = l->stats.in_flight != 0 || l->stats.waiting != 0 ||
+    busy = l->stats.in_flight != 0 || l->stats.waiting != 0 || l->holds != 0 ||
            !spn__waitq_empty(&l->awaiting);
     spn__unlock(&l->lock);
     if (busy)

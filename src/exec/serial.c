@@ -364,12 +364,16 @@ const spn_executor_ops spn__serial_ops[2] = {
       .await = spn__serial_await,
       .state = spn__serial_state,
       .remove = lane_remove,
-      .wait_begin = lane_wait_begin },
+      .wait_begin = lane_wait_begin,
+      .hold = spn__serial_hold,
+      .release = spn__serial_release },
     { .size = sizeof spn__serial_ops[SPN__SERIAL_KEY],
       .execute = lane_execute,
       .state = spn__serial_state,
       .remove = lane_remove,
-      .wait_begin = lane_wait_begin },
+      .wait_begin = lane_wait_begin,
+      .hold = spn__serial_hold,
+      .release = spn__serial_release },
 };
 
 int spn_serial_create(spn_serial **out, spn_executor *executor,
@@ -396,6 +400,7 @@ int spn_serial_create(spn_serial **out, spn_executor *executor,
     spn__waitq_init(&s->awaiting);
     s->terminated = false;
     spn__init(&s->ctl, 0);
+    spn__init(&s->holds, 0);
     spn__serial_keys_init(s);
     *out = s;
     return SPN_OK;

@@ -56,8 +56,9 @@ struct spn_serial {
     struct spn__lock lock;
     struct spn__waitq awaiting;
     bool terminated;
-    /* Flags, and how many tasks and active lanes are inside, as above. */
+    /* Flags, and how many tasks, active lanes and holders are inside, as above. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) ctl;
+    SPN__ATOMIC(int64_t) holds;     /* relaxed: how many holders, for a picture */
     struct spn__serial_lane common; /* of spn_serial_executor; in no bucket */
     struct spn__serial_shard shards[SPN__SERIAL_SHARDS];
 };
@@ -79,6 +80,8 @@ void spn__serial_keys_fini(struct spn_serial *s);
 /* The lane of a key, opened once more; NULL: no memory. */
 struct spn__serial_lane *spn__serial_open_lane(struct spn_serial *s, uint64_t key);
 void spn__serial_close_lane(struct spn__serial_lane *lane);
+/* Opens a lane that is open, or in use, once more. */
+void spn__serial_keep_lane(struct spn__serial_lane *lane);
 /* With the lock held: takes a lane that nobody needs out of the table, for the caller
  * to free.  NULL: it is needed. */
 struct spn__serial_lane *spn__serial_retire(struct spn__serial_lane *lane);
@@ -94,5 +97,7 @@ int spn__serial_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *c
                              int64_t *count);
 int spn__serial_await(spn_executor *executor, int64_t timeout_ns);
 int spn__serial_state(spn_executor *executor);
+void spn__serial_hold(spn_executor *executor);
+void spn__serial_release(spn_executor *executor);
 
 #endif /* SPN__SERIAL_H */

@@ -3,8 +3,8 @@
  * serial_end.c - how much is inside a serial executor, and its end.
  *
  * COUNTING
- *   `ctl` holds two flags and the number of tasks and active lanes, so that the last
- *   one out sees that it is, and the one that closes whether anybody is inside.
+ *   `ctl` holds two flags and the number of tasks, active lanes and holders, so that the
+ *   last one out sees that it is, and the one that closes whether anybody is inside.
  *
  * ORDERING
  *   [ctl]  who counts down last, or closes when nobody is inside, acquires what the
@@ -54,6 +54,29 @@ bool spn__serial_count_up(struct spn_serial *s)
         return true;
     spn__serial_count_down(s, 1);
     return false;
+}
+
+void spn__serial_hold(spn_executor *executor)
+{
+    struct spn__serial_lane *lane = spn__serial_lane_of(executor);
+    struct spn_serial *s = lane->serial;
+
+    /* relaxed, both: counting down again does the rest; a picture. */
+    (void)spn__fetch_add(&s->ctl, SPN__SERIAL_ONE, relaxed);
+    (void)spn__fetch_add(&s->holds, 1, relaxed);
+    if (lane != &s->common)
+        spn__serial_keep_lane(lane);
+}
+
+void spn__serial_release(spn_executor *executor)
+{
+    struct spn__serial_lane *lane = spn__serial_lane_of(executor);
+    struct spn_serial *s = lane->serial;
+
+    if (lane != &s->common)
+        spn__serial_close_lane(lane);
+    (void)spn__fetch_sub(&s->holds, 1, relaxed); /* a picture */
+    spn__serial_count_down(s, 1);
 }
 
 /* ---- the end ---------------------------------------------------------------------------- */

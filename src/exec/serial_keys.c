@@ -142,6 +142,13 @@ struct spn__serial_lane *spn__serial_retire(struct spn__serial_lane *lane)
     return lane;
 }
 
+void spn__serial_keep_lane(struct spn__serial_lane *lane)
+{
+    spn__lock(&lane->shard->lock);
+    lane->opened++;
+    spn__unlock(&lane->shard->lock);
+}
+
 void spn__serial_close_lane(struct spn__serial_lane *lane)
 {
     struct spn__serial_shard *shard = lane->shard;
@@ -184,8 +191,9 @@ int64_t spn_serial_pending(spn_serial *s)
 
     if (s == NULL)
         return SPN_EINVAL;
-    /* relaxed: a picture.  Lanes are counted too, and taken off again. */
+    /* relaxed, both: a picture.  Lanes and holders are counted too, and taken off again. */
     pending = (int64_t)(spn__load(&s->ctl, relaxed) / SPN__SERIAL_ONE);
+    pending -= spn__load(&s->holds, relaxed);
     for (int i = 0; i < SPN__SERIAL_SHARDS; i++) {
         struct spn__serial_shard *shard = &s->shards[i];
         struct spn__list_node *node;

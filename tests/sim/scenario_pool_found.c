@@ -763,6 +763,90 @@ SCENARIO(pool_found__destroyed_as_its_stage_is_done__not_touched_after, "CF-36 T
     spn_future_unref(g);
 }
 
+/* The same for an executor in front of a pool; of a serial one perhaps a key's. */
+static void end_as_its_stage_is_done(spn_executor *front, spn_serial *serial,
+                                     spn_executor *whole)
+{
+    spn_future *f, *g;
+    void *result;
+
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_future_then_async(f, front, nothing_then, NULL, &g) == SPN_OK);
+    sim_thread(complete_and_leave, spn_future_ref(f));
+    sim_assert(spn_future_get(g, &result, SPN_FOREVER) == SPN_OK);
+    if (whole != front)
+        sim_assert(spn_serial_close(serial, front) == SPN_OK);
+    sim_assert(spn_executor_shutdown(whole) == SPN_OK);
+    sim_assert(spn_executor_await(whole, SPN_FOREVER) == SPN_OK);
+    spn_future_unref(f);
+    spn_future_unref(g);
+}
+
+static void end_serial(bool of_a_key)
+{
+    const spn_pool_opts o = small(1, 1, 4);
+    spn_executor *front;
+    spn_serial *s;
+
+    open_pool(&o);
+    sim_assert(spn_serial_create(&s, spn_pool_executor(pool), NULL) == SPN_OK);
+    front = spn_serial_executor(s);
+    if (of_a_key)
+        sim_assert(spn_serial_open(s, 7, &front) == SPN_OK);
+    end_as_its_stage_is_done(front, s, spn_serial_executor(s));
+    sim_assert(spn_serial_pending(s) == 0);
+    sim_assert(spn_serial_destroy(s) == SPN_OK);
+    close_pool();
+    sim_join_all();
+}
+
+SCENARIO(pool_found__serial_ends_as_its_stage_is_done__not_touched_after, "CF-36 X-15")
+{
+    end_serial(false);
+}
+
+SCENARIO(pool_found__key_ends_as_its_stage_is_done__not_touched_after, "CF-36 X-15")
+{
+    end_serial(true);
+}
+
+SCENARIO(pool_found__limiter_ends_as_its_stage_is_done__not_touched_after, "CF-36")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+    spn_limiter_opts lo = SPN_LIMITER_OPTS_INIT;
+    spn_limiter *l;
+
+    open_pool(&o);
+    lo.executor = spn_pool_executor(pool);
+    lo.max_in_flight = 1;
+    sim_assert(spn_limiter_create(&l, &lo) == SPN_OK);
+    end_as_its_stage_is_done(spn_limiter_executor(l), NULL, spn_limiter_executor(l));
+    sim_assert(spn_limiter_destroy(l) == SPN_OK);
+    close_pool();
+    sim_join_all();
+}
+
+/* Who waits has its answer and goes, and with it the executor. */
+SCENARIO(pool_found__threadless_goes_with_its_answer__not_touched_after, "CF-36 X-16")
+{
+    spn_threadless *t;
+    spn_future *f, *g;
+
+    sim_assert(spn_threadless_create(&t, NULL) == SPN_OK);
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_future_then_async(f, spn_threadless_executor(t), nothing_then, NULL,
+                                     &g) == SPN_OK);
+    sim_thread(complete_and_leave, spn_future_ref(f));
+    sim_assert(spn_threadless_wait_and_drain(t, SPN_SEC(60)) == SPN_OK);
+    sim_assert(spn_future_is_done(g) == 1);
+    sim_assert(spn_threadless_destroy(t) == SPN_OK);
+    sim_join_all();
+    spn_future_unref(f);
+    spn_future_unref(g);
+}
+SCENARIO_OPTS(pool_found__threadless_goes_with_its_answer__not_touched_after,
+              .early = SIM_NEVER)
+
 /* ---- no thread to be had -------------------------------------------------------- */
 
 static SPN__ATOMIC(int) threads_asked;
