@@ -39,6 +39,11 @@
  *           executor, when there is nothing to take back yet.  Submit says SUBMITTED and
  *           then looks at the future's state; who completes the future changes the state
  *           and then looks for SUBMITTED.  All seq_cst: one of them takes it back.
+ *           C11 wants all four so: a weaker one has no place in their one order, and
+ *           both looks may miss.  The explorer takes a seq_cst access for a fence and
+ *           the access (future/core.c), and one of the two on a side is enough for it:
+ *           each survives alone, while with both of a side weaker a task is left over
+ *           in group__submit_races_cancel__nothing_is_left, within some schedules.
  *
  * LOCKS  one lock for a whole tree of groups, in its root, which outlives the others:
  *   a task counts in each group above it, and a waiter on any of them must not see a
@@ -177,7 +182,8 @@ static void take_back(struct member *m)
 {
     uint32_t found = SUBMITTED;
 
-    /* [phase]; [submitted] a failure is a look, too.  mutant: half of a pair */
+    /* [phase]; [submitted] the look, where it fails; it misses nothing where it does not,
+     * but C11 wants success no weaker.  mutant: half of a pair, see [submitted] */
     if (!spn__cas(&m->phase, &found, SUBMITTED | REMOVER, seq_cst, seq_cst))
         return;
     if (spn_executor_remove(m->executor, &m->t.task) == 1 ||
@@ -300,9 +306,9 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
         m->refused = true;
         end(m);
     } else {
-        /* [submitted] mutant: half of a pair */
+        /* [submitted] the change.  mutant: half of a pair, see there */
         (void)spn__fetch_or(&m->phase, SUBMITTED, seq_cst);
-        /* [submitted] mutant: half of a pair */
+        /* [submitted] the look.  mutant: half of a pair, see there */
         if (spn__phase_done(spn__load(&m->t.future.state, seq_cst)))
             take_back(m);
     }
