@@ -176,7 +176,8 @@ static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
         return false;
     now_ns = spn__now();
     if (now_ns < spn__load(&report->due_ns, relaxed)) { /* ordered by [job] */
-        /* [job] mutant: only a third one at once could read an old due_ns then */
+        /* [job] release, though it wrote nothing: the next one may learn of due_ns, and that
+         * the thread is through with the job, from us alone. */
         spn__store(&report->state, IDLE, release);
         return false;
     }

@@ -518,6 +518,26 @@ SCENARIO(report__late_refusal__not_reported_twice, "X-14", "P33")
 }
 SCENARIO_OPTS(report__late_refusal__not_reported_twice, .dfs = 2, .dfs_models = SIM_SC)
 
+/* With three of them the last may learn that a report was made from the one that came in
+ * vain, and from nobody else. */
+SCENARIO(report__two_late_refusals__not_reported_twice, "X-14", "P33")
+{
+    int64_t at_ns;
+
+    sim_assert(start_report(SPN_SEC(600)) == SPN_OK);
+    start(spn_reject_report_policy(report), 1);
+    at_ns = spn__now();
+    sim_thread(call_policy, &at_ns);
+    sim_thread(call_policy, &at_ns);
+    call_policy(&at_ns);
+    sim_join_all();
+    sim_settle();
+    sim_assert(spn__load(&reports, relaxed) == 1);
+    stop();
+    sim_assert(spn_reject_report_destroy(report) == SPN_OK);
+    sim_assert(spn__load(&reports, relaxed) == 1);
+}
+
 /* A report that is due when destroy comes is made. */
 SCENARIO(report__posted_then_destroyed__made, "X-14")
 {
