@@ -148,7 +148,8 @@ static void list_workers(struct job *job, struct spn_pool *pool, uint32_t signal
         struct spn__worker *worker = spn__list_entry(node, struct spn__worker, link);
         /* relaxed: records are never freed, and [tid] orders what we read of it. */
         struct spn_thread *thread = spn__load(&worker->self, relaxed);
-        /* [tid] mutant: there are no signals in a simulation */
+        /* [tid] for `signal`, which is plain, and read only with a number.
+         * mutant: there are no signals in a simulation, and so no numbers */
         const int32_t tid = thread == NULL ? 0 : spn__load(&thread->tid, acquire);
 
         job->workers++;

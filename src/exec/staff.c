@@ -150,7 +150,8 @@ static void free_worker(struct spn_pool *pool, struct spn__worker *w)
 
 static int start_thread(struct spn_pool *pool, struct spn__worker *w)
 {
-    /* [knob] mutant: the number is taken under the lock that it was set under */
+    /* [knob] It was set under the lock that is taken below, before it is followed.
+     * mutant: who has read it comes to that lock after who set it, which orders as much */
     const spn_thread_factory *factory = spn__load(&pool->factory, acquire);
     spn_thread_opts opts = pool->thread_opts;
     char name[SPN_THREAD_NAME_MAX + 1];

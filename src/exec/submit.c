@@ -391,7 +391,8 @@ static uint32_t reason_of(int rc)
 /* Asks the policy. */
 static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 {
-    /* [knob] mutant: the picture is taken under the lock that it was set under */
+    /* [knob] It is followed after stats_get, which takes the lock that it was set under.
+     * mutant: who has read it comes to that lock after who set it, which orders as much */
     const spn_reject_policy *policy = spn__load(&pool->reject, acquire);
     spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
 
