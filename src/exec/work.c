@@ -269,8 +269,7 @@ bool spn__work_any(struct spn_pool *pool)
         return spn_queue_size(work->queue) > 0;
     case SPN__WORK_TIMED:
         /* In this order: not all that come tell, and one that goes meanwhile must not hide
-         * one that came.  [size] Needed, as [core] in submit.c rests on it; not shown yet.
-         * mutant: takes two pushes, a pop by a second thread and a look by a third */
+         * one that came [size]; [core] in submit.c rests on it. */
         popped = spn__load(&work->source->popped, acquire);
         return spn__load(&work->source->pushed, relaxed) != popped;
     case SPN__WORK_STEAL:

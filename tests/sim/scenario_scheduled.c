@@ -322,6 +322,23 @@ SCENARIO(scheduled__deputy_was_there__another_is_woken, "STPE-2", "STPE-37")
 SCENARIO_OPTS(scheduled__deputy_was_there__another_is_woken, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
 
+/* Who looks whether there is any sees the one that it knows of, whatever comes and goes
+ * meanwhile. */
+SCENARIO(scheduled__another_comes_and_goes__the_first_is_seen, "STPE-2")
+{
+    open_pool(1);
+    sim_assert(schedule(0, FAR) == SPN_OK);
+    sim_thread(schedules_now, (void *)1);
+    for (int n = 0; n < 3; n++)
+        sim_assert(spn__work_any(pool));
+    sim_join_all();
+    on_time(1);
+    sim_assert(spn_future_cancel(jobs[0].future, 0) == 1);
+    close_pool();
+}
+SCENARIO_OPTS(scheduled__another_comes_and_goes__the_first_is_seen, .early = SIM_NEVER,
+              .max_steps = 60000)
+
 static void schedules_later(void *i)
 {
     sim_assert(schedule((int)(intptr_t)i, LATER) == SPN_OK);
