@@ -359,11 +359,11 @@ static bool knows_when(struct spn_pool *pool)
     return due_ns != INT64_MIN && due_ns != SPN_FOREVER;
 }
 
-/* Whether a task that comes may start; as in take, and by what it saw (worker.c). */
+/* Whether a task that comes may start, unless the pool is paused: tray.c sees to that. */
 static bool takes_any(struct spn_pool *pool)
 {
-    return spn__load(&pool->paused, relaxed) == 0 &&
-           spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_RUNNING;
+    /* relaxed: as in take (worker.c). */
+    return spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_RUNNING;
 }
 
 /* Looks for a while; true if there is something to look at. */
