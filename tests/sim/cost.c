@@ -28,7 +28,7 @@
 #include <spindle.h>
 
 /* A multiple of what fills a chunk of LANES, so that each round has its share. */
-enum { ROUNDS = 12, BURST = 8, SERVER_THREADS = 1 };
+enum { ROUNDS = 12, BURST = 8, SERVER_THREADS = 2 };
 
 struct event_case {
     const char *name, *about;
@@ -183,12 +183,14 @@ static const struct event_case cases[] = {
          SPN_POOL_FIFO, 1),
     POOL("round-trip-late", "the same, the waiter being asleep when it ends",
          round_trip_late, SPN_POOL_FIFO, 1),
-    POOL("wake-idle", "a call to an idle worker", call_one, SPN_POOL_FIFO, 1),
+    POOL("wake-idle", "a call to two idle workers, of which one is to wake", call_one,
+         SPN_POOL_FIFO, 2),
     POOL("burst", "8 calls to two idle workers", call_burst, SPN_POOL_FIFO, 2),
     POOL("lanes-round-trip", "LANES: a task with a future, submitted and waited for",
          round_trip, SPN_POOL_LANES, 1),
-    POOL("lanes-wake-idle", "LANES: a call to an idle worker", call_one, SPN_POOL_LANES,
-         1),
+    POOL("lanes-wake-idle",
+         "LANES: a call to two idle workers, of which one is to wake", call_one,
+         SPN_POOL_LANES, 2),
     POOL("lanes-burst", "LANES: 8 calls to two idle workers", call_burst,
          SPN_POOL_LANES, 2),
     SERVER("all"),
