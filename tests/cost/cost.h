@@ -29,9 +29,9 @@ struct cost_case {
     size_t small, large;
 };
 
-/* Sizes: a whole number of chunks, blocks and turns of the wheel at each. */
-#define COST_SIZES 2048, 8192
-/* 511 tasks fill a chunk of LANES. */
+/* What is taken for many operations at once, memory above all, has its share in a figure.
+ * For LANES the sizes are whole chunks, of 511 tasks. */
+#define COST_SIZES       2048, 8192
 #define COST_SIZES_LANES 511 * 4, 511 * 16
 
 /*
