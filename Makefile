@@ -37,6 +37,12 @@ bench: ## benchmarks; WORKLOAD=name for one, JSON=file for the results
 	@scripts/build bench
 	@bench/run --build build/bench $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(JSON),--json $(JSON))
 
+cost: ## instructions, wake-ups, allocations of operations, against the kept figures
+	@scripts/packages build test
+	@scripts/build release -- cost
+	@scripts/build sim -- sim_cost
+	@scripts/cost
+
 lint: ## style, layering, the seam, static analysis
 	@scripts/packages build test lint
 	@scripts/build release-clang
@@ -66,4 +72,4 @@ install: release ## into PREFIX (/usr/local), under DESTDIR when given
 clean: ## removes everything that was built
 	rm -rf build
 
-.PHONY: help run release test test-long sim bench lint format mutate contract coverage install clean
+.PHONY: help run release test test-long sim bench cost lint format mutate contract coverage install clean

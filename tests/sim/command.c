@@ -50,7 +50,8 @@ static void usage(FILE *out)
         "  --faults            only the fault sweep, of every scenario that does not\n"
         "                      say why it has none; one that does not ask for it may\n"
         "                      give up: its assertions end a schedule\n"
-        "  --strategy S        only random, pct:DEPTH, dfs:BOUND or dfs:all\n"
+        "  --strategy S        only random, pct:DEPTH, dfs:BOUND, dfs:all, or\n"
+        "                      run-to-block, the one schedule for counting\n"
         "  --seed N            first seed; alone, that one schedule\n"
         "  --path P            with dfs, the one schedule of that path\n"
         "  --fail KIND:N[+]    the N-th any|alloc|thread call fails [and all after]\n"
@@ -96,6 +97,8 @@ static void parse_strategy(const char *text)
     args.one_strategy = true;
     if (strcmp(text, "random") == 0) {
         args.config.strategy = SIM_RANDOM;
+    } else if (strcmp(text, "run-to-block") == 0) {
+        args.config.strategy = SIM_RUN_TO_BLOCK;
     } else if (strncmp(text, "pct:", 4) == 0) {
         args.config.strategy = SIM_PCT;
         args.config.depth = (int)number("--strategy pct", text + 4);

@@ -100,6 +100,7 @@ struct engine {
     int alive;
     struct thread *candidates[MAX_THREADS]; /* of CHOOSE_THREAD and _PREEMPT */
     uint64_t seed, steps, hash, outcomes;
+    struct sim_counts counts;
     int64_t now;
     unsigned buffered; /* stores in all buffers */
     int fences;        /* -1: not chosen yet, else as CHOOSE_FENCES */
