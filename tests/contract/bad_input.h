@@ -1281,7 +1281,8 @@ static inline void ignore_message(void *ctx, spn_log_level level, const char *me
 #ifdef SPN_AUDIT
 __attribute__((constructor)) static void take_the_log(void)
 {
-    (void)spn_log_set_hook(ignore_message, NULL);
+    if (spn_log_set_hook(ignore_message, NULL) != SPN_OK)
+        abort(); /* something was logged before: the cases would tell other things */
 }
 #define LOG_HOOK_IN_TIME SPN_ESTATE
 #else
