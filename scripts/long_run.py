@@ -22,15 +22,19 @@ import time
 
 # Schedules per scenario and memory model at LENGTH=1, and the seconds after which a slow
 # scenario stops earlier.  In schedules/s the scenarios range from 600 to 700,000: without
-# the second limit a twentieth of them would take three quarters of the time.
-RANDOM, RANDOM_S = 100000, 3
-EACH, EACH_S = 10000, 1         # with each strategy, until it is saturated
-SANITIZED = {"sim-asan": (2000, 1), "sim-tsan": (2000, 1)}
+# the second limit a tenth of them would take two thirds of the time.
+RANDOM, RANDOM_S = 100000, 2
+EACH, EACH_S = 5000, 0.5        # with each strategy, until it is saturated
+SANITIZED = {"sim-asan": (1000, 0.3), "sim-tsan": (1000, 0.3)}
 MUTANTS_EVERY = 20              # every 20th mutant, at LENGTH=1
 MUTANT_SCHEDULES = 5000
 
+# Tests labelled long (fifty million tasks, a minute for each queue) run in this build; in
+# all of them from this LENGTH on.  On one CPU every program runs in every build.
+LONG_TESTS_IN, LONG_TESTS_EVERYWHERE = "release", 10
+
 # Seconds per scenario with all its models at LENGTH=1, measured: what a first run expects.
-SCENARIO_S = {"random": 5.0, "each": 2.0, "dfs": 0.12, "faults": 0.04, "share": 1.0}
+SCENARIO_S = {"random": 4.4, "each": 1.2, "dfs": 0.8, "faults": 0.04, "share": 1.0}
 
 EXPLORED = re.compile(r"^ok .*? (\d+) schedules(?:.*?, (\d+)/s)?", re.M)
 
@@ -59,6 +63,12 @@ def open_record(args, root):
     print(f"length {args.length:g}, seed base {record.seed_base} "
           f"(--seed-base {record.seed_base} runs the same schedules again)", flush=True)
     return record
+
+
+def has_time_for(preset, name, length):
+    """Whether a test that is labelled long runs in this build."""
+    return (length >= LONG_TESTS_EVERYWHERE or preset == LONG_TESTS_IN
+            or name.endswith("_one_cpu"))
 
 
 # ---- the explorer --------------------------------------------------------------
@@ -123,7 +133,7 @@ def mutate_options(length, seed_base):
     every = max(1, round(MUTANTS_EVERY / length))
     schedules = max(1, round(MUTANT_SCHEDULES * min(1, length)))
     return ["--every", str(every), "--schedules", str(schedules),
-            "--first-seed", str(seed_base)]
+            "--justified-schedules", "0", "--first-seed", str(seed_base)]
 
 
 # ---- what a job is made of -----------------------------------------------------
@@ -304,7 +314,8 @@ class Estimate:
         for job in list(self.left.values()):
             seconds = job.expected * self.ratio(job.kind)
             running = now - self.started_at.get(id(job), now)
-            rest.append(max(seconds - running, 0.1 * seconds))
+            # One that takes longer than expected may take a while yet.
+            rest.append(max(seconds - running, 0.1 * seconds, 0.25 * running))
         return max([sum(rest) / self.parallel, *rest], default=0)
 
     def text(self):
