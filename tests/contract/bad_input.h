@@ -751,8 +751,10 @@ static inline struct state begin_case(const char *label)
 
 static inline void end_case(const struct state *was)
 {
-    struct state is = state_now();
+    struct state is;
 
+    t_await_threads((int)was->tasks); /* those the case joined may still be leaving */
+    is = state_now();
     /* Fewer: a thread of an earlier case was still leaving when this one began. */
     if (is.tasks < was->tasks)
         is.tasks = was->tasks;
