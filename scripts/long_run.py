@@ -143,7 +143,7 @@ def mutate_options(length, seed_base):
 
 def file_digest(path):
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 class Identity:
@@ -259,7 +259,7 @@ class Record:
         os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
         partial = self.path + ".partial"
         with open(partial, "w", encoding="utf-8") as file:
-            json.dump({"seed_base": self.seed_base, "jobs": self.jobs}, file, indent=1)
+            json.dump({"seed_base": self.seed_base, "jobs": self.jobs}, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, self.path)
@@ -344,8 +344,8 @@ class Watch:
 
     def __exit__(self, kind, *_):
         if kind is KeyboardInterrupt and self.record.path is not None:
-            print(f"interrupted: {self.estimate.done} of {self.estimate.total} jobs were run, "
-                  "and the next run does the others")
+            print(f"interrupted: {self.estimate.done} of {self.estimate.total} jobs had ended; "
+                  "the next run continues")
 
     def started(self, job):
         self.record.started(job)
