@@ -56,6 +56,8 @@ def open_record(args, root):
     """The record of this run: in a file when it can be resumed."""
     if not 0 < args.length <= 1000:
         raise SystemExit("run-tests: --length is a number above 0, at most 1000")
+    if args.seed_base is not None and args.seed_base < 1:
+        raise SystemExit("run-tests: --seed-base is at least 1")
     path = args.state
     if path is None and args.all and not args.pattern and args.repeat == 1:
         path = os.path.join(root, "build", "long.json")
@@ -232,13 +234,12 @@ class Record:
             was = self.jobs.get(job.full_name)
             if was is None or was["identity"] != self.identity.of(job):
                 left.append(job)
+                self.jobs.pop(job.full_name, None)
                 continue
             job.passed, job.skipped, job.seconds = was["passed"], was["skipped"], was["seconds"]
             job.skips = [tuple(skip) for skip in was["skips"]]
             done.append(job)
-        # Results of jobs that changed are of no more use.
-        self.jobs = {job.full_name: self.jobs[job.full_name] for job in done}
-        self.save()
+        self.save()   # with what it has of builds that are broken at the moment
         return done, left
 
     def started(self, job):
