@@ -20,9 +20,11 @@ import re
 import subprocess
 import time
 
+LENGTH_MAX = 1000
+
 # Schedules per scenario and memory model at LENGTH=1, and the seconds after which a slow
 # scenario stops earlier.  In schedules/s the scenarios range from 600 to 700,000: without
-# the second limit a tenth of them would take two thirds of the time.
+# the second limit a twentieth of them would take two thirds of the time.
 RANDOM, RANDOM_S = 100000, 2
 EACH, EACH_S = 5000, 0.5        # with each strategy, until it is saturated
 SANITIZED = {"sim-asan": (1000, 0.3), "sim-tsan": (1000, 0.3)}
@@ -54,8 +56,8 @@ def add_options(parser):
 
 def open_record(args, root):
     """The record of this run: in a file when it can be resumed."""
-    if not 0 < args.length <= 1000:
-        raise SystemExit("run-tests: --length is a number above 0, at most 1000")
+    if not 0 < args.length <= LENGTH_MAX:
+        raise SystemExit(f"run-tests: --length is a number above 0, at most {LENGTH_MAX}")
     if args.seed_base is not None and args.seed_base < 1:
         raise SystemExit("run-tests: --seed-base is at least 1")
     path = args.state
@@ -119,10 +121,11 @@ def explorer_parts(preset, length, seed_base):
         yield ("random", f"/random-{i + 1}",
                ["--strategy", "random", *limits(RANDOM, RANDOM_S), *first_seed(i * RANDOM)],
                share, Explored(round(RANDOM * share), RANDOM_S * share))
-        # The random walk of these begins where those above end.
+        # Beyond the seeds of any random walk; what is left of the shares of PCT goes to
+        # the random strategy.
         yield ("each", f"/each-{i + 1}",
                ["--no-dfs", *limits(EACH, EACH_S),
-                *first_seed(parts * RANDOM + i * 2 * EACH)], share, None)
+                *first_seed(LENGTH_MAX * RANDOM + i * 3 * EACH)], share, None)
 
 
 def scenario_count(command):
