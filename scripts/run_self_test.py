@@ -2,6 +2,7 @@
 """
 run_self_test - tests scripts/run-tests from outside: a copy of it runs in a tree whose
 programs are small shell scripts that pass, fail, skip, hang and wait to be interrupted.
+The same for the counts and samples of scripts/mutate.
 """
 import json
 import os
@@ -34,7 +35,7 @@ class Tree:
         self.build = os.path.join(self.root, "build", preset)
         os.makedirs(self.build)
         os.makedirs(os.path.join(self.root, "scripts"))
-        for name in ("run-tests", "long_run.py", "run_self_test.py"):
+        for name in ("run-tests", "long_run.py", "run_self_test.py", "mutate"):
             shutil.copy(os.path.join(SCRIPTS, name), os.path.join(self.root, "scripts"))
         self.write("scripts/build", "#!/bin/sh\n")
         self.write("scripts/emulated.skip", "# none\n")
@@ -270,6 +271,47 @@ def test_explorer():
         check(", 1 failed" in run.last, "fewer schedules, and quick", run)
 
 
+# Four mutants, which are killed in the third schedule, or survive.
+MUTANTS = r"""case "$*" in
+*--mutants*) for i in 1 2 3 4; do echo "src/a.c:$i:store@x:release-relaxed"; done;;
+*--mutate*) echo "$@" >>asked
+    [ -e alive ] && { echo "survived $2"; exit 1; }
+    echo "killed $2 by one, c11, random, schedule 3";;
+*) echo "$@" >>asked;;
+esac
+"""
+
+
+def test_mutate():
+    with Tree({"sim_x": MUTANTS}, "sim") as tree:
+        os.makedirs(os.path.join(tree.root, "src"))
+        tree.write("src/a.c", "one\ntwo\nthree\nfour /* mutant: harmless */\n")
+
+        def mutate(*options):
+            if os.path.exists(os.path.join(tree.root, "asked")):
+                os.remove(os.path.join(tree.root, "asked"))
+            run = subprocess.run(
+                [sys.executable, os.path.join(tree.root, "scripts", "mutate"), tree.build,
+                 *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                check=False)
+            return run, run.stdout.splitlines()[-1], " ".join(tree.lines("asked"))
+
+        run, last, asked = mutate("--first-seed", "10")
+        check(last == "4 passed, 0 failed" and run.returncode == 0, "all are killed", run)
+        check("4 of 4, 4 killed" in run.stdout, "says how far it is", run)
+        check(asked.count("--seed 12") == 4, f"looks at the schedule that killed: {asked}")
+        check(asked.count("--schedules 200 ") == 1, f"fewer where there is a reason: {asked}")
+        run, last, asked = mutate("--every", "2", "--first-seed", "1")
+        check(last == "2 passed, 0 failed" and "src/a.c:2:" in asked and
+              "src/a.c:4:" in asked and "src/a.c:1:" not in asked, "every second", run)
+        check("left to other seeds: 2 of 4 mutants" in run.stdout, "says what it left", run)
+        run, last, asked = mutate("--justified-schedules", "0")
+        check(last == "4 passed, 0 failed" and "src/a.c:4:" not in asked, "reasons", run)
+        tree.write("alive", "")
+        run, last, asked = mutate()
+        check(last == "1 passed, 3 failed" and run.returncode == 1, "survivors", run)
+
+
 def main():
     test_counts()
     test_skips()
@@ -280,5 +322,6 @@ def main():
     test_resume(signal.SIGINT)
     test_record()
     test_explorer()
+    test_mutate()
     print(f"{counts[True]} passed, {counts[False]} failed")
     return 1 if counts[False] else 0
