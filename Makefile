@@ -7,6 +7,7 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 WORKLOAD ?=
 JSON     ?=
+LENGTH   ?= 1
 export PREFIX DESTDIR
 
 help: ## prints this list
@@ -23,9 +24,9 @@ test: ## every build, every test, in minutes; ends in "N passed, N failed"
 	@scripts/packages build test lint
 	@scripts/run-tests --all
 
-test-long: ## what takes longer: a million schedules, mutants, AArch64, coverage
+test-long: ## more builds, schedules, mutants, AArch64, coverage; LENGTH=10 for a night; resumes
 	@scripts/packages build test lint long
-	@scripts/run-tests --all --long
+	@scripts/run-tests --all --long --length $(LENGTH) $(if $(SEED_BASE),--seed-base $(SEED_BASE)) $(if $(RESTART),--restart)
 
 sim: ## the schedule explorer alone
 	@scripts/packages build test

@@ -229,6 +229,7 @@ const char *sim__base_name(const char *path);
 void sim__replay_command(char *text, size_t size);
 extern const char *sim__program;
 extern unsigned sim__events_shown;
+extern uint64_t sim__first_seed;
 
 /* ---- mutate.c ---- */
 void sim__site_reached(struct sim_site *site);

@@ -690,6 +690,41 @@ static void test_same_hash(const char *program)
     }
 }
 
+/* --first-seed moves the first schedule of every strategy, and a failure still names
+ * the schedule that failed. */
+static void test_first_seed(const char *program)
+{
+    static const char *const runs[] = { "one_wake_for_two --strategy random",
+                                        "one_wake_for_two --strategy pct:2",
+                                        "one_wake_for_two",
+                                        "loses_its_temper --faults" };
+    char command[600], hash[64] = "", again[64] = "", seed[64] = "";
+
+    (void)snprintf(command, sizeof command,
+                   "%s --scenario publication --model sc --strategy random "
+                   "--seed 123456 2>&1",
+                   program);
+    selftest(ask(command, "hash ", hash, sizeof hash), "no hash: %s", command);
+    (void)snprintf(command, sizeof command,
+                   "%s --scenario publication --model sc --strategy random "
+                   "--first-seed 123456 --schedules 1 2>&1",
+                   program);
+    selftest(ask(command, "hash ", again, sizeof again) && strcmp(hash, again) == 0,
+             "--first-seed 123456 runs another schedule: %s, not %s", again, hash);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        (void)snprintf(command, sizeof command,
+                       "%s --model sc --first-seed 123456 --scenario %s 2>&1", program,
+                       runs[i]);
+        seed[0] = '\0';
+        selftest(ask(command, " --seed ", seed, sizeof seed) &&
+                     strtoul(seed, NULL, 10) >= 123456,
+                 "seeds begin elsewhere: %s: %s", command, seed);
+    }
+    (void)snprintf(command, sizeof command, "%s --first-seed 0 2>&1", program);
+    selftest(ask(command, "--first-seed 0?", again, sizeof again), "0 is taken: %s",
+             command);
+}
+
 /* The command that a report ends with leads to the same steps. */
 static void test_replay(const char *program, const char *options)
 {
@@ -748,7 +783,9 @@ int main(int argc, char **argv)
     test_run_to_block();
     test_event_counts();
     test_same_hash(argv[0]);
+    test_first_seed(argv[0]);
     test_replay(argv[0], "--model sc --strategy dfs:2");
+    test_replay(argv[0], "--model sc --first-seed 123456");
     test_replay(argv[0], "--model sc --strategy pct:2 --seed 1 --schedules 1000");
     test_replay(argv[0], "--model sc");
     test_replay(argv[0], "--model sc --strategy run-to-block");
