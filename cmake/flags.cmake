@@ -55,8 +55,8 @@ if(SPINDLE_HARDEN AND NOT SPINDLE_SANITIZE AND NOT SPINDLE_COVERAGE
       string(APPEND SPINDLE_HARDEN_C " ${flag}")
     endif()
   endforeach()
-  # With -Werror a level fails that would redefine the user's or the compiler's own, and
-  # any level without optimisation, of which glibc warns.
+  # With -Werror a level fails that would redefine the user's or the compiler's own, or that
+  # the C library warns of.
   foreach(level 3 2)
     set(CMAKE_REQUIRED_FLAGS
       "${CMAKE_C_FLAGS_${build_type}} -Werror -D_FORTIFY_SOURCE=${level}")
