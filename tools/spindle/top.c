@@ -138,15 +138,15 @@ static int target_connect(const struct target *target, char *why, size_t capacit
 static char *ask(const struct target *target, const char *method, const char *path,
                  int *status, char *why, size_t capacity)
 {
-    const char *const bracket = strchr(target->address.host, ':') != NULL ? "[]" : "";
+    const bool v6 = strchr(target->address.host, ':') != NULL;
     char request[2048], host[300] = "localhost", *answer, *body;
     const int fd = target_connect(target, why, capacity);
 
     if (fd < 0)
         return NULL;
     if (target->socket == NULL)
-        snprintf(host, sizeof(host), "%.1s%s%s:%d", bracket, target->address.host,
-                 *bracket != '\0' ? bracket + 1 : "", target->address.port);
+        snprintf(host, sizeof(host), "%s%s%s:%d", v6 ? "[" : "", target->address.host,
+                 v6 ? "]" : "", target->address.port);
     snprintf(request, sizeof(request),
              "%s %s HTTP/1.0\r\nHost: %s\r\nX-Spindle-Admin: %s\r\n"
              "Content-Length: 0\r\n\r\n",
