@@ -25,7 +25,7 @@ endif()
 if(TARGET spindle_program)
   install(TARGETS spindle_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 foreach(section 1 3 7)
   file(GLOB pages CONFIGURE_DEPENDS docs/man/*.${section})

@@ -28,7 +28,8 @@ extern "C" {
  * iothreads              I/O threads                                  min(CPUs + 1, 32)
  * payload                bytes of a request's or reply's body at most; 0 and less:
  *                        2147483647                                            8388608
- * accepts                connections at a time; 0: no limit                           0
+ * accepts                connections at a time; 0: no limit       what RLIMIT_NOFILE leaves
+ *                        at start, less a quarter of it, at most 128, for other files
  * heartbeat              ms after which a client says it is there; 0: nobody asks 60000
  * heartbeat.timeout      ms without a sign of life                       heartbeat * 3
  * close.timeout          ms after which a silent connection is closed   the one before

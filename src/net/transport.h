@@ -178,6 +178,10 @@ int spn__transport_destroy(struct spn__transport *transport);
 int spn__transport_create(const struct spn__transport_opts *opts,
                           struct spn__transport **transport);
 
+/* How many connections this process has descriptors for, less a few that are kept for its
+ * other files (KEPT in uv_transport.c); 0: there is no limit. */
+int spn__transport_room(const struct spn__transport *transport);
+
 /* What went on so far. */
 struct spn__transport_stats {
     uint64_t accepted;        /* connections taken in */

@@ -11,7 +11,10 @@
  */
 #include "net/uv_net.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <spindle/cpu.h>
 
@@ -19,6 +22,7 @@ enum {
     MAX_LOOPS = 1024,
     DEFAULT_LOOPS_MAX = 32,
     DEFAULT_UNWRITTEN = 16 << 20,
+    KEPT = 128, /* descriptors that are not for connections, but at most a quarter */
 };
 
 static int read_opts(struct spn__transport_opts *to,
@@ -166,6 +170,26 @@ int spn__transport_destroy(struct spn__transport *transport)
         spn__loop_fini(&transport->loops[i]);
     spn__free(transport);
     return SPN_OK;
+}
+
+int spn__transport_room(const struct spn__transport *transport)
+{
+    /* The system gives out the lowest number that is free: so many are open, at least. */
+    const int lowest =
+        fcntl(uv_backend_fd(&transport->acceptor.uv), F_DUPFD_CLOEXEC, 0);
+    struct rlimit limit;
+    rlim_t kept, used;
+
+    if (lowest >= 0)
+        (void)close(lowest);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return 0;
+    kept = limit.rlim_cur / 4 < KEPT ? limit.rlim_cur / 4 : KEPT;
+    used = lowest >= 0 ? (rlim_t)lowest : limit.rlim_cur;
+    if (used + kept >= limit.rlim_cur)
+        return 1;
+    limit.rlim_cur -= used + kept;
+    return limit.rlim_cur < INT32_MAX ? (int)limit.rlim_cur : 0;
 }
 
 void spn__transport_get_stats(struct spn__transport *transport,

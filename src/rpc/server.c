@@ -173,6 +173,7 @@ int spn__server_create_on(spn_server **out, const char *text,
     spn__endpoint_init(&server->endpoint);
     spn__lock_init(&server->lock);
     spn__init(&server->port, 0);
+    spn__init(&server->accepts_unset, 0);
     server->transport = transport;
     server->owns_transport = transport == NULL;
     server->event = opts.event;
@@ -266,6 +267,7 @@ static int listen_on(spn_server *server, spn_problem *problem)
         .host = host_of(server->url, room, sizeof room),
         .port = spn_url_port(server->url),
     };
+    int32_t room_left, accepts;
     int rc;
 
     if (server->owns_transport) {
@@ -276,6 +278,11 @@ static int listen_on(spn_server *server, spn_problem *problem)
                                rc == SPN_EINVAL ? "so many cannot be had"
                                                 : spn_status_text(rc));
     }
+    room_left = spn__transport_room(server->transport);
+    /* relaxed, both: settings.  create has read the URL's, which is right. */
+    spn__store(&server->accepts_unset, room_left, relaxed);
+    if (spn__setting(server->url, "accepts", room_left, &accepts, NULL) == SPN_OK)
+        spn__store(&server->endpoint.accepts, accepts, relaxed);
     rc = spn__transport_listen(server->transport, &where, &spn__channel_events,
                                &server->endpoint, &server->listener);
     if (rc != SPN_OK)
@@ -573,7 +580,9 @@ int spn_server_reset(spn_server *server, const char *text, spn_problem *problem)
     if (rc == SPN_OK)
         rc = spn__silence_read(url, &silence, problem);
     if (rc == SPN_OK)
-        rc = spn__setting(url, "accepts", 0, &accepts, problem);
+        rc = spn__setting(url, "accepts",
+                          spn__load(&server->accepts_unset, relaxed), /* a number */
+                          &accepts, problem);
     if (rc == SPN_OK)
         rc = spn_url_pool_update(server->dispatch.pool, changes, problem);
     spn_url_unref(changes);

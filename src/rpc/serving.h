@@ -40,7 +40,8 @@ struct spn_server {
     bool is_being_stopped; /* a thread is inside stop */
     spn_url *url;
     struct spn__listener *listener;
-    SPN__ATOMIC(int) port; /* 0: none yet */
+    SPN__ATOMIC(int) port;              /* 0: none yet */
+    SPN__ATOMIC(int32_t) accepts_unset; /* what holds without `accepts`; 0: no limit */
 };
 
 static inline struct spn_server *spn__server_of(struct spn__endpoint *endpoint)

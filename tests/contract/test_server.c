@@ -4,6 +4,7 @@
  * requests, connections, and the end.
  */
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "rpc_serving.h"
 
@@ -720,6 +721,31 @@ TEST(server__accepts__closes_what_is_too_much, "EXC-15")
     CHECK_EQ(stats_of(s.server).accepted, 3);
     close(fds[0]);
     close(fds[1]);
+    serving_end(&s);
+}
+
+/* Without `accepts` the limit on descriptors sets it: some are left for other files. */
+TEST(server__accepts_unset__leaves_descriptors, "EXC-15")
+{
+    enum { LIMIT = 64, KEPT = LIMIT / 4 };
+    struct rlimit before, low;
+    struct serving s;
+    int fds[LIMIT];
+
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    low.rlim_cur = LIMIT;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+    serve_with(&s, "dispatcher=direct&iothreads=1", NULL);
+    /* The peers of the connections are of this process too. */
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 0; i < LIMIT; i++)
+        fds[i] = peer_open(s.port);
+    T_AWAIT(stats_of(s.server).accepted + stats_of(s.server).refused == LIMIT);
+    CHECK(stats_of(s.server).accepted >= 1);
+    CHECK(stats_of(s.server).refused >= KEPT);
+    for (int i = 0; i < LIMIT; i++)
+        close(fds[i]);
     serving_end(&s);
 }
 

@@ -138,7 +138,7 @@ run 1 "$spindle" serve --no-status --seconds=0 dubbo://no.such.host.invalid:0
 complains '0.0.0.0'
 run 1 "$spindle" serve --no-status --seconds=0 'dubbo://127.0.0.1:0?iothreads=100000'
 complains 'iothreads=100000'
-for option in status-host url-file plugin; do
+for option in status-host status-socket status-name admin-token-file url-file plugin; do
     run 2 "$spindle" serve --$option
     complains "wants a value"
 done

@@ -318,6 +318,12 @@ int spn__listener_close(struct spn__listener *listener)
     return 0;
 }
 
+int spn__transport_room(const struct spn__transport *transport)
+{
+    (void)transport;
+    return 0;
+}
+
 int spn__transport_stop(struct spn__transport *transport)
 {
     (void)transport;

@@ -599,6 +599,12 @@ int spn__transport_destroy(struct spn__transport *t)
     return SPN_OK;
 }
 
+int spn__transport_room(const struct spn__transport *t)
+{
+    (void)t;
+    return 0;
+}
+
 void spn__transport_get_stats(struct spn__transport *t,
                               struct spn__transport_stats *stats)
 {

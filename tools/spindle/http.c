@@ -8,41 +8,43 @@
  *   GET  /metrics       Prometheus text
  *   GET  /report        the last exhaustion report
  *   GET  /healthz       200 "running", or 503 "draining"
- *   POST /admin/pools   ?threads=N&corethreads=N...: new sizes, at once
+ *   POST /admin/pools   ?threads=N&accepts=N...: new sizes, at once
  *
- * Who may ask.  The port is for people on this machine.  A page of somebody else, open in
- * a browser here, must neither read nor change anything: requests whose Host is no
- * loopback name are refused when we listen on loopback (a foreign name that resolves to
- * 127.0.0.1), and the admin command wants a header that a foreign page may not send.
+ * Who may ask (guard.h).  Host must name us and Origin, where there is one, our own page:
+ * otherwise 403.  The admin command wants the header X-Spindle-Admin, which a foreign page
+ * may not send: with the token, if there is one, or with 1.  Off the loopback there always
+ * is one.
  */
 #include "http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <microhttpd.h>
 
+#include "listen.h"
 #include "page.h"
+#include "places.h"
 
 #define ADMIN_HEADER "X-Spindle-Admin"
 
 enum {
-    CONNECTIONS_MAX = 64,
-    IDLE_SECONDS = 15,
     QUERY_BYTES = 1024,
-    COLUMNS_DEFAULT = 100
+    COLUMNS_DEFAULT = 100,
+    THREADS_MOST = 10000,
+    ACCEPTS_MOST = 1000000,
+    MS_MOST = 86400000 /* a day */
 };
 
 struct http_server {
-    struct MHD_Daemon *daemon;
+    struct places *places;
+    int listener;
+    struct http_opts opts;
     struct http_source source;
-    bool loopback;
-    char host[64];        /* the address it listens on */
+    bool made_token;
     struct status status; /* too large for a stack; only the one thread uses it */
 };
 
@@ -70,6 +72,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned code,
     if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     result = MHD_queue_response(connection, code, response);
+    places_answered(connection);
     MHD_destroy_response(response);
     return result;
 }
@@ -160,82 +163,121 @@ static enum MHD_Result give_document(struct http_server *server,
                                                  MHD_RESPMEM_MUST_FREE));
 }
 
+/* What can be changed while it serves, from where to where. */
+static const struct wish {
+    const char *key;
+    int64_t least, most;
+} wishes[] = {
+    { "threads", 1, THREADS_MOST },  { "accepts", 0, ACCEPTS_MOST },
+    { "heartbeat", 0, MS_MOST },     { "heartbeat.timeout", 0, MS_MOST },
+    { "close.timeout", 0, MS_MOST },
+};
+enum { WISHES = sizeof(wishes) / sizeof(wishes[0]) };
+
 struct query {
     char text[QUERY_BYTES];
     size_t length;
-    bool whole;
+    bool given[WISHES];
+    char problem[400]; /* "": none */
 };
 
-/* What can be changed while it serves; another wish would be granted by doing nothing. */
-static bool is_changeable(const char *key)
+/* Digits only, so that the query carries nothing else. */
+static bool is_within(const struct wish *wish, const char *value)
 {
-    static const char *const keys[] = { "threads", "accepts", "heartbeat",
-                                        "heartbeat.timeout", "close.timeout" };
+    int64_t number = 0;
 
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
-    return false;
+    if (value == NULL || *value == '\0')
+        return false;
+    for (; *value >= '0' && *value <= '9' && number <= wish->most; value++)
+        number = number * 10 + (*value - '0');
+    return *value == '\0' && number >= wish->least && number <= wish->most;
 }
 
 static enum MHD_Result add_argument(void *context, enum MHD_ValueKind kind,
                                     const char *key, const char *value)
 {
     struct query *query = context;
-    const size_t left = sizeof(query->text) - query->length;
-    const int wrote =
-        snprintf(query->text + query->length, left, "%s%s=%s",
-                 query->length > 0 ? "&" : "", key, value != NULL ? value : "");
+    int i = 0;
 
     (void)kind;
-    if (wrote < 0 || (size_t)wrote >= left || !is_changeable(key) ||
-        (value != NULL && strpbrk(value, "&?#/=;") != NULL)) {
-        query->whole = false;
+    while (i < WISHES && strcmp(key, wishes[i].key) != 0)
+        i++;
+    if (i == WISHES)
+        snprintf(query->problem, sizeof(query->problem),
+                 "%.80s: cannot be changed while it serves; there are threads, "
+                 "accepts, heartbeat, heartbeat.timeout and close.timeout.",
+                 key);
+    else if (query->given[i])
+        snprintf(query->problem, sizeof(query->problem), "%s: is given twice.", key);
+    else if (!is_within(&wishes[i], value))
+        snprintf(query->problem, sizeof(query->problem),
+                 "%s=%.80s: not a whole number from %lld to %lld.", key,
+                 value != NULL ? value : "", (long long)wishes[i].least,
+                 (long long)wishes[i].most);
+    if (query->problem[0] != '\0')
         return MHD_NO;
-    }
-    query->length += (size_t)wrote;
+    query->given[i] = true;
+    query->length += (size_t)snprintf(query->text + query->length,
+                                      sizeof(query->text) - query->length, "%s%s=%s",
+                                      query->length > 0 ? "&" : "", key, value);
     return MHD_YES;
 }
 
 static enum MHD_Result change_pools(struct http_server *server,
                                     struct MHD_Connection *connection)
 {
-    struct query query = { .length = 0, .whole = true };
-    char problem[256] = "";
+    const char *const token = server->opts.guard->token;
+    struct query query = { .length = 0 };
+    char text[sizeof(query.problem) + 2];
 
-    if (MHD_lookup_connection_value(connection, MHD_HEADER_KIND, ADMIN_HEADER) == NULL)
+    if (!guard_token_is(token[0] != '\0' ? token : "1",
+                        MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                                    ADMIN_HEADER)))
         return say(connection, MHD_HTTP_FORBIDDEN,
-                   "The header " ADMIN_HEADER
-                   ": 1 is wanted, so that no foreign page in a "
-                   "browser can do this.\n");
+                   token[0] != '\0'
+                       ? "The header " ADMIN_HEADER " must have the admin token, which "
+                         "`spindle serve` printed when it began or read from "
+                         "--admin-token-file.\n"
+                       : "The header " ADMIN_HEADER
+                         ": 1 is wanted, so that no foreign page in a "
+                         "browser can do this.\n");
     (void)MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, add_argument,
                                     &query);
-    if (!query.whole || query.length == 0)
-        return say(connection, MHD_HTTP_BAD_REQUEST,
-                   "Say what to change, as ?threads=N; there are threads, accepts, "
-                   "heartbeat, heartbeat.timeout and close.timeout.\n");
-    if (server->source.reset(server->source.context, query.text, problem,
-                             sizeof(problem)) != 0) {
-        char text[300];
-
-        snprintf(text, sizeof(text), "%s\n", problem);
-        return say(connection, MHD_HTTP_BAD_REQUEST, text);
-    }
-    return say(connection, MHD_HTTP_OK, "done\n");
+    if (query.problem[0] == '\0' && query.length == 0)
+        snprintf(query.problem, sizeof(query.problem),
+                 "Say what to change, as ?threads=N; there are threads, accepts, "
+                 "heartbeat, heartbeat.timeout and close.timeout.");
+    if (query.problem[0] == '\0' &&
+        server->source.reset(server->source.context, query.text, query.problem,
+                             sizeof(query.problem)) == 0)
+        return say(connection, MHD_HTTP_OK, "done\n");
+    snprintf(text, sizeof(text), "%s\n", query.problem);
+    return say(connection, MHD_HTTP_BAD_REQUEST, text);
 }
 
-/* Whether a Host header names this machine's loopback, or the address of it that we listen
- * on: a name of somebody else's that resolves to it does not. */
-static bool is_own_name(const char *host, const char *own)
+/* Answers a stranger, and says so; false: it is none. */
+static bool is_refused(struct http_server *server, struct MHD_Connection *connection,
+                       enum MHD_Result *result)
 {
-    const char *const names[] = { "127.0.0.1", "localhost", "[::1]", own };
+    const char *const host =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    const char *const origin = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                                           MHD_HTTP_HEADER_ORIGIN);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 
-    for (size_t i = 0; host != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
-        const size_t length = strlen(names[i]);
-
-        if (strncasecmp(host, names[i], length) == 0 &&
-            (host[length] == '\0' || host[length] == ':'))
-            return true;
+    if (info == NULL ||
+        !guard_host_is_ours(server->opts.guard, info->connect_fd, host)) {
+        *result = say(connection, MHD_HTTP_FORBIDDEN,
+                      "The header Host must name the address and port this server "
+                      "listens on, on its own machine 127.0.0.1 or localhost; other "
+                      "names are allowed by `spindle serve --status-name=NAME`.\n");
+        return true;
+    }
+    if (!guard_origin_is_ours(origin, host)) {
+        *result = say(connection, MHD_HTTP_FORBIDDEN,
+                      "The header Origin is that of another site's page.\n");
+        return true;
     }
     return false;
 }
@@ -248,6 +290,7 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     struct http_server *server = context;
     const bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 ||
                        strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    enum MHD_Result result;
 
     (void)version;
     (void)upload;
@@ -261,12 +304,8 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
         *upload_size = 0;
         return MHD_YES;
     }
-    if (server->loopback &&
-        !is_own_name(MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-                                                 MHD_HTTP_HEADER_HOST),
-                     server->host))
-        return say(connection, MHD_HTTP_FORBIDDEN,
-                   "Ask for it as 127.0.0.1 or localhost.\n");
+    if (is_refused(server, connection, &result))
+        return result;
     if (strcmp(path, "/admin/pools") == 0)
         return strcmp(method, MHD_HTTP_METHOD_POST) == 0
                    ? change_pools(server, connection)
@@ -286,47 +325,51 @@ bool http_is_built_in(void)
     return true;
 }
 
-struct http_server *http_start(const char *host, int port,
+/* Off the loopback nobody changes anything without a token. */
+static bool give_token(struct http_server *server)
+{
+    server->made_token = guard_token_make(server->opts.guard->token);
+    if (!server->made_token)
+        fputs("spindle serve: the system has no random bits for an admin token; give "
+              "one with --admin-token-file=FILE\n",
+              stderr);
+    return server->made_token;
+}
+
+static void http_free(struct http_server *server)
+{
+    if (server->listener >= 0 && server->opts.socket != NULL)
+        listen_path_remove(server->listener, server->opts.socket);
+    else if (server->listener >= 0)
+        (void)close(server->listener);
+    free(server);
+}
+
+struct http_server *http_start(const struct http_opts *opts,
                                const struct http_source *source)
 {
-    struct http_server *server;
-    struct sockaddr_in v4 = { .sin_family = AF_INET,
-                              .sin_port = htons((uint16_t)port) };
-    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
-                               .sin6_port = htons((uint16_t)port) };
-    const bool is_v6 = inet_pton(AF_INET6, host, &v6.sin6_addr) == 1;
+    struct http_server *server = calloc(1, sizeof(*server));
+    bool is_local = true; /* a Unix socket is for its owner alone */
 
-    if (!is_v6 &&
-        inet_pton(AF_INET, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host,
-                  &v4.sin_addr) != 1) {
-        fprintf(stderr, "spindle serve: the status page wants an address, not '%s'\n",
-                host);
-        return NULL;
-    }
-    server = calloc(1, sizeof(*server));
     if (server == NULL) {
         fputs("spindle serve: out of memory\n", stderr);
         return NULL;
     }
+    server->opts = *opts;
     server->source = *source;
-    snprintf(server->host, sizeof(server->host), "%s%s%s", is_v6 ? "[" : "", host,
-             is_v6 ? "]" : "");
-    server->loopback = is_v6 ? IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr)
-                             : (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
-    errno = 0;
-    server->daemon =
-        MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | (is_v6 ? MHD_USE_IPv6 : 0),
-                         0, NULL, NULL, answer_request, server, MHD_OPTION_SOCK_ADDR,
-                         is_v6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-                         MHD_OPTION_END);
-    if (server->daemon == NULL) {
-        fprintf(stderr,
-                "spindle serve: the status page cannot listen on %s port %d: %s\n"
-                "Choose another port with --status-port=N (0: any free one).\n",
-                host, port, errno != 0 ? strerror(errno) : "libmicrohttpd refused");
-        free(server);
+    server->listener = opts->socket != NULL
+                           ? listen_path(opts->socket)
+                           : listen_address(opts->host, opts->port, &is_local);
+    if (server->listener < 0 ||
+        (!is_local && opts->guard->token[0] == '\0' && !give_token(server))) {
+        http_free(server);
+        return NULL;
+    }
+    server->places = places_start(server->listener, answer_request, server);
+    if (server->places == NULL) {
+        fputs("spindle serve: no memory, thread or descriptor for the status page\n",
+              stderr);
+        http_free(server);
         return NULL;
     }
     return server;
@@ -334,16 +377,18 @@ struct http_server *http_start(const char *host, int port,
 
 int http_port(const struct http_server *server)
 {
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    return server->opts.socket == NULL ? listen_port(server->listener) : 0;
+}
 
-    return info != NULL ? info->port : 0;
+bool http_made_token(const struct http_server *server)
+{
+    return server->made_token;
 }
 
 void http_stop(struct http_server *server)
 {
     if (server == NULL)
         return;
-    MHD_stop_daemon(server->daemon);
-    free(server);
+    places_stop(server->places);
+    http_free(server);
 }

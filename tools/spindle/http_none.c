@@ -10,14 +10,13 @@ bool http_is_built_in(void)
     return false;
 }
 
-struct http_server *http_start(const char *host, int port,
+struct http_server *http_start(const struct http_opts *opts,
                                const struct http_source *source)
 {
-    (void)host;
-    (void)port;
+    (void)opts;
     (void)source;
     fputs("spindle serve: this program has no status page, because libmicrohttpd was "
-          "missing when it was built; leave out --status-port\n",
+          "missing when it was built; leave out --status-port and --status-socket\n",
           stderr);
     return NULL;
 }
@@ -26,6 +25,12 @@ int http_port(const struct http_server *server)
 {
     (void)server;
     return 0;
+}
+
+bool http_made_token(const struct http_server *server)
+{
+    (void)server;
+    return false;
 }
 
 void http_stop(struct http_server *server)

@@ -30,6 +30,8 @@
 #define URL_DEFAULT \
     "dubbo://127.0.0.1:20880?dispatcher=all&threadpool=fixed&threads=200"
 
+#define STATUS_HOST_DEFAULT "127.0.0.1"
+
 enum {
     STATUS_PORT_DEFAULT = 20881,
     DRAIN_SECONDS_DEFAULT = 10,
@@ -40,8 +42,12 @@ enum {
 struct wishes {
     const char *url;
     const char *url_file;
-    const char *status_host;
+    const char *status_host;   /* NULL: the loopback */
+    const char *status_socket; /* NULL: a port instead */
+    const char *token_file;
+    struct guard guard;
     int status_port; /* -1: no page */
+    bool has_status_port;
     int64_t seconds; /* how long to serve; -1: until told */
     int64_t drain_seconds;
     bool no_demo;
@@ -105,8 +111,17 @@ static int read_arguments(int argc, char **argv, struct wishes *w)
             if (!option_number(value, 0, 65535, &number))
                 return misused("serve", "--status-port wants a port, 0 to 65535.");
             w->status_port = (int)number;
+            w->has_status_port = true;
         } else if (option_is(argv[i], "status-host", &value) && value != NULL) {
             w->status_host = value;
+        } else if (option_is(argv[i], "status-socket", &value) && value != NULL) {
+            w->status_socket = value;
+        } else if (option_is(argv[i], "status-name", &value) && value != NULL) {
+            if (w->guard.name_count == GUARD_NAMES_MAX)
+                return misused("serve", "at most %d names.", GUARD_NAMES_MAX);
+            w->guard.names[w->guard.name_count++] = value;
+        } else if (option_is(argv[i], "admin-token-file", &value) && value != NULL) {
+            w->token_file = value;
         } else if (option_is(argv[i], "no-status", &value) && value == NULL) {
             w->status_port = -1;
         } else if (option_is(argv[i], "seconds", &value)) {
@@ -124,6 +139,9 @@ static int read_arguments(int argc, char **argv, struct wishes *w)
         } else if (option_is(argv[i], "no-demo", &value) && value == NULL) {
             w->no_demo = true;
         } else if (option_is(argv[i], "status-host", &value) ||
+                   option_is(argv[i], "status-socket", &value) ||
+                   option_is(argv[i], "status-name", &value) ||
+                   option_is(argv[i], "admin-token-file", &value) ||
                    option_is(argv[i], "url-file", &value) ||
                    option_is(argv[i], "plugin", &value)) {
             return misused("serve", "%s wants a value, as %s=...", argv[i], argv[i]);
@@ -133,6 +151,11 @@ static int read_arguments(int argc, char **argv, struct wishes *w)
     }
     if (w->url != NULL && w->url_file != NULL)
         return misused("serve", "a URL, or --url-file, not both.");
+    if (w->status_socket != NULL && (w->has_status_port || w->status_host != NULL))
+        return misused("serve", "--status-socket, or --status-port and --status-host, "
+                                "not both.");
+    if (w->status_host == NULL)
+        w->status_host = STATUS_HOST_DEFAULT;
     return EXIT_GOOD;
 }
 
@@ -301,32 +324,55 @@ static void serve_on(struct serving *serving, struct wishes *w, const sigset_t *
     }
 }
 
+/* host:port, with brackets around an IPv6 address. */
+static void address_print(const char *host, int port, char *text, size_t capacity)
+{
+    const bool v6 = strchr(host, ':') != NULL && host[0] != '[';
+
+    snprintf(text, capacity, "%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", port);
+}
+
+/* The address to ask on this machine. */
+static const char *near_address(const char *host)
+{
+    if (strcmp(host, "0.0.0.0") == 0)
+        return "127.0.0.1";
+    return strcmp(host, "::") == 0 ? "::1" : host;
+}
+
 static void introduce(const struct serving *serving, const struct wishes *w,
                       const struct http_server *page)
 {
     spn_url *url = spn_server_url(serving->server);
     const char *host =
         url != NULL && spn_url_host(url) != NULL ? spn_url_host(url) : "";
-    const int port = spn_server_port(serving->server);
-    const bool v6 = strchr(host, ':') != NULL && host[0] != '[';
-    char address[300];
+    char address[300], status[300];
 
-    snprintf(address, sizeof(address), "%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "",
-             port);
+    address_print(host, spn_server_port(serving->server), address, sizeof(address));
     printf("serving dubbo://%s  dispatcher %s\n", address,
            url != NULL ? spn_url_get_string(url, "dispatcher", "all") : "all");
-    if (page != NULL)
-        printf("status  http://%s%s%s:%d/\n", strchr(w->status_host, ':') ? "[" : "",
-               w->status_host, strchr(w->status_host, ':') ? "]" : "", http_port(page));
-    else if (!http_is_built_in())
+    if (page != NULL && w->status_socket != NULL) {
+        printf("status  unix:%s\n", w->status_socket);
+    } else if (page != NULL) {
+        address_print(w->status_host, http_port(page), status, sizeof(status));
+        printf("status  http://%s/\n", status);
+    } else if (!http_is_built_in()) {
         printf("status  none: built without libmicrohttpd\n");
+    }
+    if (page != NULL && http_made_token(page))
+        printf("admin   X-Spindle-Admin: %s\n", w->guard.token);
     if (!w->no_demo)
         printf("\nTry, in another terminal:\n"
                "  spindle call %s org.apache.dubbo.demo.DemoService.sayHello bob\n"
                "  spindle load %s\n",
                address, address);
-    if (page != NULL)
-        printf("  spindle top %s:%d\n", w->status_host, http_port(page));
+    if (page != NULL && w->status_socket != NULL) {
+        printf("  spindle top --status-socket=%s\n", w->status_socket);
+    } else if (page != NULL) {
+        address_print(near_address(w->status_host), http_port(page), status,
+                      sizeof(status));
+        printf("  spindle top %s\n", status);
+    }
     if (w->seconds < 0)
         printf("\nCtrl-C drains and ends.\n");
     (void)fflush(stdout);
@@ -353,12 +399,12 @@ static int stop(struct serving *serving, const struct wishes *w)
 static int run(int argc, char **argv)
 {
     static struct serving serving = { .lock = PTHREAD_MUTEX_INITIALIZER };
-    static struct wishes w = { .status_host = "127.0.0.1",
-                               .seconds = -1,
+    static struct wishes w = { .seconds = -1,
                                .drain_seconds = DRAIN_SECONDS_DEFAULT };
     const struct http_source source = { serving_take, serving_metrics, serving_reset,
                                         &serving };
     struct http_server *page = NULL;
+    char problem[500];
     sigset_t signals;
     int status;
 
@@ -366,8 +412,15 @@ static int run(int argc, char **argv)
     status = read_arguments(argc, argv, &w);
     if (status != EXIT_GOOD)
         return status;
+    if (w.status_socket != NULL && !http_is_built_in())
+        w.status_port = 0; /* http_start says why there is none */
     if (w.url_file != NULL && !read_url(&w))
         return EXIT_BAD;
+    if (w.token_file != NULL &&
+        !guard_token_read(w.token_file, w.guard.token, problem, sizeof(problem))) {
+        fprintf(stderr, "spindle serve: --admin-token-file: %s\n", problem);
+        return EXIT_BAD;
+    }
     if (w.url == NULL)
         w.url = URL_DEFAULT;
 
@@ -381,7 +434,10 @@ static int run(int argc, char **argv)
 
     status = begin(&serving, &w);
     if (status == EXIT_GOOD && w.status_port >= 0) {
-        page = http_start(w.status_host, w.status_port, &source);
+        const struct http_opts opts = { w.status_host, w.status_port, w.status_socket,
+                                        &w.guard };
+
+        page = http_start(&opts, &source);
         if (page == NULL)
             status = EXIT_BAD;
     }
@@ -402,30 +458,38 @@ static int run(int argc, char **argv)
 const struct command serve_command = {
     .name = "serve",
     .summary = "serve Dubbo clients, with a live status page",
-    .help = "Usage: spindle serve [OPTION...] [URL]\n"
-            "\n"
-            "Serves the Dubbo protocol as URL says; without one, as\n"
-            "  " URL_DEFAULT "\n"
-            "Exports a demo service and those of plug-ins.  SIGTERM or Ctrl-C drains: "
-            "clients\n"
-            "are told, requests in flight are answered, then it ends; a second one "
-            "ends at once.\n"
-            "\n"
-            "  --status-port=N   where the status page and /metrics are (20881; 0: any "
-            "free)\n"
-            "  --status-host=A   their address (127.0.0.1)\n"
-            "  --no-status       no page\n"
-            "  --url-file=FILE   the URL is in FILE; SIGHUP reads it again and changes "
-            "the\n"
-            "                    pools' sizes while they run\n"
-            "  --plugin=FILE     loads a shared object with services, dispatchers, "
-            "pools, ...\n"
-            "  --no-demo         does not export the demo service\n"
-            "  --drain=SECONDS   how long requests in flight may take at the end (10)\n"
-            "  --seconds=N       ends by itself after N seconds\n"
-            "\n"
-            "Sizes can also be changed over the status port:\n"
-            "  curl -X POST -H 'X-Spindle-Admin: 1' "
-            "'http://127.0.0.1:20881/admin/pools?threads=50'\n",
+    .help =
+        "Usage: spindle serve [OPTION...] [URL]\n"
+        "\n"
+        "Serves the Dubbo protocol as URL says; without one, as\n"
+        "  " URL_DEFAULT "\n"
+        "Exports a demo service and those of plug-ins.  SIGTERM or Ctrl-C drains: "
+        "clients\n"
+        "are told, requests in flight are answered, then it ends; a second one "
+        "ends at once.\n"
+        "\n"
+        "  --status-port=N   where the status page and /metrics are (20881; 0: any "
+        "free)\n"
+        "  --status-host=A   their address (127.0.0.1).  Off the loopback changes "
+        "want a token,\n"
+        "                    which is made and printed at the start\n"
+        "  --status-name=N   a name they are asked for by, beside that address\n"
+        "  --status-socket=PATH  a Unix socket for them instead, mode 0600\n"
+        "  --admin-token-file=FILE  changes want the token in FILE's first line, on "
+        "any address\n"
+        "  --no-status       no page\n"
+        "  --url-file=FILE   the URL is in FILE; SIGHUP reads it again and changes "
+        "the\n"
+        "                    pools' sizes while they run\n"
+        "  --plugin=FILE     loads a shared object with services, dispatchers, "
+        "pools, ...\n"
+        "  --no-demo         does not export the demo service\n"
+        "  --drain=SECONDS   how long requests in flight may take at the end (10)\n"
+        "  --seconds=N       ends by itself after N seconds\n"
+        "\n"
+        "Sizes can also be changed over the status port:\n"
+        "  curl -X POST -H 'X-Spindle-Admin: 1' "
+        "'http://127.0.0.1:20881/admin/pools?threads=50'\n"
+        "with the token in place of 1, where there is one.\n",
     .run = run,
 };

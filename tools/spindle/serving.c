@@ -11,6 +11,8 @@
 
 #include <spindle.h>
 
+#include "redact.h"
+
 static const double quantiles[] = { 0.5, 0.9, 0.99, 0.999 };
 
 static void copy(char *to, size_t capacity, const char *text)
@@ -200,7 +202,7 @@ void serving_take(void *context, struct status *s)
 
     memset(s, 0, sizeof(*s));
     if (url != NULL) {
-        (void)spn_url_print(url, SPN_URL_STRING, s->url, sizeof(s->url));
+        redact_url(url, s->url, sizeof(s->url));
         copy(s->dispatcher, sizeof(s->dispatcher),
              spn_url_get_string(url, "dispatcher", "all"));
         spn_url_unref(url);

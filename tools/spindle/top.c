@@ -17,11 +17,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "guard.h"
 #include "options.h"
 #include "wire.h"
+
+/* Whom to ask. */
+struct target {
+    struct wire_address address;
+    const char *socket; /* the path of a Unix socket in place of the address, or NULL */
+    char token[GUARD_TOKEN_MAX + 1]; /* or 1 */
+};
 
 enum { WAIT_MS = 3000, ANSWER_MAX = 4 * 1024 * 1024 };
 
@@ -91,26 +101,64 @@ static char *read_all(int fd)
     return NULL;
 }
 
-/* Asks; the answer's body, malloc'ed, and its status; NULL: a sentence is in `why`. */
-static char *ask(const struct wire_address *address, const char *method,
-                 const char *path, int *status, char *why, size_t capacity)
+/* As the user named it. */
+static void target_print(const struct target *target, char *text, size_t capacity)
 {
-    char request[1024], *answer, *body;
-    const int fd = wire_connect(address, WAIT_MS, why, capacity);
+    if (target->socket != NULL)
+        snprintf(text, capacity, "%s", target->socket);
+    else
+        snprintf(text, capacity, "%s port %d", target->address.host,
+                 target->address.port);
+}
+
+static int target_connect(const struct target *target, char *why, size_t capacity)
+{
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    int fd, error;
+
+    if (target->socket == NULL)
+        return wire_connect(&target->address, WAIT_MS, why, capacity);
+    if (strlen(target->socket) >= sizeof(at.sun_path)) {
+        snprintf(why, capacity, "%s: longer than %zu bytes", target->socket,
+                 sizeof(at.sun_path) - 1);
+        return -1;
+    }
+    memcpy(at.sun_path, target->socket, strlen(target->socket) + 1);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0)
+        return fd;
+    error = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    snprintf(why, capacity, "%s: %s", target->socket, strerror(error));
+    return -1;
+}
+
+/* Asks; the answer's body, malloc'ed, and its status; NULL: a sentence is in `why`. */
+static char *ask(const struct target *target, const char *method, const char *path,
+                 int *status, char *why, size_t capacity)
+{
+    const bool v6 = strchr(target->address.host, ':') != NULL;
+    char request[2048], host[300] = "localhost", *answer, *body;
+    const int fd = target_connect(target, why, capacity);
 
     if (fd < 0)
         return NULL;
+    if (target->socket == NULL)
+        snprintf(host, sizeof(host), "%s%s%s:%d", v6 ? "[" : "", target->address.host,
+                 v6 ? "]" : "", target->address.port);
     snprintf(request, sizeof(request),
-             "%s %s HTTP/1.0\r\nHost: %s%s%s:%d\r\nX-Spindle-Admin: 1\r\n"
+             "%s %s HTTP/1.0\r\nHost: %s\r\nX-Spindle-Admin: %s\r\n"
              "Content-Length: 0\r\n\r\n",
-             method, path, strchr(address->host, ':') ? "[" : "", address->host,
-             strchr(address->host, ':') ? "]" : "", address->port);
+             method, path, host, target->token);
     answer = write_all(fd, request, strlen(request)) ? read_all(fd) : NULL;
     (void)close(fd);
     if (answer == NULL || sscanf(answer, "HTTP/%*d.%*d %d", status) != 1 ||
         (body = strstr(answer, "\r\n\r\n")) == NULL) {
-        snprintf(why, capacity, "%s port %d is no status page of spindle",
-                 address->host, address->port);
+        char name[300];
+
+        target_print(target, name, sizeof(name));
+        snprintf(why, capacity, "%s is no status page of spindle", name);
         free(answer);
         return NULL;
     }
@@ -126,7 +174,7 @@ static int columns(void)
                                                                            : 100;
 }
 
-static int show(const struct wire_address *address, bool once)
+static int show(const struct target *target, bool once)
 {
     const struct sigaction stop = { .sa_handler = on_signal };
     const struct timespec second = { 1, 0 };
@@ -141,12 +189,15 @@ static int show(const struct wire_address *address, bool once)
 
         snprintf(path, sizeof(path), "/status.txt?columns=%d&colour=%d", columns(),
                  terminal);
-        text = ask(address, "GET", path, &status, why, sizeof(why));
+        text = ask(target, "GET", path, &status, why, sizeof(why));
         if (text != NULL && status != 200) { /* the page of somebody else */
+            char name[300];
+
+            target_print(target, name, sizeof(name));
             snprintf(why, sizeof(why),
-                     "%s port %d answers with HTTP status %d: name the status port of "
+                     "%s answers with HTTP status %d: name the status port of "
                      "spindle serve",
-                     address->host, address->port, status);
+                     name, status);
             free(text);
             text = NULL;
         }
@@ -165,7 +216,7 @@ static int show(const struct wire_address *address, bool once)
     return EXIT_GOOD;
 }
 
-static int change(const struct wire_address *address, const char *wishes)
+static int change(const struct target *target, const char *wishes)
 {
     char path[900], why[300] = "";
     int status = 0;
@@ -173,7 +224,7 @@ static int change(const struct wire_address *address, const char *wishes)
 
     if ((size_t)snprintf(path, sizeof(path), "/admin/pools?%s", wishes) >= sizeof(path))
         return misused("top", "--set is too long."); /* and half of it a wrong one */
-    text = ask(address, "POST", path, &status, why, sizeof(why));
+    text = ask(target, "POST", path, &status, why, sizeof(why));
     if (text == NULL) {
         fprintf(stderr, "spindle top: %s\n", why);
         return EXIT_BAD;
@@ -185,9 +236,10 @@ static int change(const struct wire_address *address, const char *wishes)
 
 static int run(int argc, char **argv)
 {
-    struct wire_address address = { "127.0.0.1", 20881 };
-    const char *wishes = NULL;
+    struct target target = { .address = { "127.0.0.1", 20881 }, .token = "1" };
+    const char *wishes = NULL, *token_file = NULL;
     bool once = false, has_address = false;
+    char why[500];
 
     for (int i = 1; i < argc; i++) {
         const char *value;
@@ -196,17 +248,28 @@ static int run(int argc, char **argv)
             once = true;
         else if (option_is(argv[i], "set", &value) && value != NULL)
             wishes = value;
+        else if (option_is(argv[i], "status-socket", &value) && value != NULL)
+            target.socket = value;
+        else if (option_is(argv[i], "admin-token-file", &value) && value != NULL)
+            token_file = value;
         else if (argv[i][0] == '-')
             return misused("top", "there is no option '%s'.", argv[i]);
-        else if (has_address || !wire_address(argv[i], &address))
+        else if (has_address || !wire_address(argv[i], &target.address))
             return misused("top", "'%s' is no HOST:PORT.", argv[i]);
         else
             has_address = true;
     }
     (void)signal(SIGPIPE, SIG_IGN);
+    if (has_address && target.socket != NULL)
+        return misused("top", "HOST:PORT, or --status-socket, not both.");
     if (wishes != NULL && strpbrk(wishes, " \r\n#?") != NULL)
         return misused("top", "--set wants key=value&key=value.");
-    return wishes != NULL ? change(&address, wishes) : show(&address, once);
+    if (token_file != NULL &&
+        !guard_token_read(token_file, target.token, why, sizeof(why))) {
+        fprintf(stderr, "spindle top: --admin-token-file: %s\n", why);
+        return EXIT_BAD;
+    }
+    return wishes != NULL ? change(&target, wishes) : show(&target, once);
 }
 
 const struct command top_command = {
@@ -218,9 +281,12 @@ const struct command top_command = {
         "Shows what the status page of `spindle serve` shows, once a second, until\n"
         "Ctrl-C.  HOST:PORT is the status port (127.0.0.1:20881).\n"
         "\n"
+        "  --status-socket=PATH  asks the Unix socket of spindle serve "
+        "--status-socket\n"
         "  --once            shows it once\n"
         "  --set=threads=N   changes the size of the server's pool, and shows "
         "nothing;\n"
-        "                    several wishes are joined by &\n",
+        "                    several wishes are joined by &\n"
+        "  --admin-token-file=FILE  the token that --set needs, in FILE's first line\n",
     .run = run,
 };
