@@ -399,8 +399,7 @@ static int stop(struct serving *serving, const struct wishes *w)
 static int run(int argc, char **argv)
 {
     static struct serving serving = { .lock = PTHREAD_MUTEX_INITIALIZER };
-    static struct wishes w = { .seconds = -1,
-                               .drain_seconds = DRAIN_SECONDS_DEFAULT };
+    static struct wishes w = { .seconds = -1, .drain_seconds = DRAIN_SECONDS_DEFAULT };
     const struct http_source source = { serving_take, serving_metrics, serving_reset,
                                         &serving };
     struct http_server *page = NULL;
