@@ -25,7 +25,8 @@
 struct reading {
     struct spn_request *request;
     const unsigned char *at, *end;
-    bool is_slow; /* the reader has taken over */
+    bool is_slow;  /* the reader has taken over */
+    bool has_zero; /* in an attachment that says what is meant */
     spn_hreader reader;
     spn_problem problem;
 };
@@ -44,6 +45,24 @@ static bool is_ascii(const unsigned char *data, size_t length)
     while (length > 0)
         all |= data[--length];
     return (all & UINT64_C(0x8080808080808080)) == 0;
+}
+
+/* Eight bytes at a time: these are looked at in every request. */
+static bool has_zero(spn_hspan text)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    size_t at = 0;
+    uint64_t word;
+
+    for (; text.length - at >= sizeof word; at += sizeof word) {
+        memcpy(&word, text.data + at, sizeof word);
+        if (((word - ones) & ~word & (ones << 7)) != 0)
+            return true;
+    }
+    for (; at < text.length; at++)
+        if (text.data[at] == '\0')
+            return true;
+    return false;
 }
 
 bool spn__plain_text(const unsigned char **at, const unsigned char *end,
@@ -214,18 +233,25 @@ static int64_t number_of(spn_hspan text)
 }
 
 /* One that the server itself needs. */
-static void note(struct spn_request *request, spn_hspan key, spn_hspan value)
+static void note(struct reading *r, spn_hspan key, spn_hspan value)
 {
+    struct spn_request *request = r->request;
+    spn_hspan *name = NULL;
+
     if (value.length == 0)
         return;
     if (is(key, "path", 4))
-        request->path = value;
+        name = &request->path;
     else if (is(key, "group", 5))
-        request->group = value;
+        name = &request->group;
     else if (is(key, "version", 7))
-        request->version = value;
+        name = &request->version;
     else if (is(key, "timeout", 7))
         request->timeout_ms = number_of(value);
+    if (name == NULL)
+        return;
+    *name = value;
+    r->has_zero = r->has_zero || has_zero(value);
 }
 
 /* The next pair of a plain map.  1: a pair; 0: its end; negative: something else. */
@@ -262,7 +288,7 @@ static bool read_plain_attachments(struct reading *r)
     r->at = at;
     while (plain_pair(&r->at, r->end, &key, &value) == 1) {
         if (value.kind == SPN_HSTRING)
-            note(r->request, key, value.is.text);
+            note(r, key, value.is.text);
         else if (value.kind >= SPN_HINT && value.kind <= SPN_HLONG &&
                  is(key, "timeout", 7) && value.is.integer > 0)
             r->request->timeout_ms = value.is.integer;
@@ -304,7 +330,7 @@ static int read_attachments(struct reading *r)
             key.data == NULL)
             continue;
         if (spn_hvalue_as_string(spn_hvalue_at(map, i), &value) == SPN_OK)
-            note(request, key, value);
+            note(r, key, value);
         else if (is(key, "timeout", 7) &&
                  spn_hvalue_as_long(spn_hvalue_at(map, i), &number) == SPN_OK &&
                  number > 0)
@@ -344,7 +370,14 @@ static int read_arguments(struct reading *r)
     return SPN_OK;
 }
 
-static int read_all(struct reading *r)
+/* Names become C strings, for methods and in the texts of replies: with a zero byte in it
+ * one would be taken for another. */
+static int refuse_zero(struct reading *r, const char *what)
+{
+    return spn__refuse(&r->problem, SPN_EINVAL, 0, "%s has a zero byte in it", what);
+}
+
+static int read_texts(struct reading *r)
 {
     struct spn_request *request = r->request;
     int rc;
@@ -359,9 +392,27 @@ static int read_all(struct reading *r)
         request->descriptor.data == NULL)
         return spn__refuse(&r->problem, SPN_EINVAL, 0,
                            "path, method and parameters must not be null");
-    if ((rc = read_arguments(r)) != SPN_OK)
+    if (has_zero(request->dubbo))
+        return refuse_zero(r, "the version of the protocol");
+    if (has_zero(request->path))
+        return refuse_zero(r, "the path");
+    if (has_zero(request->version))
+        return refuse_zero(r, "the version");
+    if (has_zero(request->method))
+        return refuse_zero(r, "the method");
+    if (has_zero(request->descriptor))
+        return refuse_zero(r, "the list of parameters");
+    return SPN_OK;
+}
+
+static int read_all(struct reading *r)
+{
+    int rc;
+
+    if ((rc = read_texts(r)) != SPN_OK || (rc = read_arguments(r)) != SPN_OK ||
+        (rc = read_attachments(r)) != SPN_OK)
         return rc;
-    return read_attachments(r);
+    return r->has_zero ? refuse_zero(r, "the path, version or group attached") : SPN_OK;
 }
 
 /* All has been read, so that the byte behind a text is free; not so among the attachments,
@@ -404,6 +455,7 @@ void spn__request_decode(struct spn__message *message)
     r.at = message->body;
     r.end = message->body + message->frame.length;
     r.is_slow = false;
+    r.has_zero = false;
     r.problem = (spn_problem)SPN_PROBLEM_INIT;
     if (read_all(&r) == SPN_OK) {
         end_texts(request);

@@ -92,6 +92,12 @@ static int echo(void *arg, spn_request *request)
 
 static const spn_method echo_method = { "$echo", NULL, echo, NULL };
 
+/* Every service has it.  The name has no zero byte in it: see body.c. */
+static bool is_echo(const spn_request *request)
+{
+    return request->argument_count == 1 && strcmp(request->method.data, "$echo") == 0;
+}
+
 /* A method that was called. */
 struct running {
     spn_request *request;
@@ -146,7 +152,7 @@ static void serve(spn_request *request)
     request->called =
         spn__service_method(service, request->method, request->descriptor);
     if ((request->called == NULL || request->called->name[0] == '*') &&
-        strcmp(request->method.data, "$echo") == 0 && request->argument_count == 1)
+        is_echo(request))
         request->called = &echo_method;
     if (request->called == NULL) {
         answer_unknown_method(request);

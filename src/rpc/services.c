@@ -174,10 +174,10 @@ void spn__services_end(struct spn__exported *exported, unsigned shard)
                          release); /* [export] */
 }
 
+/* By length first: text of the wire may have a zero byte in it, and be of any length. */
 static bool is_name(const char *name, spn_hspan wanted)
 {
-    return strncmp(name, wanted.data, wanted.length) == 0 &&
-           name[wanted.length] == '\0';
+    return same(span_of(name), wanted);
 }
 
 const spn_method *spn__service_method(const spn_service *service, spn_hspan name,
