@@ -74,9 +74,10 @@ static void answer_unknown_method(spn_request *request)
 {
     char text[640];
 
-    (void)snprintf(text, sizeof text, "no such method: %.*s.%s(%s)",
-                   (int)request->path.length, request->path.data, request->method.data,
-                   request->descriptor.data);
+    (void)snprintf(text, sizeof text, "no such method: %.*s.%.*s(%.*s)",
+                   (int)request->path.length, request->path.data,
+                   (int)request->method.length, request->method.data,
+                   (int)request->descriptor.length, request->descriptor.data);
     answer(request, SPN__STATUS_SERVICE_ERROR, text);
 }
 
@@ -91,12 +92,6 @@ static int echo(void *arg, spn_request *request)
 }
 
 static const spn_method echo_method = { "$echo", NULL, echo, NULL };
-
-/* Every service has it.  The name has no zero byte in it: see body.c. */
-static bool is_echo(const spn_request *request)
-{
-    return request->argument_count == 1 && strcmp(request->method.data, "$echo") == 0;
-}
 
 /* A method that was called. */
 struct running {
@@ -142,6 +137,15 @@ static void serve(spn_request *request)
         answer_expired(request);
         return;
     }
+    /* Looked for before the arguments were read, and not there then. */
+    if (request->offer == SPN__NO_SERVICE) {
+        answer_unknown_service(request);
+        return;
+    }
+    if (request->offer == SPN__NO_METHOD) {
+        answer_unknown_method(request);
+        return;
+    }
     request->exported =
         spn__services_begin(&request->server->services, request->group, request->path,
                             request->version, request->shard, &service);
@@ -152,7 +156,7 @@ static void serve(spn_request *request)
     request->called =
         spn__service_method(service, request->method, request->descriptor);
     if ((request->called == NULL || request->called->name[0] == '*') &&
-        is_echo(request))
+        spn__service_is_echo(request->method, request->descriptor))
         request->called = &echo_method;
     if (request->called == NULL) {
         answer_unknown_method(request);
