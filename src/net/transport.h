@@ -82,6 +82,13 @@ struct spn__piece {
  * what has come by then, instead of the sender: fewer and larger writes. */
 #define SPN__SEND_SOON 4u
 
+/* This message only, for tests of peers: no write has more than so many bytes of it, nor bytes
+ * of others beside them.  Up to 16777215; more is not split. */
+#define SPN__SEND_SPLIT(bytes) \
+    ((bytes) <= SPN__SPLIT_MAX ? (unsigned)(bytes) << SPN__SPLIT_SHIFT : 0u)
+#define SPN__SPLIT_SHIFT 8
+#define SPN__SPLIT_MAX   0xffffffu
+
 /* Takes a message.  `position`, when not NULL, is where it ends in the outgoing
  * stream.  Returns 0, SPN_ECLOSED, SPN_EFULL (more than the bound is waiting to
  * be written: nothing was taken), SPN_ENOMEM. */
@@ -91,10 +98,6 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
 uint64_t spn__conn_written(const struct spn__conn *conn);
 /* How many bytes wait to be written. */
 size_t spn__conn_unwritten(const struct spn__conn *conn);
-
-/* For tests of peers: from now on no write is larger than so many bytes, and the loop goes
- * on with the rest; 0: any size. */
-void spn__conn_set_grain(struct spn__conn *conn, size_t bytes);
 
 /* Inside `bytes`: do not offer again before so many bytes are there in all. */
 void spn__conn_want(struct spn__conn *conn, size_t bytes);

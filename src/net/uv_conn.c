@@ -67,7 +67,7 @@ struct spn__conn *spn__conn_create(struct spn__transport *transport,
     spn__init(&conn->written, (uint64_t)0);
     spn__init(&conn->last_read_ns, spn__now());
     spn__init(&conn->last_write_ns, spn__load(&conn->last_read_ns, relaxed));
-    spn__init(&conn->grain, 0);
+    spn__init(&conn->splits, NULL);
     spn__fetch_add(&transport->conns, (int64_t)1, relaxed); /* see destroy */
     return conn;
 }
@@ -82,6 +82,7 @@ void spn__conn_drop(struct spn__conn *conn)
     spn__bytes_fini(&conn->back);
     spn__bytes_fini(&conn->in);
     spn__free(conn->addresses);
+    spn__splits_fini(conn);
     spn__free(conn);
     spn__fetch_sub(&transport->conns, (int64_t)1, release); /* [ref], for destroy */
 }

@@ -695,6 +695,110 @@ TEST(server__split_reply__arrives_whole, "EXC-14")
     }
 }
 
+/* Sizes of what was written to sockets, while a test looks at them. */
+enum { WRITES_MAX = 1000 };
+static atomic_int writes_seen = -1; /* below 0: nobody looks */
+static _Atomic(ssize_t) writes[WRITES_MAX];
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    const ssize_t n = __real_sendmsg(fd, message, flags);
+
+    if (n > 0 && atomic_load(&writes_seen) >= 0) {
+        const int at = atomic_fetch_add(&writes_seen, 1);
+
+        if (at < WRITES_MAX)
+            atomic_store(&writes[at], n);
+    }
+    return n;
+}
+
+static void forget_writes(void)
+{
+    for (int i = 0; i < WRITES_MAX; i++)
+        atomic_store(&writes[i], 0);
+    atomic_store(&writes_seen, 0);
+}
+
+/* They are noted behind the call: the peer may be ahead. */
+static size_t written_in_all(void)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < atomic_load(&writes_seen) && i < WRITES_MAX; i++)
+        sum += (size_t)atomic_load(&writes[i]);
+    return sum;
+}
+
+/* Where a part of the stream lies in the writes: the number of those it is in. */
+static int writes_of(size_t from, size_t size)
+{
+    size_t at = 0;
+    int count = 0;
+
+    for (int i = 0; i < atomic_load(&writes_seen) && i < WRITES_MAX; i++) {
+        const size_t end = at + (size_t)atomic_load(&writes[i]);
+
+        count += at < from + size && end > from;
+        at = end;
+    }
+    return count;
+}
+
+/* Asked for one after the other, and all at once: the reply that is split has many writes,
+ * those around it, and a heartbeat's, one each. */
+TEST(server__split_reply__others_in_one_write, "EXC-14")
+{
+    enum { SPLIT = 16 + 10, BEAT = 16 + 1, LARGE = 16 + 3 + 1 + 2000 };
+    static const char *const queries[] = { "dispatcher=direct", "threads=1&queues=10" };
+    const struct asked split = { .id = 5, .method = "split", .dubbo = "2.0.0" };
+    const struct asked large = {
+        .method = "large", .parameters = "I", .dubbo = "2.0.0", ARGS("\xcf\xd0")
+    };
+    struct bytes b = { .size = 0 };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    for (size_t i = 0; i < 2; i++) {
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        forget_writes();
+        CHECK(peer_ask(fd, &split, &told));
+        CHECK_BODY(&told, "\x91\x08split-ok");
+        CHECK(peer_beat(fd, 6));
+        CHECK(peer_ask(fd, &large, &told));
+        CHECK_EQ(told.length, LARGE - 16);
+        T_AWAIT(written_in_all() == SPLIT + BEAT + LARGE);
+        CHECK_EQ(writes_of(0, SPLIT), 9);
+        CHECK_EQ(writes_of(SPLIT, BEAT), 1);
+        CHECK_EQ(writes_of(SPLIT + BEAT, LARGE), 1);
+        close(fd);
+        /* All in one piece, which the server answers in the same order. */
+        fd = peer_open(s.port);
+        forget_writes();
+        b.size = 0;
+        put_request(&b, &split);
+        put_request(&b, &large);
+        put_request(&b, &split);
+        peer_write(fd, b.data, b.size);
+        for (int reply = 0; reply < 3; reply++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.length, reply == 1 ? LARGE - 16 : SPLIT - 16);
+        }
+        T_AWAIT(written_in_all() == 2 * SPLIT + LARGE);
+        CHECK_EQ(writes_of(0, SPLIT), 9);
+        CHECK_EQ(writes_of(SPLIT, LARGE), 1);
+        CHECK_EQ(writes_of(SPLIT + LARGE, SPLIT), 9);
+        atomic_store(&writes_seen, -1);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
 /* ---- connections ----------------------------------------------------------------------- */
 
 /* One connection too many is closed; when one goes there is room again. */

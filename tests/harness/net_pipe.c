@@ -185,12 +185,6 @@ void spn__conn_want(struct spn__conn *conn, size_t bytes)
     conn->wanted = bytes;
 }
 
-void spn__conn_set_grain(struct spn__conn *conn, size_t bytes)
-{
-    (void)conn;
-    (void)bytes;
-}
-
 void spn__conn_pause(struct spn__conn *conn)
 {
     (void)conn;

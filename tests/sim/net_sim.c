@@ -790,12 +790,6 @@ void spn__conn_want(struct spn__conn *conn, size_t bytes)
     conn->want = bytes; /* inside `bytes`: the loop's */
 }
 
-void spn__conn_set_grain(struct spn__conn *conn, size_t bytes)
-{
-    (void)conn; /* the script cuts what is received */
-    (void)bytes;
-}
-
 void spn__conn_pause(struct spn__conn *conn)
 {
     spn__lock(&net.lock);
