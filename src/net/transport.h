@@ -60,6 +60,11 @@ struct spn__conn_events {
     /* Optional.  The outgoing stream has been handed to the kernel up to here. */
     void (*written)(void *context, struct spn__conn *conn, uint64_t position);
 
+    /* Optional.  The peer has ended its side, and no `bytes` follow.  True: the connection
+     * stays open for sending, and spn__conn_end is called later; it has no deadline until
+     * then.  False, and without this: it is ended now. */
+    bool (*peer_ended)(void *context, struct spn__conn *conn);
+
     /* The last event, exactly once for each connection whose connect or accept
      * began: also for one that never opened.  `why` is 0 when the peer closed
      * in order, else a negative status (SPN_ECLOSED: closed from here;
@@ -110,7 +115,8 @@ void spn__conn_close(struct spn__conn *conn, int why);
 /* Writes what was taken, tells the peer that no more will come, and closes when the
  * peer has closed too or linger_ns have passed; `closed` comes with 0, or
  * SPN_ETIMEDOUT when not all could be written.  No `bytes` from here on, and nothing
- * more can be sent.  When the peer ends its side, this happens by itself. */
+ * more can be sent.  When the peer ends its side, this happens by itself, unless
+ * `peer_ended` wants to send more. */
 void spn__conn_end(struct spn__conn *conn);
 
 void spn__conn_ref(struct spn__conn *conn);
@@ -126,6 +132,8 @@ const char *spn__conn_remote(const struct spn__conn *conn);
 /* Monotonic time of the last byte read and written; the time of opening at first. */
 int64_t spn__conn_last_read_ns(const struct spn__conn *conn);
 int64_t spn__conn_last_write_ns(const struct spn__conn *conn);
+/* Bytes read in all. */
+uint64_t spn__conn_received(const struct spn__conn *conn);
 /* Whether the caller is the connection's I/O thread. */
 bool spn__conn_on_loop(const struct spn__conn *conn);
 

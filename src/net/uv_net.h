@@ -159,6 +159,7 @@ struct spn__conn {
     struct spn__bytes front;        /* the writer's, and without one the lock's */
     SPN__ATOMIC(uint64_t) position; /* end of what was taken; changed with the lock */
     SPN__ATOMIC(uint64_t) written;  /* changed by the writer */
+    SPN__ATOMIC(uint64_t) received; /* changed by the loop */
     SPN__ATOMIC(int64_t) last_read_ns;
     SPN__ATOMIC(int64_t) last_write_ns;
     SPN__ATOMIC(struct spn__split *) splits; /* lock to change [split]; NULL: none */
