@@ -14,7 +14,7 @@
 
 #include <spindle/status.h>
 
-enum { SENT_MAX = 1 << 20 };
+enum { SENT_MAX = 32 << 20 };
 
 struct spn__listener {
     struct spn__transport *transport;
