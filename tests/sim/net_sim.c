@@ -56,9 +56,9 @@ struct spn__conn {
     struct spn__bytes out;  /* taken, not yet on its way */
     struct spn__bytes pipe; /* on its way to this end */
     uint64_t received;
-    int64_t arrives_ns;     /* when all of pipe is here */
-    bool pipe_ends;         /* and then the end */
-    struct spn__bytes in;   /* the loop's: offered and not used */
+    int64_t arrives_ns;   /* when all of pipe is here */
+    bool pipe_ends;       /* and then the end */
+    struct spn__bytes in; /* the loop's: offered and not used */
     size_t want;
     uint64_t position, written, told;
     int64_t deadline_ns; /* of connecting, and of ending */
