@@ -47,6 +47,10 @@ extern "C" {
  *             must not take a connection to have the same one for ever.
  * Overload    a request the pool refuses is answered at once from the I/O thread: status
  *             100.  Heartbeats are answered there too, whatever the pool does.
+ * Memory      what the values of a request's body take is limited by its size: 64 KiB and
+ *             36 bytes for each byte of it, more than Java writes in masses; then it is
+ *             answered with status 40.  A method that is not there is answered with 70
+ *             before its arguments take any.
  * Half-closed a client that ends its sending side behind its requests has their replies;
  *             then the connection is closed, at the latest after close.timeout (180 s
  *             where there is none, unless frame.timeout is 0, too).
