@@ -29,8 +29,6 @@
 #include "rpc/request.h"
 #include "rpc/serving.h"
 
-#define ATTACHED "the path, version or group attached"
-
 /* Where the reading is. */
 struct reading {
     struct spn_request *request;
@@ -39,7 +37,6 @@ struct reading {
     bool is_named; /* the names have been read */
     int left;      /* arguments to come */
     size_t limit;  /* of the arena, when all has been read */
-    bool has_zero; /* in an attachment that says what is meant */
     spn_hreader reader;
     spn_problem problem;
 };
@@ -60,22 +57,27 @@ static bool is_ascii(const unsigned char *data, size_t length)
     return (all & UINT64_C(0x8080808080808080)) == 0;
 }
 
-/* Eight bytes at a time: these are looked at in every request. */
-static bool has_zero(spn_hspan text)
+static bool word_has_zero(const char *at)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
-    size_t at = 0;
     uint64_t word;
 
-    for (; text.length - at >= sizeof word; at += sizeof word) {
-        memcpy(&word, text.data + at, sizeof word);
-        if (((word - ones) & ~word & (ones << 7)) != 0)
+    memcpy(&word, at, sizeof word);
+    return ((word - ones) & ~word & (ones << 7)) != 0;
+}
+
+/* Eight bytes at a time, the last of which may be looked at twice: this is done for every
+ * request. */
+static bool has_zero(spn_hspan text)
+{
+    size_t at = 0;
+
+    if (text.length < sizeof(uint64_t))
+        return text.length > 0 && memchr(text.data, 0, text.length) != NULL;
+    for (; text.length - at > sizeof(uint64_t); at += sizeof(uint64_t))
+        if (word_has_zero(text.data + at))
             return true;
-    }
-    for (; at < text.length; at++)
-        if (text.data[at] == '\0')
-            return true;
-    return false;
+    return word_has_zero(text.data + text.length - sizeof(uint64_t));
 }
 
 bool spn__plain_text(const unsigned char **at, const unsigned char *end,
@@ -250,26 +252,20 @@ static int64_t number_of(spn_hspan text)
     return value;
 }
 
-/* One that the server itself needs. */
-static void note(struct reading *r, spn_hspan key, spn_hspan value)
+/* One that the server itself needs.  A zero byte is not looked for: a name with one is found
+ * nowhere, since names are compared by length. */
+static void note(struct spn_request *request, spn_hspan key, spn_hspan value)
 {
-    struct spn_request *request = r->request;
-    spn_hspan *name = NULL;
-
     if (value.length == 0)
         return;
     if (is(key, "path", 4))
-        name = &request->path;
+        request->path = value;
     else if (is(key, "group", 5))
-        name = &request->group;
+        request->group = value;
     else if (is(key, "version", 7))
-        name = &request->version;
+        request->version = value;
     else if (is(key, "timeout", 7))
         request->timeout_ms = number_of(value);
-    if (name == NULL)
-        return;
-    *name = value;
-    r->has_zero = r->has_zero || has_zero(value);
 }
 
 /* The next pair of a plain map.  1: a pair; 0: its end; negative: something else. */
@@ -306,7 +302,7 @@ static bool read_plain_attachments(struct reading *r)
     r->at = at;
     while (plain_pair(&r->at, r->end, &key, &value) == 1) {
         if (value.kind == SPN_HSTRING)
-            note(r, key, value.is.text);
+            note(r->request, key, value.is.text);
         else if (value.kind >= SPN_HINT && value.kind <= SPN_HLONG &&
                  is(key, "timeout", 7) && value.is.integer > 0)
             r->request->timeout_ms = value.is.integer;
@@ -348,7 +344,7 @@ static int read_attachments(struct reading *r)
             key.data == NULL)
             continue;
         if (spn_hvalue_as_string(spn_hvalue_at(map, i), &value) == SPN_OK)
-            note(r, key, value);
+            note(r->request, key, value);
         else if (is(key, "timeout", 7) &&
                  spn_hvalue_as_long(spn_hvalue_at(map, i), &number) == SPN_OK &&
                  number > 0)
@@ -384,7 +380,7 @@ static bool skip_to_attachments(struct reading *r)
         if (!spn__plain_text(at, r->end, &key) && spn__hskip_any(&skip) != SPN_OK)
             return true;
         if (spn__plain_text(at, r->end, &value))
-            note(r, key, value);
+            note(r->request, key, value);
         else if (key.data != NULL && is_name_key(key))
             return false;
         else if (spn__hskip_any(&skip) != SPN_OK)
@@ -456,6 +452,7 @@ static int refuse_zero(struct reading *r, const char *what)
 static int read_texts(struct reading *r)
 {
     struct spn_request *request = r->request;
+    spn_hspan all;
     int rc;
 
     if ((rc = read_text(r, &request->dubbo)) != SPN_OK ||
@@ -468,6 +465,15 @@ static int read_texts(struct reading *r)
         request->descriptor.data == NULL)
         return spn__refuse(&r->problem, SPN_EINVAL, 0,
                            "path, method and parameters must not be null");
+    /* In place they lie one behind the other, and as a rule there is no zero even between
+     * them. */
+    if (!r->is_slow) {
+        all.data =
+            request->dubbo.data != NULL ? request->dubbo.data : request->path.data;
+        all.length = (size_t)((const char *)r->at - all.data);
+        if (!has_zero(all))
+            return SPN_OK;
+    }
     if (has_zero(request->dubbo))
         return refuse_zero(r, "the version of the protocol");
     if (has_zero(request->path))
@@ -485,10 +491,9 @@ static int read_all(struct reading *r)
 {
     int rc;
 
-    if ((rc = read_texts(r)) != SPN_OK || (rc = read_arguments(r)) != SPN_OK ||
-        (rc = read_attachments(r)) != SPN_OK)
+    if ((rc = read_texts(r)) != SPN_OK || (rc = read_arguments(r)) != SPN_OK)
         return rc;
-    return r->has_zero ? refuse_zero(r, ATTACHED) : SPN_OK;
+    return read_attachments(r);
 }
 
 /* All has been read, so that the byte behind a text is free; not so among the attachments,
@@ -533,16 +538,12 @@ void spn__request_decode(struct spn__message *message)
     r.end = message->body + message->frame.length;
     r.is_slow = false;
     r.is_named = false;
-    r.has_zero = false;
     r.problem = (spn_problem)SPN_PROBLEM_INIT;
     rc = read_all(&r);
     if (r.is_slow)
         spn__harena_widen(request->arena, r.limit);
-    if (request->offer != SPN__OFFERED) {
-        if (!r.has_zero)
-            return; /* the exchange says so */
-        rc = refuse_zero(&r, ATTACHED);
-    }
+    if (request->offer != SPN__OFFERED)
+        return; /* the exchange says so */
     if (rc == SPN_OK) {
         end_texts(request);
         request->wants_attachments = spn__dubbo_has_attachments(request->dubbo);

