@@ -26,6 +26,7 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_print.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_read.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_read_tree.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_skip.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_struct.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_text.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_value.c

@@ -33,6 +33,9 @@ extern "C" {
  * heartbeat              ms after which a client says it is there; 0: nobody asks 60000
  * heartbeat.timeout      ms without a sign of life                       heartbeat * 3
  * close.timeout          ms after which a silent connection is closed   the one before
+ * frame.timeout          ms for a frame to come, from its first byte on, and a second more
+ *                        for each 4096 bytes that came of it; then the connection is
+ *                        closed.  0: for ever                                     30000
  * connect.queue.capacity of the dispatcher `connection`: events that wait    2147483647
  * connect.queue.warning.size  the same: with more than so many, a warning          1000
  * channel.readonly.send  whether stop tells clients first                          true
@@ -45,6 +48,13 @@ extern "C" {
  *             must not take a connection to have the same one for ever.
  * Overload    a request the pool refuses is answered at once from the I/O thread: status
  *             100.  Heartbeats are answered there too, whatever the pool does.
+ * Memory      what the values of a request's body take is limited by its size: 64 KiB and
+ *             36 bytes for each byte of it, more than Java writes in masses; then it is
+ *             answered with status 40.  A method that is not there is answered with 70
+ *             before its arguments take any.
+ * Half-closed a client that ends its sending side behind its requests has their replies;
+ *             then the connection is closed, at the latest after close.timeout (180 s
+ *             where there is none, unless frame.timeout is 0, too).
  * Deviations  a request above `payload` is answered with status 40 before its body is
  *             read, and the connection closed; what is no frame (telnet) closes the
  *             connection without an answer; a request whose client has stopped waiting is
@@ -199,7 +209,9 @@ typedef struct spn_server_stats {
     uint64_t statuses[16]; /* replies by status: see spn_server_status_slot          */
     uint64_t dispatched[SPN_CHANNEL_EVENTS]
                        [SPN_PLACES]; /* by event, and where handled */
-    uint64_t shared; /* of these by the shared executor, the pool being shut    */
+    uint64_t shared;      /* of these by the shared executor, the pool being shut    */
+    uint64_t frames_late; /* connections closed: a frame did not come in time, see
+                             frame.timeout                                       */
 } spn_server_stats;
 
 #define SPN_SERVER_STATS_INIT            \

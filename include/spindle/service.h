@@ -164,8 +164,8 @@ SPN_API int spn_request_attach(spn_request *request, const char *key,
  * finish:  sends the reply of a deferred request, as if its method returned `status` now,
  *          and gives the request up.  Exactly once.
  * drop:    the method, or finish, will send no reply at all.  Counted.
- * split:   a test of clients: from this reply on the connection is written in pieces of at
- *          most so many bytes, each by a call of its own.  0: no change.
+ * split:   a test of clients: this reply, and no other, is written in pieces of at most so
+ *          many bytes, each by a call of its own.  0, and more than 16777215: whole.
  *
  * Returns  defer, drop, split: SPN_OK; SPN_EINVAL (NULL); defer: SPN_ESTATE: it is deferred.
  *          finish: SPN_OK: the reply is on its way, or nobody wants one; SPN_ECLOSED: the

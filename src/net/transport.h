@@ -60,6 +60,11 @@ struct spn__conn_events {
     /* Optional.  The outgoing stream has been handed to the kernel up to here. */
     void (*written)(void *context, struct spn__conn *conn, uint64_t position);
 
+    /* Optional.  The peer has ended its side, and no `bytes` follow.  True: the connection
+     * stays open for sending, and spn__conn_end is called later; it has no deadline until
+     * then.  False, and without this: it is ended now. */
+    bool (*peer_ended)(void *context, struct spn__conn *conn);
+
     /* The last event, exactly once for each connection whose connect or accept
      * began: also for one that never opened.  `why` is 0 when the peer closed
      * in order, else a negative status (SPN_ECLOSED: closed from here;
@@ -82,6 +87,13 @@ struct spn__piece {
  * what has come by then, instead of the sender: fewer and larger writes. */
 #define SPN__SEND_SOON 4u
 
+/* This message only, for tests of peers: no write has more than so many bytes of it, nor bytes
+ * of others beside them.  Up to 16777215; more is not split. */
+#define SPN__SEND_SPLIT(bytes) \
+    ((bytes) <= SPN__SPLIT_MAX ? (unsigned)(bytes) << SPN__SPLIT_SHIFT : 0u)
+#define SPN__SPLIT_SHIFT 8
+#define SPN__SPLIT_MAX   0xffffffu
+
 /* Takes a message.  `position`, when not NULL, is where it ends in the outgoing
  * stream.  Returns 0, SPN_ECLOSED, SPN_EFULL (more than the bound is waiting to
  * be written: nothing was taken), SPN_ENOMEM. */
@@ -91,10 +103,6 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
 uint64_t spn__conn_written(const struct spn__conn *conn);
 /* How many bytes wait to be written. */
 size_t spn__conn_unwritten(const struct spn__conn *conn);
-
-/* For tests of peers: from now on no write is larger than so many bytes, and the loop goes
- * on with the rest; 0: any size. */
-void spn__conn_set_grain(struct spn__conn *conn, size_t bytes);
 
 /* Inside `bytes`: do not offer again before so many bytes are there in all. */
 void spn__conn_want(struct spn__conn *conn, size_t bytes);
@@ -107,7 +115,8 @@ void spn__conn_close(struct spn__conn *conn, int why);
 /* Writes what was taken, tells the peer that no more will come, and closes when the
  * peer has closed too or linger_ns have passed; `closed` comes with 0, or
  * SPN_ETIMEDOUT when not all could be written.  No `bytes` from here on, and nothing
- * more can be sent.  When the peer ends its side, this happens by itself. */
+ * more can be sent.  When the peer ends its side, this happens by itself, unless
+ * `peer_ended` wants to send more. */
 void spn__conn_end(struct spn__conn *conn);
 
 void spn__conn_ref(struct spn__conn *conn);
@@ -123,6 +132,8 @@ const char *spn__conn_remote(const struct spn__conn *conn);
 /* Monotonic time of the last byte read and written; the time of opening at first. */
 int64_t spn__conn_last_read_ns(const struct spn__conn *conn);
 int64_t spn__conn_last_write_ns(const struct spn__conn *conn);
+/* Bytes read in all. */
+uint64_t spn__conn_received(const struct spn__conn *conn);
 /* Whether the caller is the connection's I/O thread. */
 bool spn__conn_on_loop(const struct spn__conn *conn);
 

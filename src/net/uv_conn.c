@@ -19,6 +19,9 @@
  *   The sending side is shut when all is written; then what the peer still sends is
  *   thrown away until it ends too.  To close at once would make the system answer
  *   unread bytes with a reset, which can destroy what the peer has not yet read of ours.
+ *   When the peer has ended its side first, the layer above may still have something to
+ *   say: then the socket is not polled for reading, since it would be readable for ever, and
+ *   the rest follows when that layer ends the connection.
  *
  * REFERENCES
  *   [ref] a reference is dropped with release, and whoever drops the last one takes an
@@ -65,9 +68,10 @@ struct spn__conn *spn__conn_create(struct spn__transport *transport,
     conn->phase = SPN__CONNECTING;
     spn__init(&conn->position, (uint64_t)0);
     spn__init(&conn->written, (uint64_t)0);
+    spn__init(&conn->received, (uint64_t)0);
     spn__init(&conn->last_read_ns, spn__now());
     spn__init(&conn->last_write_ns, spn__load(&conn->last_read_ns, relaxed));
-    spn__init(&conn->grain, 0);
+    spn__init(&conn->splits, NULL);
     spn__fetch_add(&transport->conns, (int64_t)1, relaxed); /* see destroy */
     return conn;
 }
@@ -82,6 +86,7 @@ void spn__conn_drop(struct spn__conn *conn)
     spn__bytes_fini(&conn->back);
     spn__bytes_fini(&conn->in);
     spn__free(conn->addresses);
+    spn__splits_fini(conn);
     spn__free(conn);
     spn__fetch_sub(&transport->conns, (int64_t)1, release); /* [ref], for destroy */
 }
@@ -334,9 +339,11 @@ static ssize_t get(struct spn__conn *conn, unsigned char *to, size_t room)
         n = recv(conn->fd, to, room, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n > 0) {
-        /* relaxed, both: numbers. */
+        /* relaxed, all: numbers. */
         spn__fetch_add(&spn__conn_loop(conn)->bytes_read, (uint64_t)n, relaxed);
         spn__store(&conn->last_read_ns, spn__loop_now(spn__conn_loop(conn)), relaxed);
+        spn__store(&conn->received, spn__load(&conn->received, relaxed) + (uint64_t)n,
+                   relaxed);
     }
     return n;
 }
@@ -345,7 +352,9 @@ static ssize_t get(struct spn__conn *conn, unsigned char *to, size_t room)
 static void peer_ended(struct spn__conn *conn)
 {
     conn->eof = true;
-    spn__conn_end(conn);
+    if (conn->events->peer_ended == NULL ||
+        !conn->events->peer_ended(conn->context, conn))
+        spn__conn_end(conn);
 }
 
 /* false: nothing more has come yet. */
@@ -472,7 +481,8 @@ static unsigned interest_locked(const struct spn__conn *conn)
     unsigned events = 0;
 
     /* relaxed: see is_reading. */
-    if (conn->phase == SPN__OPEN ? spn__load(&conn->pauses, relaxed) == 0 : !conn->eof)
+    if (!conn->eof &&
+        (conn->phase != SPN__OPEN || spn__load(&conn->pauses, relaxed) == 0))
         events |= UV_READABLE;
     if (conn->blocked)
         events |= UV_WRITABLE;
@@ -596,7 +606,7 @@ void spn__conn_set_data(struct spn__conn *conn, void *data)
     spn__store(&conn->data, data, release); /* [data] */
 }
 
-/* relaxed, all four: hints and numbers. */
+/* relaxed, all: hints and numbers. */
 bool spn__conn_is_open(const struct spn__conn *conn)
 {
     return spn__load(&conn->is_open, relaxed) != 0;
@@ -620,6 +630,11 @@ int64_t spn__conn_last_read_ns(const struct spn__conn *conn)
 int64_t spn__conn_last_write_ns(const struct spn__conn *conn)
 {
     return spn__load(&conn->last_write_ns, relaxed);
+}
+
+uint64_t spn__conn_received(const struct spn__conn *conn)
+{
+    return spn__load(&conn->received, relaxed);
 }
 
 bool spn__conn_on_loop(const struct spn__conn *conn)

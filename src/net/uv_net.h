@@ -129,6 +129,13 @@ struct spn__addresses {
     struct spn__address list[SPN__ADDRESSES];
 };
 
+/* A message that is written in pieces: where in the stream. */
+struct spn__split {
+    struct spn__split *next; /* in the order of the stream */
+    uint64_t start, end;
+    size_t bytes; /* of a write at most */
+};
+
 struct spn__conn {
     SPN__ATOMIC(uint32_t) refs;
     struct spn__transport *transport;
@@ -152,9 +159,10 @@ struct spn__conn {
     struct spn__bytes front;        /* the writer's, and without one the lock's */
     SPN__ATOMIC(uint64_t) position; /* end of what was taken; changed with the lock */
     SPN__ATOMIC(uint64_t) written;  /* changed by the writer */
+    SPN__ATOMIC(uint64_t) received; /* changed by the loop */
     SPN__ATOMIC(int64_t) last_read_ns;
     SPN__ATOMIC(int64_t) last_write_ns;
-    SPN__ATOMIC(size_t) grain; /* bytes of a write at most; 0: any number */
+    SPN__ATOMIC(struct spn__split *) splits; /* lock to change [split]; NULL: none */
 
     struct spn__conn *next_asked; /* the inbox's */
     struct spn__net_job begin;    /* its first job on a loop */
@@ -264,6 +272,8 @@ bool spn__conn_close_locked(struct spn__conn *conn, int why);
 bool spn__conn_list_locked(struct spn__conn *conn);
 
 /* uv_write.c */
+/* Of a connection that nobody writes any more. */
+void spn__splits_fini(struct spn__conn *conn);
 /* Begins to be the one who writes, if there is something to write and nobody does. */
 bool spn__conn_claim_locked(struct spn__conn *conn);
 /* By the one who writes: until nothing is left, or the socket is full. */

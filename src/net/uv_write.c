@@ -27,6 +27,12 @@
  *   has been counted its bytes are in front, in back, in the gathering buffer or in
  *   the writer's hands.
  *
+ * SPLIT MESSAGES, for tests of peers, are written in small pieces, and nothing else is: a
+ *   list says where in the stream they are.
+ *   [split]  the list is changed with the lock.  The writer looks without it whether there
+ *            are any: it has taken the lock, or has added the message itself, after the
+ *            message that it writes was added.
+ *
  * A MESSAGE IS SENT WHOLE OR NOT AT ALL.  Once its first byte is out there is no
  *   way back: if there is no memory for the rest, the connection is closed with
  *   SPN_ENOMEM, and send has succeeded.
@@ -60,20 +66,76 @@ bool spn__conn_claim_locked(struct spn__conn *conn)
 
 /* ---- by the one who writes --------------------------------------------------- */
 
+/* Bytes that the next write may have, where some message is split; gives up those that have
+ * been written. */
+static size_t split_room(struct spn__conn *conn)
+{
+    const uint64_t at = spn__load(&conn->written, relaxed); /* only we change it */
+    struct spn__split *split, *done = NULL;
+    size_t room = SIZE_MAX;
+
+    spn__lock(&conn->lock);
+    /* relaxed, both: under the lock [split]. */
+    split = spn__load(&conn->splits, relaxed);
+    while (split != NULL && split->end <= at) {
+        struct spn__split *const next_one = split->next;
+
+        split->next = done;
+        done = split;
+        split = next_one;
+    }
+    spn__store(&conn->splits, split, relaxed);
+    if (split != NULL && at < split->start)
+        room = (size_t)(split->start - at);
+    else if (split != NULL)
+        room =
+            split->end - at < split->bytes ? (size_t)(split->end - at) : split->bytes;
+    spn__unlock(&conn->lock);
+    while (done != NULL) {
+        split = done;
+        done = split->next;
+        spn__free(split);
+    }
+    return room;
+}
+
+void spn__splits_fini(struct spn__conn *conn)
+{
+    struct spn__split *split = spn__load(&conn->splits, relaxed); /* nobody else is */
+
+    while (split != NULL) {
+        struct spn__split *const next_one = split->next;
+
+        spn__free(split);
+        split = next_one;
+    }
+}
+
+/* As much of a vector as there is room for. */
+static size_t cut(struct iovec *to, const struct iovec *vector, size_t count,
+                  size_t room)
+{
+    size_t used = 0;
+
+    for (; used < count && room > 0; used++) {
+        to[used] = vector[used];
+        if (to[used].iov_len > room)
+            to[used].iov_len = room;
+        room -= to[used].iov_len;
+    }
+    return used;
+}
+
 /* Returns how many bytes went out: 0 when the socket is full; or a status. */
 static int64_t put(struct spn__conn *conn, struct iovec *vector, size_t count)
 {
     struct msghdr message = { .msg_iov = vector, .msg_iovlen = count };
-    const size_t grain = spn__load(&conn->grain, relaxed); /* a setting */
-    struct iovec little;
+    struct iovec little[MAX_PIECES + 1];
     ssize_t n;
 
-    if (grain != 0) {
-        little = vector[0];
-        if (little.iov_len > grain)
-            little.iov_len = grain;
-        message.msg_iov = &little;
-        message.msg_iovlen = 1;
+    if (spn__load(&conn->splits, relaxed) != NULL) { /* [split] */
+        message.msg_iovlen = cut(little, vector, count, split_room(conn));
+        message.msg_iov = little;
     }
     do
         n = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -266,13 +328,34 @@ static bool gather_locked(struct spn__conn *conn, const struct spn__piece *piece
 
 /* ---- sending -------------------------------------------------------------------------- */
 
+/* With the lock held: where the message that is taken now lies in the stream. */
+static void split_locked(struct spn__conn *conn, struct spn__split *split, uint64_t end,
+                         size_t total)
+{
+    struct spn__split *last = spn__load(&conn->splits, relaxed); /* [split] */
+
+    split->next = NULL;
+    split->start = end - total;
+    split->end = end;
+    if (last == NULL) {
+        spn__store(&conn->splits, split, relaxed); /* [split] */
+        return;
+    }
+    while (last->next != NULL)
+        last = last->next;
+    last->next = split;
+}
+
 /* With the lock held: the message has been taken. */
-static void advance_locked(struct spn__conn *conn, size_t total, uint64_t *position)
+static void advance_locked(struct spn__conn *conn, size_t total,
+                           struct spn__split *split, uint64_t *position)
 {
     /* relaxed: a number, changed under the lock. */
     const uint64_t end = spn__load(&conn->position, relaxed) + total;
 
     spn__store(&conn->position, end, relaxed);
+    if (split != NULL)
+        split_locked(conn, split, end, total);
     if (position != NULL)
         *position = end;
 }
@@ -294,7 +377,8 @@ static int refuse_locked(const struct spn__conn *conn, size_t total, unsigned fl
 
 /* From another thread, which writes itself if it can. */
 static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
-                      size_t count, size_t total, unsigned flags, uint64_t *position)
+                      size_t count, size_t total, unsigned flags,
+                      struct spn__split *split, uint64_t *position)
 {
     struct iovec vector[MAX_PIECES];
     bool direct, drain = false, ask = false;
@@ -311,7 +395,7 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
     else if (rc == SPN_OK && !spn__bytes_append(&conn->back, pieces, count))
         rc = SPN_ENOMEM;
     if (rc == SPN_OK)
-        advance_locked(conn, total, position);
+        advance_locked(conn, total, split, position);
     /* Also when refused: messages that were to be followed by this one must go. */
     if (rc == SPN_OK && (flags & (SPN__SEND_MORE | SPN__SEND_SOON)) == SPN__SEND_SOON)
         ask = !conn->writing && spn__conn_list_locked(conn);
@@ -333,7 +417,8 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
 
 /* On the connection's loop: written at the end of the event or of the turn. */
 static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
-                     size_t count, size_t total, unsigned flags, uint64_t *position)
+                     size_t count, size_t total, unsigned flags,
+                     struct spn__split *split, uint64_t *position)
 {
     struct spn__loop *const loop = spn__conn_loop(conn);
     bool ask = false, flush = false;
@@ -352,7 +437,7 @@ static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
             ask = spn__conn_list_locked(conn);
     }
     if (rc == SPN_OK)
-        advance_locked(conn, total, position);
+        advance_locked(conn, total, split, position);
     spn__unlock(&conn->lock);
     if (flush)
         (void)put_gathered(conn, pieces, count);
@@ -364,20 +449,27 @@ static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
 int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
                    size_t count, unsigned flags, uint64_t *position)
 {
+    const size_t piece = flags >> SPN__SPLIT_SHIFT;
+    struct spn__split *split = NULL;
     size_t total = 0;
+    int rc;
 
     for (size_t i = 0; i < count; i++)
         total += pieces[i].size;
     if (total == 0)
         flags |= SPN__SEND_MORE; /* nothing to write for */
-    if (spn__loop_is_mine(spn__conn_loop(conn)))
-        return send_here(conn, pieces, count, total, flags, position);
-    return send_apart(conn, pieces, count, total, flags, position);
-}
-
-void spn__conn_set_grain(struct spn__conn *conn, size_t bytes)
-{
-    spn__store(&conn->grain, bytes, relaxed); /* a setting, for writes to come */
+    if (piece != 0 && piece < total) {
+        split = spn__alloc(sizeof *split);
+        if (split == NULL)
+            return SPN_ENOMEM;
+        split->bytes = piece;
+    }
+    rc = spn__loop_is_mine(spn__conn_loop(conn))
+             ? send_here(conn, pieces, count, total, flags, split, position)
+             : send_apart(conn, pieces, count, total, flags, split, position);
+    if (rc != SPN_OK)
+        spn__free(split);
+    return rc;
 }
 
 uint64_t spn__conn_written(const struct spn__conn *conn)

@@ -12,6 +12,12 @@
  *   Attachments stay as they are when they are a map of plain texts: those the server needs
  *   are noted, others are looked for when somebody asks.  Their bytes are not touched.
  *
+ * BEFORE THE READER TAKES OVER, and with it an arena, the service and the method are looked
+ *   for: a client that knows neither takes no memory but its bytes.  As a rule the fields of
+ *   the body name a service that is there.  If not, the attachments may, which stand behind
+ *   the arguments: these are passed over (hessian_skip.c), and only the attachments are read.
+ *   The arena is limited by the size of the body while that is read.
+ *
  * Nothing here trusts a length: every step asks what is left.
  */
 #include <stdio.h>
@@ -19,13 +25,18 @@
 
 #include "base/assert.h"
 #include "config/problem.h"
+#include "rpc/hessian_read.h"
 #include "rpc/request.h"
+#include "rpc/serving.h"
 
 /* Where the reading is. */
 struct reading {
     struct spn_request *request;
     const unsigned char *at, *end;
-    bool is_slow; /* the reader has taken over */
+    bool is_slow;  /* the reader has taken over */
+    bool is_named; /* the names have been read */
+    int left;      /* arguments to come */
+    size_t limit;  /* of the arena, when all has been read */
     spn_hreader reader;
     spn_problem problem;
 };
@@ -44,6 +55,29 @@ static bool is_ascii(const unsigned char *data, size_t length)
     while (length > 0)
         all |= data[--length];
     return (all & UINT64_C(0x8080808080808080)) == 0;
+}
+
+static bool word_has_zero(const char *at)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t word;
+
+    memcpy(&word, at, sizeof word);
+    return ((word - ones) & ~word & (ones << 7)) != 0;
+}
+
+/* Eight bytes at a time, the last of which may be looked at twice: this is done for every
+ * request. */
+static bool has_zero(spn_hspan text)
+{
+    size_t at = 0;
+
+    if (text.length < sizeof(uint64_t))
+        return text.length > 0 && memchr(text.data, 0, text.length) != NULL;
+    for (; text.length - at > sizeof(uint64_t); at += sizeof(uint64_t))
+        if (word_has_zero(text.data + at))
+            return true;
+    return word_has_zero(text.data + text.length - sizeof(uint64_t));
 }
 
 bool spn__plain_text(const unsigned char **at, const unsigned char *end,
@@ -156,16 +190,21 @@ static bool plain_value(const unsigned char **at, const unsigned char *end,
 
 /* ---- the reader ------------------------------------------------------------------------ */
 
+static bool is_wanted(struct reading *r);
+
 static int go_slow(struct reading *r)
 {
     spn_harena *arena;
 
     if (r->is_slow)
         return SPN_OK;
+    if (r->is_named && !is_wanted(r))
+        return SPN_EEMPTY;
     arena = spn_request_arena(r->request);
     if (arena == NULL)
         return spn__refuse(&r->problem, SPN_ENOMEM, 0, "out of memory");
     r->is_slow = true;
+    r->limit = spn__harena_narrow(arena, (size_t)r->request->message.frame.length);
     return spn_hreader_init(&r->reader, arena, r->at, (size_t)(r->end - r->at), NULL,
                             &r->problem);
 }
@@ -213,7 +252,8 @@ static int64_t number_of(spn_hspan text)
     return value;
 }
 
-/* One that the server itself needs. */
+/* One that the server itself needs.  A zero byte is not looked for: a name with one is found
+ * nowhere, since names are compared by length. */
 static void note(struct spn_request *request, spn_hspan key, spn_hspan value)
 {
     if (value.length == 0)
@@ -304,13 +344,66 @@ static int read_attachments(struct reading *r)
             key.data == NULL)
             continue;
         if (spn_hvalue_as_string(spn_hvalue_at(map, i), &value) == SPN_OK)
-            note(request, key, value);
+            note(r->request, key, value);
         else if (is(key, "timeout", 7) &&
                  spn_hvalue_as_long(spn_hvalue_at(map, i), &number) == SPN_OK &&
                  number > 0)
             request->timeout_ms = number;
     }
     return SPN_OK;
+}
+
+/* ---- whether it is worth an arena ---------------------------------------------------------- */
+
+static bool is_name_key(spn_hspan key)
+{
+    return is(key, "path", 4) || is(key, "group", 5) || is(key, "version", 7);
+}
+
+/* Hears what the attachments say without reading what is in front of them.  False: they name
+ * something in a way that only the reader understands. */
+static bool skip_to_attachments(struct reading *r)
+{
+    struct spn__hskip skip;
+    const unsigned char **at = &skip.reader.at;
+
+    spn__hskip_init(&skip, r->is_slow ? r->reader.at : r->at, r->end);
+    for (int i = 0; i < r->left; i++)
+        if (spn__hskip_any(&skip) != SPN_OK)
+            return true; /* then it names nothing */
+    if (*at == r->end || **at != 'H')
+        return *at == r->end || **at != 'M';
+    (*at)++;
+    while (*at != r->end && **at != 'Z') {
+        spn_hspan key = { NULL, 0 }, value = { NULL, 0 };
+
+        if (!spn__plain_text(at, r->end, &key) && spn__hskip_any(&skip) != SPN_OK)
+            return true;
+        if (spn__plain_text(at, r->end, &value))
+            note(r->request, key, value);
+        else if (key.data != NULL && is_name_key(key))
+            return false;
+        else if (spn__hskip_any(&skip) != SPN_OK)
+            return true;
+    }
+    return true;
+}
+
+/* False: no service, or no method, is there for it, and request->offer says which. */
+static bool is_wanted(struct reading *r)
+{
+    struct spn_request *request = r->request;
+    struct spn__services *services = &request->server->services;
+
+    if (spn__services_have(services, request->path, request->method,
+                           request->descriptor) ||
+        !skip_to_attachments(r))
+        return true;
+    request->offer =
+        (uint8_t)spn__services_offer(services, request->group, request->path,
+                                     request->version, request->shard, request->method,
+                                     request->descriptor);
+    return request->offer == SPN__OFFERED;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -324,6 +417,10 @@ static int read_arguments(struct reading *r)
     if (count < 0)
         return spn__refuse(&r->problem, SPN_EINVAL, 0,
                            "the parameters are no descriptor");
+    r->left = count;
+    r->is_named = true;
+    if (r->is_slow && !is_wanted(r))
+        return SPN_EEMPTY;
     request->arguments = request->inline_arguments;
     if (count > SPN__ARGUMENTS_INLINE) {
         spn_harena *arena = spn_request_arena(request);
@@ -340,13 +437,22 @@ static int read_arguments(struct reading *r)
         if (rc != SPN_OK)
             return rc;
         request->argument_count = (uint16_t)(i + 1);
+        r->left--;
     }
     return SPN_OK;
 }
 
-static int read_all(struct reading *r)
+/* Names become C strings, for methods and in the texts of replies: with a zero byte in it
+ * one would be taken for another. */
+static int refuse_zero(struct reading *r, const char *what)
+{
+    return spn__refuse(&r->problem, SPN_EINVAL, 0, "%s has a zero byte in it", what);
+}
+
+static int read_texts(struct reading *r)
 {
     struct spn_request *request = r->request;
+    spn_hspan all;
     int rc;
 
     if ((rc = read_text(r, &request->dubbo)) != SPN_OK ||
@@ -359,7 +465,33 @@ static int read_all(struct reading *r)
         request->descriptor.data == NULL)
         return spn__refuse(&r->problem, SPN_EINVAL, 0,
                            "path, method and parameters must not be null");
-    if ((rc = read_arguments(r)) != SPN_OK)
+    /* In place they lie one behind the other, and as a rule there is no zero even between
+     * them. */
+    if (!r->is_slow) {
+        all.data =
+            request->dubbo.data != NULL ? request->dubbo.data : request->path.data;
+        all.length = (size_t)((const char *)r->at - all.data);
+        if (!has_zero(all))
+            return SPN_OK;
+    }
+    if (has_zero(request->dubbo))
+        return refuse_zero(r, "the version of the protocol");
+    if (has_zero(request->path))
+        return refuse_zero(r, "the path");
+    if (has_zero(request->version))
+        return refuse_zero(r, "the version");
+    if (has_zero(request->method))
+        return refuse_zero(r, "the method");
+    if (has_zero(request->descriptor))
+        return refuse_zero(r, "the list of parameters");
+    return SPN_OK;
+}
+
+static int read_all(struct reading *r)
+{
+    int rc;
+
+    if ((rc = read_texts(r)) != SPN_OK || (rc = read_arguments(r)) != SPN_OK)
         return rc;
     return read_attachments(r);
 }
@@ -399,13 +531,20 @@ void spn__request_decode(struct spn__message *message)
     struct spn_request *request = (struct spn_request *)(void *)message;
     struct reading r;
     size_t offset;
+    int rc;
 
     r.request = request;
     r.at = message->body;
     r.end = message->body + message->frame.length;
     r.is_slow = false;
+    r.is_named = false;
     r.problem = (spn_problem)SPN_PROBLEM_INIT;
-    if (read_all(&r) == SPN_OK) {
+    rc = read_all(&r);
+    if (r.is_slow)
+        spn__harena_widen(request->arena, r.limit);
+    if (request->offer != SPN__OFFERED)
+        return; /* the exchange says so */
+    if (rc == SPN_OK) {
         end_texts(request);
         request->wants_attachments = spn__dubbo_has_attachments(request->dubbo);
         return;

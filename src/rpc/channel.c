@@ -20,7 +20,17 @@
  *              touches the endpoint, to leave its list.  So an endpoint without channels
  *              may be destroyed.
  *
+ * HALF-CLOSED  A client may end its side of the connection behind its requests: they are
+ *   answered, and then the server ends its own.  HALF, in the lower half of the word, says
+ *   so, together with a hold: no request comes any more, so exactly one drop finds that it
+ *   was the last request, and the thread that did it ends the connection and drops that
+ *   hold.  Without requests in flight the I/O thread does both at once.
+ *
  * ORDERING
+ *   [frame]    the I/O thread notes when the first byte of an unfinished frame came, and how
+ *              many had come before; the timer reads both.  Between two frames there is a
+ *              0, and both stores after it are releases: a timer that saw the number of
+ *              another frame finds another time behind it.
  *   [pause]    a sender that has made too much wait pauses reading, and then looks once
  *              more; the I/O thread that has written looks whether it is paused, after
  *              the transport has taken note of what it wrote.  Exchanges of `paused`
@@ -43,6 +53,7 @@
 
 /* In the word of holders. */
 #define REQUEST (UINT64_C(1) << 32)
+#define HALF    (UINT64_C(1) << 31) /* see HALF-CLOSED */
 
 enum {
     EVENT_MAX = 15 /* bytes of an event's body; longer ones are passed over */
@@ -83,9 +94,22 @@ void spn__channel_drop(struct spn__channel *channel)
     drop(channel, 1);
 }
 
+/* No request is in flight, and none comes. */
+static void end_half_closed(struct spn__channel *channel)
+{
+    spn__conn_end(channel->conn);
+    drop(channel, HALF + 1);
+}
+
 void spn__channel_end(struct spn__channel *channel)
 {
-    drop(channel, REQUEST);
+    const uint64_t before =
+        spn__fetch_sub(&channel->holds, REQUEST, acq_rel); /* [hold] */
+
+    if (before == REQUEST)
+        free_channel(channel);
+    else if ((before & HALF) != 0 && before / REQUEST == 1)
+        end_half_closed(channel);
 }
 
 uint64_t spn__channel_in_flight(const struct spn__channel *channel)
@@ -203,6 +227,8 @@ static int opened(void *context, struct spn__conn *conn)
     spn__init(&channel->state, 0);
     spn__init(&channel->paused, 0);
     spn__init(&channel->requests, 0);
+    spn__init(&channel->frame_since_ns, 0);
+    spn__init(&channel->frame_from, 0);
     channel->opened_ns = spn__now();
     spn__lock(&endpoint->lock);
     spn__list_push_back(&endpoint->channels, &channel->link);
@@ -348,6 +374,21 @@ static void refuse_length(struct spn__channel *channel, const struct spn__frame 
     spn__handler_caught(endpoint->chain, channel, SPN_ETOOBIG);
 }
 
+/* What has come ends inside a frame, of which there are `part` bytes; `begins`: it is not the
+ * one that was unfinished before. */
+static void note_frame(struct spn__channel *channel, size_t part, bool begins,
+                       int64_t now_ns)
+{
+    if (channel->in_frame && (begins || part == 0))
+        spn__store(&channel->frame_since_ns, 0, relaxed); /* before the next [frame] */
+    if (part > 0 && (begins || !channel->in_frame)) {
+        spn__store(&channel->frame_from, spn__conn_received(channel->conn) - part,
+                   release);                                   /* [frame] */
+        spn__store(&channel->frame_since_ns, now_ns, release); /* [frame] */
+    }
+    channel->in_frame = part > 0;
+}
+
 static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char *data,
                      size_t size)
 {
@@ -384,6 +425,8 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
         }
         break;
     }
+    if (channel->in_frame || used < size)
+        note_frame(channel, size - used, used > 0, now_ns);
     spn__count(&endpoint->counts, SPN__COUNT_BYTES_IN, used);
     return (int64_t)used;
 }
@@ -411,6 +454,23 @@ static void written(void *context, struct spn__conn *conn, uint64_t position)
     spn__handler_sent(endpoint->chain, channel, position);
 }
 
+/* A server answers what was asked before the end. */
+static bool peer_ended(void *context, struct spn__conn *conn)
+{
+    const struct spn__endpoint *endpoint = context;
+    struct spn__channel *channel = spn__conn_data(conn);
+
+    if (channel == NULL || endpoint->is_client)
+        return false;
+    note_frame(channel, 0, false, 0); /* of what is unfinished nothing will come */
+    (void)spn__fetch_or(&channel->state, SPN__CHANNEL_HALF,
+                        relaxed); /* for the timer */
+    /* relaxed: as spn__channel_hold; the drop of the last request orders what it did. */
+    if (spn__fetch_add(&channel->holds, HALF + 1, relaxed) / REQUEST == 0)
+        end_half_closed(channel);
+    return true;
+}
+
 static void closed(void *context, struct spn__conn *conn, int why)
 {
     struct spn__endpoint *endpoint = context;
@@ -431,6 +491,7 @@ const struct spn__conn_events spn__channel_events = {
     .opened = opened,
     .bytes = bytes,
     .written = written,
+    .peer_ended = peer_ended,
     .closed = closed,
 };
 

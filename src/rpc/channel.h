@@ -34,9 +34,10 @@ struct spn__endpoint {
     spn_timer *timer;                  /* for idle channels; NULL: none are looked at */
     SPN__ATOMIC(int64_t) heartbeat_ns; /* client: asks after so long; 0: never */
     SPN__ATOMIC(int64_t) close_ns;     /* closes after so long; 0: never */
-    SPN__ATOMIC(int32_t) accepts;      /* channels at a time; 0: no limit */
-    SPN__ATOMIC(uint32_t) closing;     /* 1: no new channels */
-    SPN__ATOMIC(int32_t) open;         /* channels that stand */
+    int64_t frame_ns;              /* for a frame to come, see heartbeat.c; 0: any */
+    SPN__ATOMIC(int32_t) accepts;  /* channels at a time; 0: no limit */
+    SPN__ATOMIC(uint32_t) closing; /* 1: no new channels */
+    SPN__ATOMIC(int32_t) open;     /* channels that stand */
     struct spn__counts counts;
     struct spn__lock lock;     /* guards the list; a leaf */
     struct spn__list channels; /* until they are freed */
@@ -59,6 +60,11 @@ struct spn__channel {
     SPN__ATOMIC(uint32_t) paused;   /* [pause] */
     SPN__ATOMIC(uint64_t) requests; /* that came; written by the I/O thread */
     int64_t opened_ns;
+    /* Of the frame of which a part has come [frame]. */
+    SPN__ATOMIC(int64_t) frame_since_ns; /* its first byte; 0: there is none */
+    SPN__ATOMIC(uint64_t) frame_from;    /* bytes that were read before it */
+    int64_t unpaused_ns;  /* the timer's: when reading was last seen paused */
+    bool in_frame;        /* I/O thread only: frame_since_ns is not 0 */
     bool ended;           /* I/O thread only: what comes is not looked at any more */
     uint32_t until_timed; /* I/O thread only: requests until one is timed */
     void *data;           /* the client's */
@@ -70,6 +76,7 @@ struct spn__channel {
 enum {
     SPN__CHANNEL_CLOSED = 1,    /* the connection is gone          */
     SPN__CHANNEL_READ_ONLY = 2, /* the peer wants no more requests */
+    SPN__CHANNEL_HALF = 4,      /* the peer has ended its side, and waits for replies */
 };
 
 void spn__endpoint_init(struct spn__endpoint *endpoint);

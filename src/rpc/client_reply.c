@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "rpc/client_core.h"
+#include "rpc/hessian_value.h"
 #include "sync/blocks.h"
 
 struct spn_reply {
@@ -81,6 +82,7 @@ static int read_body(spn_reply *reply, const struct spn__message *message)
 static void decode(struct spn__message *message)
 {
     struct spn__response *response = (struct spn__response *)message;
+    spn_harena_opts opts = SPN_HARENA_OPTS_INIT;
     spn_harena *arena;
     spn_reply *reply;
     int rc;
@@ -91,7 +93,8 @@ static void decode(struct spn__message *message)
         response->failure = SPN_EPROTO;
         return;
     }
-    rc = spn_harena_create(&arena, NULL);
+    opts.limit_bytes = spn__harena_for((size_t)message->frame.length);
+    rc = spn_harena_create(&arena, &opts);
     reply = rc == SPN_OK ? spn_harena_alloc(arena, sizeof *reply) : NULL;
     if (reply == NULL) {
         spn_harena_destroy(arena);

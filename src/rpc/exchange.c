@@ -74,9 +74,10 @@ static void answer_unknown_method(spn_request *request)
 {
     char text[640];
 
-    (void)snprintf(text, sizeof text, "no such method: %.*s.%s(%s)",
-                   (int)request->path.length, request->path.data, request->method.data,
-                   request->descriptor.data);
+    (void)snprintf(text, sizeof text, "no such method: %.*s.%.*s(%.*s)",
+                   (int)request->path.length, request->path.data,
+                   (int)request->method.length, request->method.data,
+                   (int)request->descriptor.length, request->descriptor.data);
     answer(request, SPN__STATUS_SERVICE_ERROR, text);
 }
 
@@ -136,6 +137,15 @@ static void serve(spn_request *request)
         answer_expired(request);
         return;
     }
+    /* Looked for before the arguments were read, and not there then. */
+    if (request->offer == SPN__NO_SERVICE) {
+        answer_unknown_service(request);
+        return;
+    }
+    if (request->offer == SPN__NO_METHOD) {
+        answer_unknown_method(request);
+        return;
+    }
     request->exported =
         spn__services_begin(&request->server->services, request->group, request->path,
                             request->version, request->shard, &service);
@@ -146,7 +156,7 @@ static void serve(spn_request *request)
     request->called =
         spn__service_method(service, request->method, request->descriptor);
     if ((request->called == NULL || request->called->name[0] == '*') &&
-        strcmp(request->method.data, "$echo") == 0 && request->argument_count == 1)
+        spn__service_is_echo(request->method, request->descriptor))
         request->called = &echo_method;
     if (request->called == NULL) {
         answer_unknown_method(request);

@@ -15,14 +15,30 @@
  * asks after heartbeat_ns without a byte from the server, and closes, for the sake of
  * connecting anew, after close_ns without one.
  *
+ * UNFINISHED FRAMES  A server closes a connection that does not bring a frame it has begun.
+ *   From its first byte it has frame_ns, and on top the time that what has come takes at
+ *   SLOWEST bytes a second.  So a peer that sends a byte now and then is closed soon after
+ *   frame_ns, and an upload goes on as long as it is faster than that on average: slower
+ *   than any line that this protocol is used on, and 8 MiB are over after 35 minutes.  While
+ *   reading is paused, which is not the peer's doing, no time passes.
+ *   [frame] is explained in channel.c.
+ *
+ * HALF-CLOSED connections (channel.c) have close_ns too, since nothing is read any more;
+ *   without it HALF_CLOSED_NS, so that a request that is never finished does not keep them
+ *   for ever.
+ *
  * LIFE       the timeout holds its channel from start until the callback that does not
  *            schedule it again, or until stop took it out.
  *   [idle]   `closed` is set before stop cancels; a callback that has scheduled the timeout
  *            looks at it afterwards, holding the channel once more meanwhile.  Both took
  *            the timer's lock in between, so that one of the two takes the timeout out.
  */
+#include "base/log.h"
 #include "base/time.h"
 #include "rpc/channel.h"
+
+enum { SLOWEST = 4096 };
+#define HALF_CLOSED_NS SPN_SEC(180)
 
 bool spn__is_heartbeat(const struct spn__frame *frame, const unsigned char *body)
 {
@@ -49,28 +65,82 @@ const struct spn__handler_ops spn__heartbeat_ops = { .received = received };
 
 /* ---- silent peers ---------------------------------------------------------------- */
 
+/* How long until an unfinished frame is late, not above 0 if it is; where there is none, until
+ * the next look: one that begins now is not late before that. */
+static int64_t frame_left(struct spn__channel *channel, int64_t now)
+{
+    const int64_t limit = channel->endpoint->frame_ns;
+    /* acquire, both [frame]: the number is not older than the time, and not of a frame that
+     * began later, unless the time has changed. */
+    const int64_t since = spn__load(&channel->frame_since_ns, acquire);
+    const uint64_t from = spn__load(&channel->frame_from, acquire);
+    int64_t begin = since, allowed;
+
+    if (limit <= 0)
+        return INT64_MAX;
+    if (spn__load(&channel->paused, relaxed) != 0) /* a hint: looked at again */
+        channel->unpaused_ns = now;
+    if (since == 0 || spn__load(&channel->frame_since_ns, relaxed) != since)
+        return limit / 2 > 0 ? limit / 2 : 1;
+    if (begin < channel->unpaused_ns)
+        begin = channel->unpaused_ns;
+    allowed =
+        spn__time_add(limit, (int64_t)((spn__conn_received(channel->conn) - from) *
+                                       (uint64_t)SPN_SEC(1) / SLOWEST));
+    return spn__time_add(begin, allowed) - now;
+}
+
+static void close_late(struct spn__channel *channel)
+{
+    struct spn__endpoint *endpoint = channel->endpoint;
+
+    spn__count(&endpoint->counts, SPN__COUNT_FRAMES_LATE, 1);
+    spn__log_limited(SPN_LOG_WARN, SPN_SEC(10),
+                     "rpc: %s closed: it began a frame and did not bring the rest; "
+                     "frame.timeout=%lld ms, and %d bytes a second",
+                     spn__conn_remote(channel->conn),
+                     (long long)(endpoint->frame_ns / SPN_MS(1)), SLOWEST);
+    spn__conn_close(channel->conn, SPN_ETIMEDOUT);
+}
+
+/* How long a connection may be silent; 0: for ever. */
+static int64_t close_after(struct spn__channel *channel)
+{
+    /* relaxed, both: a setting, and a change counts from the next look on; a hint. */
+    const int64_t close = spn__load(&channel->endpoint->close_ns, relaxed);
+
+    if (close <= 0 && (spn__load(&channel->state, relaxed) & SPN__CHANNEL_HALF) != 0)
+        return HALF_CLOSED_NS;
+    return close;
+}
+
 /* How long until the next look; 0: never again. */
 static int64_t look(struct spn__channel *channel)
 {
     struct spn__endpoint *endpoint = channel->endpoint;
-    /* relaxed, both: settings; a change counts from the next look on. */
+    /* relaxed: a setting; a change counts from the next look on. */
     const int64_t heartbeat = spn__load(&endpoint->heartbeat_ns, relaxed);
-    const int64_t close = spn__load(&endpoint->close_ns, relaxed);
+    const int64_t close = close_after(channel);
     const int64_t read = spn__conn_last_read_ns(channel->conn);
     const int64_t wrote = spn__conn_last_write_ns(channel->conn);
     const int64_t now = spn__now();
+    const int64_t frame = frame_left(channel, now);
     int64_t silent = now - read, next;
 
     if (!endpoint->is_client && now - wrote < silent)
         silent = now - wrote;
-    if (close <= 0 && (heartbeat <= 0 || !endpoint->is_client))
+    if (close <= 0 && (heartbeat <= 0 || !endpoint->is_client) && frame == INT64_MAX)
         return 0;
+    if (frame <= 0) {
+        close_late(channel);
+        return 0;
+    }
     if (close > 0 && silent >= close) {
         spn__count(&endpoint->counts, SPN__COUNT_IDLE_CLOSED, 1);
         spn__conn_close(channel->conn, SPN_ETIMEDOUT);
         return 0;
     }
-    next = close > 0 ? close - silent : INT64_MAX;
+    next = close > 0 && close - silent < frame ? close - silent : frame;
     if (endpoint->is_client && heartbeat > 0) {
         /* One question for each interval, until something comes. */
         const int64_t asked = now - wrote;

@@ -11,6 +11,9 @@
  *   The limit counts whole blocks, since those are what the process pays for.  A block
  *   that would pass it is made smaller, down to what is asked for.
  *
+ *   Large blocks are mapped, so that the memory of a large message is the system's again
+ *   when it is freed.
+ *
  *   A failure is remembered: those who build a tree look once, at its end.
  */
 #include "rpc/hessian_value.h"
@@ -23,6 +26,30 @@
 enum { BLOCK_DEFAULT = 4096, BLOCK_MIN = 256, BLOCK_MAX = 1 << 20 };
 #define LIMIT_DEFAULT ((size_t)64 << 20)
 #define ALIGNMENT     16
+
+/* From here on a block is mapped, and unmapped when it is freed.  malloc would keep it: once
+ * a program has freed a block of that size, the next ones come from the heap.  Watched memory
+ * is the watcher's. */
+#define MAPPED_FROM ((size_t)128 << 10)
+
+static struct spn__hblock *block_make(size_t bytes)
+{
+    struct spn__hblock *block = bytes >= MAPPED_FROM && !spn__mem_watched()
+                                    ? spn__os_map(sizeof *block + bytes)
+                                    : spn__alloc(sizeof *block + bytes);
+
+    if (block != NULL)
+        block->bytes = bytes;
+    return block;
+}
+
+static void block_free(struct spn__hblock *block)
+{
+    if (block->bytes >= MAPPED_FROM && !spn__mem_watched())
+        spn__os_unmap(block, sizeof *block + block->bytes);
+    else
+        spn__free(block);
+}
 
 static void use_block(spn_harena *arena, struct spn__hblock *block)
 {
@@ -76,7 +103,7 @@ void spn_harena_reset(spn_harena *arena)
 
         arena->blocks = block->next;
         spn__harena_give(block + 1, block->bytes);
-        spn__free(block);
+        block_free(block);
     }
     arena->total = arena->blocks->bytes;
     arena->full = 0;
@@ -91,6 +118,36 @@ void spn_harena_destroy(spn_harena *arena)
     spn_harena_reset(arena);
     spn__harena_give(arena->blocks + 1, arena->blocks->bytes);
     spn__free(arena);
+}
+
+#ifdef SPN__HARENA_CHECKED
+enum { FACTOR = 2 * 36 };
+#else
+enum { FACTOR = 36 };
+#endif
+
+size_t spn__harena_for(size_t message_bytes)
+{
+    return message_bytes < (LIMIT_DEFAULT - SPN__HARENA_FREE) / FACTOR
+               ? SPN__HARENA_FREE + FACTOR * message_bytes
+               : LIMIT_DEFAULT;
+}
+
+size_t spn__harena_narrow(spn_harena *arena, size_t message_bytes)
+{
+    const size_t limit = arena->limit;
+    const size_t more = spn__harena_for(message_bytes);
+
+    if (limit - arena->total > more)
+        arena->limit = arena->total + more;
+    return limit;
+}
+
+void spn__harena_widen(spn_harena *arena, size_t limit)
+{
+    arena->limit = limit;
+    if (arena->status == SPN_ERANGE)
+        arena->status = SPN_OK;
 }
 
 void *spn__harena_more(spn_harena *arena, size_t bytes, size_t alignment)
@@ -112,13 +169,12 @@ void *spn__harena_more(spn_harena *arena, size_t bytes, size_t alignment)
         size = left & ~(size_t)(ALIGNMENT - 1);
     if (size < bytes)
         size = bytes;
-    block = spn__alloc(sizeof *block + size);
+    block = block_make(size);
     if (block == NULL) {
         arena->status = SPN_ENOMEM;
         return NULL;
     }
     block->next = arena->blocks;
-    block->bytes = size;
     arena->blocks = block;
     arena->full = arena->total;
     arena->total += size;

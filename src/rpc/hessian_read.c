@@ -300,16 +300,14 @@ static unsigned char *room(spn_hreader *r, size_t bytes)
     return to;
 }
 
-/* A string or binary in several pieces, or one that is not the same outside: walks over
- * all of it first, so that there is exactly as much memory as it needs. */
-static int read_pieces(spn_hreader *r, int kind, spn_hspan *span)
+/* Walks over all pieces of a string or binary: where it ends, and its bytes outside. */
+static int walk_pieces(spn_hreader *r, int kind, const unsigned char **end,
+                       size_t *outside)
 {
     const unsigned char *at = r->at;
     struct spn__text text = { 0 };
     struct piece piece = { 0 };
-    unsigned char *to;
-    bool high = false;
-    size_t bytes, n;
+    size_t bytes;
     int rc;
 
     do {
@@ -325,11 +323,36 @@ static int read_pieces(spn_hreader *r, int kind, spn_hspan *span)
         }
         at = piece.at + bytes;
     } while (!piece.last);
+    *end = at;
+    *outside = text.outside;
+    return SPN_OK;
+}
 
-    to = room(r, text.outside);
+int spn__hread_skip_span(spn_hreader *r, int kind)
+{
+    size_t outside;
+
+    return walk_pieces(r, kind, &r->at, &outside);
+}
+
+/* A string or binary in several pieces, or one that is not the same outside: walks over
+ * all of it first, so that there is exactly as much memory as it needs. */
+static int read_pieces(spn_hreader *r, int kind, spn_hspan *span)
+{
+    const unsigned char *at;
+    struct piece piece = { 0 };
+    unsigned char *to;
+    bool high = false;
+    size_t bytes, n, outside = 0;
+    int rc;
+
+    rc = walk_pieces(r, kind, &at, &outside);
+    if (rc != SPN_OK)
+        return rc;
+    to = room(r, outside);
     if (to == NULL)
         return r->status;
-    *span = (spn_hspan){ (const char *)to, text.outside };
+    *span = (spn_hspan){ (const char *)to, outside };
     for (at = r->at;; at = piece.at + bytes) {
         struct spn__text again = { 0 };
 

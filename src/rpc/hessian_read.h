@@ -57,4 +57,24 @@ int spn__hread_scalar(spn_hreader *r, int kind, struct spn__hscalar *s);
  * in_place says so and it can be, as it lies in the message. */
 int spn__hread_span(spn_hreader *r, int kind, bool in_place, spn_hspan *span);
 
+/* Moves behind the string or binary at `at`. */
+int spn__hread_skip_span(spn_hreader *r, int kind);
+
+/* ---- moving over values (hessian_skip.c) ------------------------------------------- */
+
+enum { SPN__HSKIP_CLASSES = 1024, SPN__HSKIP_DEPTH = 128 };
+
+/* Where the walk is, with what values say that follow on them: no memory but this. */
+struct spn__hskip {
+    spn_hreader reader; /* without an arena */
+    uint32_t class_count;
+    uint16_t fields[SPN__HSKIP_CLASSES]; /* of each class */
+};
+
+void spn__hskip_init(struct spn__hskip *s, const unsigned char *at,
+                     const unsigned char *end);
+/* Moves behind the next value.  Less is looked at than in reading: what this takes may be
+ * refused there, but nothing else. */
+int spn__hskip_any(struct spn__hskip *s);
+
 #endif /* SPN__HESSIAN_READ_H */

@@ -84,6 +84,18 @@ struct spn_harena {
     unsigned unused;
 };
 
+/*
+ * What reading a message of so many bytes may take: SPN__HARENA_FREE, in which a small one
+ * need not be weighed, and 36 for each byte; see docs/design/rpc-hessian.md for why so many.
+ * Under AddressSanitizer, where pieces have a gap each, twice that.
+ */
+#define SPN__HARENA_FREE ((size_t)64 << 10)
+size_t spn__harena_for(size_t message_bytes);
+/* While a message is read: no more than that, beyond what is there.  Returns the limit as it
+ * was, for widen; a message that was too large for it leaves the arena usable. */
+size_t spn__harena_narrow(spn_harena *arena, size_t message_bytes);
+void spn__harena_widen(spn_harena *arena, size_t limit);
+
 /* The slow half: another block. */
 void *spn__harena_more(spn_harena *arena, size_t bytes, size_t alignment);
 

@@ -121,6 +121,7 @@ static int send_reply(spn_request *request)
 {
     struct spn__channel *channel = request->message.channel;
     struct spn__counts *counts = counts_of(request);
+    unsigned flags = SPN__SEND_SPLIT(request->split);
     unsigned char *bytes;
     size_t size;
     int rc;
@@ -136,11 +137,10 @@ static int send_reply(spn_request *request)
         return spn__channel_answer(channel, &request->message.frame,
                                    SPN__STATUS_SERIALIZATION, text, 0);
     }
-    if (request->split > 0)
-        spn__conn_set_grain(channel->conn, request->split);
     /* Others will answer this client soon: one write for all of them. */
-    rc = spn__channel_send(channel, bytes, size,
-                           spn__channel_in_flight(channel) > 1 ? SPN__SEND_SOON : 0);
+    if (spn__channel_in_flight(channel) > 1)
+        flags |= SPN__SEND_SOON;
+    rc = spn__channel_send(channel, bytes, size, flags);
     if (rc != SPN_OK) {
         spn__count(counts, SPN__COUNT_DROPPED, 1);
         return rc;

@@ -51,6 +51,7 @@ struct spn_request {
     int64_t timeout_ms;                  /* as attached; 0: none */
     uint16_t argument_count;
     uint8_t is_broken;         /* the body is no request: `problem` says why */
+    uint8_t offer;             /* spn__offer: if not SPN__OFFERED, it was not read on */
     uint8_t wants_attachments; /* the reply's flags are 3 to 5 */
     uint8_t is_timed;
     uint8_t reply;      /* spn__reply */

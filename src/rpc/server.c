@@ -43,12 +43,14 @@ static int read_settings(spn_server *server, const spn_url *url, spn_problem *pr
 {
     struct spn__endpoint *endpoint = &server->endpoint;
     struct spn__silence silence;
-    int32_t payload, accepts;
+    int32_t payload, accepts, frame;
     int rc;
 
     if ((rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) !=
             SPN_OK ||
         (rc = spn__setting(url, "accepts", 0, &accepts, problem)) != SPN_OK ||
+        (rc = spn__setting(url, "frame.timeout", SPN__FRAME_MS, &frame, problem)) !=
+            SPN_OK ||
         (rc = spn__silence_read(url, &silence, problem)) != SPN_OK)
         return rc;
     rc = spn_url_io_threads(url, &server->io_threads);
@@ -56,6 +58,7 @@ static int read_settings(spn_server *server, const spn_url *url, spn_problem *pr
         return spn__refuse(problem, rc, 0, "iothreads=%s is no number that fits",
                            spn_url_get(url, "iothreads"));
     endpoint->payload = payload > 0 ? payload : INT32_MAX;
+    endpoint->frame_ns = frame > 0 ? SPN_MS((int64_t)frame) : 0;
     spn__init(&endpoint->accepts, accepts);
     spn__init(&endpoint->heartbeat_ns, silence.heartbeat_ns);
     spn__init(&endpoint->close_ns, silence.close_ns);
@@ -88,17 +91,21 @@ static void chain(spn_server *server)
     server->endpoint.message = spn__request_create;
 }
 
-/* The timer's tick: fine enough for the shortest silence, and no finer than that needs. */
+/* The timer's tick: fine enough for the shortest of its times, and no finer than that
+ * needs. */
 static int make_timer(spn_server *server)
 {
-    const int64_t close_ns =
+    const int64_t frame_ns = server->endpoint.frame_ns;
+    int64_t shortest_ns =
         spn__load(&server->endpoint.close_ns, relaxed); /* nobody else is there yet */
     spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
     spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
 
     thread.name = "rpc-idle";
     opts.thread = &thread;
-    opts.tick_ns = close_ns / 32;
+    if (shortest_ns <= 0 || (frame_ns > 0 && frame_ns < shortest_ns))
+        shortest_ns = frame_ns;
+    opts.tick_ns = shortest_ns / 32;
     if (opts.tick_ns < SPN_MS(2))
         opts.tick_ns = SPN_MS(2);
     if (opts.tick_ns > SPN_SEC(1))

@@ -77,6 +77,7 @@ int spn_server_stats_get(spn_server *server, spn_server_stats *stats)
     s.bytes_in = spn__counts_sum(counts, SPN__COUNT_BYTES_IN);
     s.bytes_out = spn__counts_sum(counts, SPN__COUNT_BYTES_OUT);
     s.shared = spn__counts_sum(counts, SPN__COUNT_SHARED);
+    s.frames_late = spn__counts_sum(counts, SPN__COUNT_FRAMES_LATE);
     for (int i = 0; i < 16; i++)
         s.statuses[i] = spn__counts_sum(counts, SPN__COUNT_STATUS + i);
     for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
@@ -146,6 +147,8 @@ static const struct reading {
     { "heartbeats", "Heartbeats answered.", SPN__COUNT_HEARTBEATS },
     { "events", "Other events that came.", SPN__COUNT_EVENTS },
     { "frames_bad", "Frames that are none.", SPN__COUNT_BAD_FRAMES },
+    { "frames_late", "Connections closed for a frame that did not come in time.",
+      SPN__COUNT_FRAMES_LATE },
     { "received_bytes", "Bytes of frames read.", SPN__COUNT_BYTES_IN },
     { "sent_bytes", "Bytes of frames sent.", SPN__COUNT_BYTES_OUT },
     { "shared_runs", "Tasks of a closed pool run elsewhere.", SPN__COUNT_SHARED },

@@ -145,6 +145,20 @@ static struct spn__exported *find(struct spn__service_table *table, uint64_t has
     }
 }
 
+/* Begins a call of an entry; NULL: its service is not there, and nothing was begun. */
+static const spn_service *begin_entry(struct spn__exported *entry, unsigned part)
+{
+    const spn_service *service;
+
+    /* [export] mutant: half of a pair */
+    (void)spn__fetch_add(&entry->calls[part].begun, 1, seq_cst);
+    /* [export] mutant: half of a pair */
+    service = spn__load(&entry->service, seq_cst);
+    if (service == NULL)
+        (void)spn__fetch_add(&entry->calls[part].ended, 1, release); /* [export] */
+    return service;
+}
+
 struct spn__exported *spn__services_begin(struct spn__services *services,
                                           spn_hspan group, spn_hspan interface,
                                           spn_hspan version, unsigned shard,
@@ -158,14 +172,8 @@ struct spn__exported *spn__services_begin(struct spn__services *services,
     entry = find(table, hash_key(group, interface, version), group, interface, version);
     if (entry == NULL)
         return NULL;
-    /* [export] mutant: half of a pair */
-    (void)spn__fetch_add(&entry->calls[shard % SPN__SERVICE_SHARDS].begun, 1, seq_cst);
-    /* [export] mutant: half of a pair */
-    *service = spn__load(&entry->service, seq_cst);
-    if (*service != NULL)
-        return entry;
-    spn__services_end(entry, shard);
-    return NULL;
+    *service = begin_entry(entry, shard % SPN__SERVICE_SHARDS);
+    return *service != NULL ? entry : NULL;
 }
 
 void spn__services_end(struct spn__exported *exported, unsigned shard)
@@ -174,10 +182,13 @@ void spn__services_end(struct spn__exported *exported, unsigned shard)
                          release); /* [export] */
 }
 
+/* By length: text of the wire may have a zero byte in it, and be of any length.  Most names
+ * differ in their first letter, which saves counting. */
 static bool is_name(const char *name, spn_hspan wanted)
 {
-    return strncmp(name, wanted.data, wanted.length) == 0 &&
-           name[wanted.length] == '\0';
+    if (wanted.length == 0)
+        return name[0] == '\0';
+    return name[0] == wanted.data[0] && same(span_of(name), wanted);
 }
 
 const spn_method *spn__service_method(const spn_service *service, spn_hspan name,
@@ -198,6 +209,59 @@ const spn_method *spn__service_method(const spn_service *service, spn_hspan name
         }
     }
     return any != NULL ? any : last;
+}
+
+bool spn__service_is_echo(spn_hspan name, spn_hspan descriptor)
+{
+    return is_name("$echo", name) &&
+           spn__descriptor_count(descriptor.data, descriptor.length) == 1;
+}
+
+static bool has_method(const spn_service *service, spn_hspan name, spn_hspan descriptor)
+{
+    return spn__service_method(service, name, descriptor) != NULL ||
+           spn__service_is_echo(name, descriptor);
+}
+
+bool spn__services_have(struct spn__services *services, spn_hspan interface,
+                        spn_hspan name, spn_hspan descriptor)
+{
+    struct spn__service_table *table =
+        spn__load(&services->table, acquire); /* [table] */
+    bool found = false;
+
+    for (size_t i = 0; i <= table->mask && !found; i++) {
+        /* [table] mutant: as in find */
+        struct spn__exported *entry = spn__load(&table->slots[i], acquire);
+        const spn_service *service;
+
+        if (entry == NULL || !same(entry->interface, interface))
+            continue;
+        service = begin_entry(entry, SPN__SERVICE_SHARDS);
+        if (service == NULL)
+            continue;
+        found = has_method(service, name, descriptor);
+        (void)spn__fetch_add(&entry->calls[SPN__SERVICE_SHARDS].ended, 1,
+                             release); /* [export] */
+    }
+    return found;
+}
+
+enum spn__offer spn__services_offer(struct spn__services *services, spn_hspan group,
+                                    spn_hspan interface, spn_hspan version,
+                                    unsigned shard, spn_hspan name,
+                                    spn_hspan descriptor)
+{
+    const spn_service *service;
+    struct spn__exported *entry =
+        spn__services_begin(services, group, interface, version, shard, &service);
+    bool found;
+
+    if (entry == NULL)
+        return SPN__NO_SERVICE;
+    found = has_method(service, name, descriptor);
+    spn__services_end(entry, shard);
+    return found ? SPN__OFFERED : SPN__NO_METHOD;
 }
 
 /* ---- changing ------------------------------------------------------------------------ */
@@ -457,21 +521,18 @@ void spn__services_each(struct spn__services *services, spn_service_fn fn, void 
         /* [table] mutant: as in find */
         struct spn__exported *entry = spn__load(&table->slots[i], acquire);
         const spn_service *service;
-        struct spn__call_counts *looks;
         uint64_t calls = 0;
 
         if (entry == NULL)
             continue;
-        looks = &entry->calls[SPN__SERVICE_SHARDS];
         for (int shard = 0; shard < SPN__SERVICE_SHARDS; shard++)
             calls += spn__load(&entry->calls[shard].begun, relaxed); /* a number */
-        /* [export] mutant: half of a pair */
-        (void)spn__fetch_add(&looks->begun, 1, seq_cst);
-        /* [export] mutant: half of a pair */
-        service = spn__load(&entry->service, seq_cst);
-        if (service != NULL)
-            fn(ctx, service, calls);
-        (void)spn__fetch_add(&looks->ended, 1, release); /* [export] */
+        service = begin_entry(entry, SPN__SERVICE_SHARDS);
+        if (service == NULL)
+            continue;
+        fn(ctx, service, calls);
+        (void)spn__fetch_add(&entry->calls[SPN__SERVICE_SHARDS].ended, 1,
+                             release); /* [export] */
     }
 }
 

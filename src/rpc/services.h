@@ -57,6 +57,22 @@ struct spn__exported *spn__services_begin(struct spn__services *services,
                                           const spn_service **service);
 void spn__services_end(struct spn__exported *exported, unsigned shard);
 
+/* What is there for a request, before its arguments are read. */
+enum spn__offer { SPN__OFFERED, SPN__NO_SERVICE, SPN__NO_METHOD };
+
+/* Whether a service of that interface has the method, whatever its group and version. */
+bool spn__services_have(struct spn__services *services, spn_hspan interface,
+                        spn_hspan name, spn_hspan descriptor);
+/* The same for a group and version; a call is begun and ended meanwhile. */
+enum spn__offer spn__services_offer(struct spn__services *services, spn_hspan group,
+                                    spn_hspan interface, spn_hspan version,
+                                    unsigned shard, spn_hspan name,
+                                    spn_hspan descriptor);
+
+/* Whether the name is that of the method that every service has: `$echo`, with one
+ * argument. */
+bool spn__service_is_echo(spn_hspan name, spn_hspan descriptor);
+
 /* The method for a name and descriptor; NULL: none. */
 const spn_method *spn__service_method(const spn_service *service, spn_hspan name,
                                       spn_hspan descriptor);

@@ -8,7 +8,11 @@
 #include <spindle/problem.h>
 #include <spindle/url.h>
 
-enum { SPN__HEARTBEAT_MS = 60000, SPN__PAYLOAD = 8 * 1024 * 1024 };
+enum {
+    SPN__HEARTBEAT_MS = 60000,
+    SPN__PAYLOAD = 8 * 1024 * 1024,
+    SPN__FRAME_MS = 30000
+};
 
 /* A number of the URL; one that is none is refused, with its key. */
 int spn__setting(const spn_url *url, const char *key, int32_t otherwise, int32_t *value,

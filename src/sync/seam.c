@@ -479,6 +479,19 @@ void spn__os_free(void *memory)
     free(memory);
 }
 
+void *spn__os_map(size_t bytes)
+{
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return memory != MAP_FAILED ? memory : NULL;
+}
+
+void spn__os_unmap(void *memory, size_t bytes)
+{
+    (void)munmap(memory, bytes);
+}
+
 void spn__expect_use(void *memory, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE

@@ -330,7 +330,11 @@ SPN__SHARED void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.
 SPN__SHARED void spn__mem_free(void *memory);
 /* Whether somebody may watch every block come and go, so that none should be kept
  * back: the program's own allocator, or a sanitizer. */
-bool spn__mem_watched(void);
+SPN__SHARED bool spn__mem_watched(void);
+/* Memory that is the system's again as soon as it is freed, for blocks of many pages whose
+ * size the caller knows; NULL: there is none.  Not where memory is watched. */
+SPN__SHARED void *spn__os_map(size_t bytes);
+SPN__SHARED void spn__os_unmap(void *memory, size_t bytes);
 /* Says of a block that all of it will be used, here and there: the system may take large
  * pages for it, which are fewer to make and to find.  A hint; not given of blocks of the
  * program's own allocator, whose affair that is. */

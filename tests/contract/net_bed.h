@@ -155,11 +155,13 @@ static inline void line_closed(void *context, struct spn__conn *conn, int why)
     CHECK_EQ(atomic_exchange(&line->closed, 1), 0);
 }
 
-static const struct spn__conn_events line_events = { line_opened, line_bytes, NULL,
-                                                     line_closed };
-static const struct spn__conn_events line_events_written = { line_opened, line_bytes,
-                                                             line_written,
-                                                             line_closed };
+static const struct spn__conn_events line_events = { .opened = line_opened,
+                                                     .bytes = line_bytes,
+                                                     .closed = line_closed };
+static const struct spn__conn_events line_events_written = { .opened = line_opened,
+                                                             .bytes = line_bytes,
+                                                             .written = line_written,
+                                                             .closed = line_closed };
 
 static inline void bed_listen(struct bed *bed, const char *host,
                               const struct spn__conn_events *events)

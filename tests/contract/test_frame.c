@@ -553,6 +553,167 @@ TEST(body__descriptor__counted_or_refused, "COD-10")
     CHECK_EQ(count(many), SPN_EINVAL);
 }
 
+/* ---- names ---------------------------------------------------------------------------- */
+
+/* A string of any length, with any bytes of ASCII, in pieces of up to 65535. */
+static unsigned char *put_long(unsigned char *at, const char *text, size_t length)
+{
+    for (bool last = false; !last;) {
+        const size_t piece = length < 0xffff ? length : 0xffff;
+
+        last = piece == length;
+        *at++ = last ? 'S' : 'R';
+        *at++ = (unsigned char)(piece >> 8);
+        *at++ = (unsigned char)piece;
+        memcpy(at, text, piece);
+        at += piece;
+        text += piece;
+        length -= piece;
+    }
+    return at;
+}
+
+/* The texts a request begins with, and which of them is as a test wants it. */
+enum { DUBBO, PATH, VERSION, METHOD, PARAMETERS, TEXTS };
+
+/* A request whose text `which` is `length` bytes of `text`, and the reply to it.  Texts of up to
+ * 31 bytes have one byte in front, as most have; longer ones are read by the reader. */
+static void ask_with_text(struct spn__conn *conn, int which, const char *text,
+                          size_t length, struct told *told)
+{
+    static const char *const texts[TEXTS] = { "2.0.0", DEMO, "1.0.0", "sayHello",
+                                              "Ljava/lang/String;" };
+    unsigned char *frame = malloc(length + 500), *at = frame + 16;
+    struct bytes header = { .size = 0 };
+
+    REQUIRE(frame != NULL);
+    for (int i = 0; i < TEXTS; i++) {
+        const char *data = i == which ? text : texts[i];
+        const size_t size = i == which ? length : strlen(texts[i]);
+
+        if (size < 32) {
+            *at++ = (unsigned char)size;
+            memcpy(at, data, size);
+            at += size;
+        } else {
+            at = put_long(at, data, size);
+        }
+    }
+    memcpy(at, "\3bobH\5group\2g1Z", 15);
+    at += 15;
+    put_header(&header, TWO_WAY, 0, 7, (uint32_t)(at - frame - 16));
+    memcpy(frame, header.data, 16);
+    CHECK(pipe_feed(conn, frame, (size_t)(at - frame)));
+    CHECK(pipe_told(conn, told));
+    free(frame);
+}
+
+/* No text that a request begins with may hold a zero byte: outside it would be a shorter one.
+ * However long what follows the zero is, nothing is read behind the name it looks like. */
+TEST(body__text_with_a_zero_byte__status_40, "COD-17")
+{
+    static const char *const begins[TEXTS] = { "2.0.0", DEMO, "1.0.0", "sayHello",
+                                               "Ljava/lang/String;" };
+    static char text[1000000];
+    struct fixture f;
+    struct spn__conn *conn;
+    struct told told;
+
+    open_with(&f, DIRECT);
+    conn = pipe_open(f.transport);
+    for (int which = 0; which < TEXTS; which++) {
+        const size_t name = strlen(begins[which]);
+        const size_t lengths[] = { name + 1, name + 2, name + 40, 1000, sizeof text };
+
+        memset(text, 'x', sizeof text);
+        memcpy(text, begins[which], name + 1);
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            ask_with_text(conn, which, text, lengths[i], &told);
+            CHECK_EQ(told.id, 7);
+            CHECK_EQ(told.status, 40);
+            CHECK_HAS(told_text(&told), "zero byte");
+        }
+        memset(text, 0, sizeof text);
+        ask_with_text(conn, which, text, sizeof text, &told);
+        CHECK_EQ(told.status, 40);
+    }
+    CHECK_EQ(atomic_load(&f.demo.calls), 0);
+    ask_with_text(conn, METHOD, "sayHello", 8, &told);
+    CHECK_EQ(told.status, 20);
+    pipe_close(conn);
+    close_all(&f);
+}
+
+/* The same of `$echo`, which every service has, and of attachments that say what is meant. */
+TEST(body__zero_byte_in_echo_and_attachments__refused, "COD-17", "EXC-3")
+{
+    struct fixture f;
+    struct spn__conn *conn;
+    struct bytes body = { .size = 0 }, b = { .size = 0 };
+    struct told told;
+
+    open_with(&f, DIRECT);
+    conn = pipe_open(f.transport);
+    ask_with_text(conn, METHOD, "$echo\0$", 7, &told);
+    CHECK_EQ(told.status, 40);
+    for (int reader = 0; reader < 2;
+         reader++) { /* with a list, it is not read in place */
+        body.size = b.size = 0;
+        put_text(&body, "2.0.0");
+        put_text(&body, DEMO);
+        put_text(&body, "1.0.0");
+        put_text(&body, "sayHello");
+        put_text(&body, "Ljava/lang/String;");
+        put(&body, "\3bobH", 5);
+        if (reader)
+            put(&body, "\1xx", 3); /* a list of none */
+        put(&body, "\5group\3g1\0", 10);
+        put_byte(&body, 'Z');
+        put_header(&b, TWO_WAY, 0, 3, (uint32_t)body.size);
+        put(&b, body.data, body.size);
+        CHECK(pipe_feed(conn, b.data, b.size));
+        CHECK(pipe_told(conn, &told));
+        CHECK_EQ(told.status, 70);
+        CHECK_HAS(told_text(&told), "Not found exported service: ");
+    }
+    CHECK_EQ(atomic_load(&f.demo.calls), 0);
+    pipe_close(conn);
+    close_all(&f);
+}
+
+/* Names are the same if all of their bytes are: no beginning and no longer one will do. */
+TEST(service__method__found_by_all_of_its_name, "EXC-2", "COD-17")
+{
+    /* Behind the zero of each name are more. */
+    static const char echo[64] = "echo", add[64] = "add", two[64] = "II";
+    static const spn_method methods[] = { { echo, NULL, NULL, NULL },
+                                          { add, two, NULL, NULL } };
+    static const spn_service service = {
+        .size = sizeof service, .interface = "s", .methods = methods, .method_count = 2
+    };
+    static const spn_hspan none = { NULL, 0 };
+    const struct {
+        spn_hspan name, parameters;
+        int index; /* -1: none */
+    } cases[] = {
+        { { "echo", 4 }, none, 0 },
+        { { "echo", 3 }, none, -1 },
+        { { "echo\0", 5 }, none, -1 },
+        { { "echo\0xxxxxxxxxxxxxxx", 20 }, none, -1 },
+        { { "", 0 }, none, -1 },
+        { { "echoo", 5 }, none, -1 },
+        { { "add", 3 }, { "II", 2 }, 1 },
+        { { "add", 3 }, { "I", 1 }, -1 },
+        { { "add", 3 }, { "II\0", 3 }, -1 },
+        { { "add", 3 }, { "II\0IIIIIIII", 11 }, -1 },
+        { { "add", 3 }, none, -1 },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK(spn__service_method(&service, cases[i].name, cases[i].parameters) ==
+              (cases[i].index < 0 ? NULL : &methods[cases[i].index]));
+}
+
 /* ---- arguments ------------------------------------------------------------------------------ */
 
 /* Asks a two-way request of the pipe; what came is in told. */

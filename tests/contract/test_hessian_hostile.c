@@ -3,7 +3,10 @@
  * Messages that nobody's writer writes: cut, turned over, deep, full of promises.  Whatever
  * comes, the answer is a value or an error; and memory stays in proportion.
  */
+#include <unistd.h>
+
 #include "hessian.h"
+#include "sync/seam.h"
 
 /* ---- errors, one by one ---------------------------------------------------------- */
 
@@ -358,6 +361,50 @@ TEST(hessian__dearest_message__in_proportion, "HES-17")
     CHECK(spn_harena_used(arena) <= opts.limit_bytes);
     spn_harena_destroy(arena);
     free(message);
+}
+
+/* Pages of the process that are in memory, in bytes. */
+static size_t resident(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long all = 0, pages = 0;
+
+    REQUIRE(file != NULL);
+    CHECK_EQ(fscanf(file, "%lu %lu", &all, &pages), 2);
+    fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The memory of a large message is the system's again when the arena goes, also where malloc
+ * would keep it: it has seen large blocks before, and something small lies behind them. */
+TEST(hessian__large_message_freed__memory_goes_back, "HES-36")
+{
+    enum { LARGE = 32 << 20, PIECE = 1000 };
+    const size_t before = resident();
+    spn_harena *arena;
+    void *volatile seen;
+    void *volatile last;
+    size_t with;
+
+    if (spn__mem_watched())
+        return; /* a sanitizer keeps what is freed */
+    seen = malloc(2 << 20);
+    free(seen);
+    REQUIRE_OK(spn_harena_create(&arena, NULL));
+    for (size_t taken = 0; taken < LARGE; taken += PIECE) {
+        void *piece = spn_harena_alloc(arena, PIECE);
+
+        REQUIRE(piece != NULL);
+        memset(piece, 1, PIECE);
+    }
+    last = malloc(100000);
+    with = resident();
+    spn_harena_destroy(arena);
+    printf("  %zu KiB, then %zu KiB, then %zu KiB\n", before >> 10, with >> 10,
+           resident() >> 10);
+    CHECK(with >= before + LARGE);
+    CHECK(resident() < before + (2 << 20));
+    free(last);
 }
 
 /* A million lists in each other, where limits allow it: no C stack is used, since

@@ -696,6 +696,110 @@ TEST(server__split_reply__arrives_whole, "EXC-14")
     }
 }
 
+/* Sizes of what was written to sockets, while a test looks at them. */
+enum { WRITES_MAX = 1000 };
+static atomic_int writes_seen = -1; /* below 0: nobody looks */
+static _Atomic(ssize_t) writes[WRITES_MAX];
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    const ssize_t n = __real_sendmsg(fd, message, flags);
+
+    if (n > 0 && atomic_load(&writes_seen) >= 0) {
+        const int at = atomic_fetch_add(&writes_seen, 1);
+
+        if (at < WRITES_MAX)
+            atomic_store(&writes[at], n);
+    }
+    return n;
+}
+
+static void forget_writes(void)
+{
+    for (int i = 0; i < WRITES_MAX; i++)
+        atomic_store(&writes[i], 0);
+    atomic_store(&writes_seen, 0);
+}
+
+/* They are noted behind the call: the peer may be ahead. */
+static size_t written_in_all(void)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < atomic_load(&writes_seen) && i < WRITES_MAX; i++)
+        sum += (size_t)atomic_load(&writes[i]);
+    return sum;
+}
+
+/* Where a part of the stream lies in the writes: the number of those it is in. */
+static int writes_of(size_t from, size_t size)
+{
+    size_t at = 0;
+    int count = 0;
+
+    for (int i = 0; i < atomic_load(&writes_seen) && i < WRITES_MAX; i++) {
+        const size_t end = at + (size_t)atomic_load(&writes[i]);
+
+        count += at < from + size && end > from;
+        at = end;
+    }
+    return count;
+}
+
+/* Asked for one after the other, and all at once: the reply that is split has many writes,
+ * those around it, and a heartbeat's, one each. */
+TEST(server__split_reply__others_in_one_write, "EXC-14")
+{
+    enum { SPLIT = 16 + 10, BEAT = 16 + 1, LARGE = 16 + 3 + 1 + 2000 };
+    static const char *const queries[] = { "dispatcher=direct", "threads=1&queues=10" };
+    const struct asked split = { .id = 5, .method = "split", .dubbo = "2.0.0" };
+    const struct asked large = {
+        .method = "large", .parameters = "I", .dubbo = "2.0.0", ARGS("\xcf\xd0")
+    };
+    struct bytes b = { .size = 0 };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    for (size_t i = 0; i < 2; i++) {
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        forget_writes();
+        CHECK(peer_ask(fd, &split, &told));
+        CHECK_BODY(&told, "\x91\x08split-ok");
+        CHECK(peer_beat(fd, 6));
+        CHECK(peer_ask(fd, &large, &told));
+        CHECK_EQ(told.length, LARGE - 16);
+        T_AWAIT(written_in_all() == SPLIT + BEAT + LARGE);
+        CHECK_EQ(writes_of(0, SPLIT), 9);
+        CHECK_EQ(writes_of(SPLIT, BEAT), 1);
+        CHECK_EQ(writes_of(SPLIT + BEAT, LARGE), 1);
+        close(fd);
+        /* All in one piece, which the server answers in the same order. */
+        fd = peer_open(s.port);
+        forget_writes();
+        b.size = 0;
+        put_request(&b, &split);
+        put_request(&b, &large);
+        put_request(&b, &split);
+        peer_write(fd, b.data, b.size);
+        for (int reply = 0; reply < 3; reply++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.length, reply == 1 ? LARGE - 16 : SPLIT - 16);
+        }
+        T_AWAIT(written_in_all() == 2 * SPLIT + LARGE);
+        CHECK_EQ(writes_of(0, SPLIT), 9);
+        CHECK_EQ(writes_of(SPLIT, LARGE), 1);
+        CHECK_EQ(writes_of(SPLIT + LARGE, SPLIT), 9);
+        atomic_store(&writes_seen, -1);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
 /* ---- connections ----------------------------------------------------------------------- */
 
 /* One connection too many is closed; when one goes there is room again. */
@@ -857,6 +961,15 @@ TEST(server__times_of_silence__checked, "EXC-16")
     }
 }
 
+/* Gone without an order: what the other side sends is refused. */
+static void peer_reset(int fd)
+{
+    const struct linger none = { .l_onoff = 1, .l_linger = 0 };
+
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none) == 0);
+    close(fd);
+}
+
 /* A client that goes away leaves nothing behind. */
 TEST(server__client_gone__requests_end_without_reply, "EXC-17")
 {
@@ -874,7 +987,7 @@ TEST(server__client_gone__requests_end_without_reply, "EXC-17")
     T_AWAIT(atomic_load(&s.demo.hanging) == 1);
     peer_send(fd, &ask_hello);
     T_AWAIT(spn_pool_queued(spn_server_pool(s.server)) == 1);
-    close(fd);
+    peer_reset(fd); /* an end in order would have its replies */
     T_AWAIT(stats_of(s.server).connections == 0);
     CHECK_EQ(stats_of(s.server).in_flight, 3);
     CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
@@ -932,6 +1045,214 @@ TEST(server__client_that_does_not_read__bounded, "EXC-18", "P18")
     close(fd);
     free(told);
     serving_end(&s);
+}
+
+/* ---- half-closed connections, and frames that do not come ---------------------------------- */
+
+/* A client that sends its requests and ends its side has a reply to each, with every
+ * dispatcher, and then the end. */
+TEST(server__half_closed__answered_and_then_closed, "EXC-23")
+{
+    static const char *const queries[] = {
+        "dispatcher=direct",
+        "dispatcher=all&threads=2&queues=10",
+        "dispatcher=message&threads=1&queues=10&heartbeat=0&frame.timeout=0",
+        "dispatcher=execution&threads=2&queues=10",
+        "dispatcher=connection&threads=2&queues=10",
+    };
+    const struct asked split = { .id = 5, .method = "split", .dubbo = "2.0.0" };
+    struct serving s;
+    struct told told;
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct bytes b = { .size = 0 };
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        for (int round = 0; round < 20; round++) {
+            fd = peer_open(s.port);
+            b.size = 0;
+            for (int request = 0; request < round % 4; request++)
+                put_request(&b, request == 1 ? &split : &ask_hello);
+            put(&b, "\xda\xbb\xc2", (size_t)(round % 3)); /* and a beginning */
+            peer_write(fd, b.data, b.size);
+            CHECK(shutdown(fd, SHUT_WR) == 0);
+            for (int request = 0; request < round % 4; request++) {
+                CHECK(peer_told(fd, &told));
+                CHECK_EQ(told.status, 20);
+            }
+            CHECK(peer_is_closed(fd));
+            close(fd);
+        }
+        T_AWAIT(stats_of(s.server).connections == 0);
+        CHECK_EQ(stats_of(s.server).dropped, 0);
+        CHECK_EQ(stats_of(s.server).replies, 5 * (1 + 2 + 3));
+        serving_end(&s);
+    }
+}
+
+/* What this process has worked, in nanoseconds. */
+static int64_t cpu_ns(void)
+{
+    struct timespec used;
+
+    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0);
+    return SPN_SEC((int64_t)used.tv_sec) + used.tv_nsec;
+}
+
+/* Requests that take their time: the connection waits for them, asleep, whoever finishes
+ * them. */
+TEST(server__half_closed_with_slow_requests__waits_asleep, "EXC-23", "NET-8")
+{
+    const struct asked hanging = { .id = 1, .method = "hang", .dubbo = "2.0.0" };
+    const struct asked keeping = { .id = 2, .method = "later", .dubbo = "2.0.0" };
+    spn_request *request;
+    struct serving s;
+    struct told told;
+    int64_t before;
+    int fd;
+
+    serve_with(&s, "threads=1&queues=10&dispatcher=message", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &keeping);
+    T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+    CHECK(shutdown(fd, SHUT_WR) == 0);
+    before = cpu_ns();
+    {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+
+        CHECK_EQ(poll(&p, 1, (int)(T_SMALL_NS / SPN_MS(1))), 0);
+    }
+    CHECK(cpu_ns() - before < T_SMALL_NS / 2);
+    CHECK_EQ(stats_of(s.server).connections, 1);
+    CHECK_OK(spn_request_return_int(request, 7));
+    CHECK_OK(spn_request_finish(request, SPN_OK));
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 2);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    CHECK(peer_told(fd, &told));
+    CHECK_EQ(told.id, 1);
+    CHECK_BODY(&told, "\x91\x04hung");
+    CHECK(peer_is_closed(fd));
+    close(fd);
+    serving_end(&s);
+}
+
+/* A request that is never finished does not keep its half-closed connection. */
+TEST(server__half_closed_for_too_long__closed, "EXC-23")
+{
+    const struct asked keeping = { .id = 2, .method = "later" };
+    spn_request *request;
+    struct serving s;
+    int fd;
+
+    serve_with(&s, "threads=1&queues=10&heartbeat=50&close.timeout=200", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &keeping);
+    T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+    CHECK(shutdown(fd, SHUT_WR) == 0);
+    CHECK(peer_is_closed(fd));
+    T_AWAIT(stats_of(s.server).connections == 0);
+    CHECK_EQ(stats_of(s.server).in_flight, 1);
+    CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
+    close(fd);
+    serving_end(&s);
+}
+
+/* Sends bytes, each a little later than the one before, as long as nothing comes back.
+ * How many went out. */
+static size_t trickle(int fd, const unsigned char *data, size_t size)
+{
+    for (size_t at = 0; at < size; at++) {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+
+        peer_write(fd, data + at, 1);
+        if (poll(&p, 1, 20) != 0)
+            return at + 1;
+    }
+    return size;
+}
+
+/* A frame that comes byte by byte is not waited for for ever: neither its header, nor its
+ * body, nor one behind others. */
+TEST(server__frame_that_trickles__closed_and_counted, "EXC-24")
+{
+    enum { LIMIT_MS = 200 };
+    struct serving s;
+    struct told told;
+    struct bytes b = { .size = 0 };
+    int fd, polite;
+
+    put_header(&b, TWO_WAY, 0, 1, 5000);
+    while (b.size < 5016)
+        put_byte(&b, 'x');
+    serve_with(&s, "threads=1&queues=10&frame.timeout=200", NULL);
+    polite = peer_open(s.port);
+    for (int kind = 0; kind < 3; kind++) {
+        const int64_t begin = spn_now();
+        size_t sent;
+
+        fd = peer_open(s.port);
+        if (kind == 1)
+            peer_write(fd, b.data, 2000);
+        if (kind == 2)
+            CHECK(peer_ask(fd, &ask_hello, &told));
+        sent = trickle(fd, b.data, b.size);
+        CHECK(spn_now() - begin >= SPN_MS(LIMIT_MS));
+        CHECK(sent < b.size / 4);
+        CHECK(peer_is_closed(fd));
+        T_AWAIT(stats_of(s.server).frames_late == (uint64_t)kind + 1);
+        close(fd);
+        /* Others are not meant, though they say nothing. */
+        CHECK(peer_ask(polite, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+    }
+    CHECK_EQ(stats_of(s.server).idle_closed, 0);
+    close(polite);
+    serving_end(&s);
+}
+
+/* A large request that takes many times as long as frame.timeout, but comes all the while, is
+ * taken; and so is whatever there is for it, with 0. */
+TEST(server__large_frame_that_comes_steadily__taken, "EXC-24")
+{
+    enum { SIZE = 100000, PART = 4000 };
+    static const char *const queries[] = { "dispatcher=direct&frame.timeout=100",
+                                           "dispatcher=direct&frame.timeout=0" };
+    unsigned char *frame = malloc(SIZE);
+    struct bytes b = { .size = 0 };
+    struct serving s;
+    struct told told;
+
+    REQUIRE(frame != NULL);
+    memset(frame, 0xff, SIZE);
+    put_request(&b, &ask_hello);
+    memcpy(frame, b.data, b.size); /* what follows the attachments is passed over */
+    frame[12] = 0;
+    frame[13] = (SIZE - 16) >> 16 & 0xff;
+    frame[14] = (SIZE - 16) >> 8 & 0xff;
+    frame[15] = (SIZE - 16) & 0xff;
+    for (size_t i = 0; i < 2; i++) {
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        for (size_t at = 0; at < SIZE; at += PART) {
+            struct pollfd p = { .fd = fd, .events = POLLIN };
+
+            peer_write(fd, frame + at, PART);
+            if (at + PART < SIZE)
+                CHECK_EQ(poll(&p, 1, 20), 0);
+        }
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.status, 20);
+        CHECK_EQ(stats_of(s.server).frames_late, 0);
+        close(fd);
+        serving_end(&s);
+    }
+    free(frame);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

@@ -70,7 +70,9 @@ static void closed(void *context, struct spn__conn *conn, int why)
     atomic_fetch_add(&closes, 1);
 }
 
-static const struct spn__conn_events events = { opened, bytes, NULL, closed };
+static const struct spn__conn_events events = { .opened = opened,
+                                                .bytes = bytes,
+                                                .closed = closed };
 
 static bool ok(int rc)
 {

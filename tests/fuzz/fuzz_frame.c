@@ -3,6 +3,11 @@
  * fuzz_frame.c - any bytes from a client: a server on a transport that is fed by hand, whole
  * and in two pieces.  It answers with frames, waits for more, or ends the connection; it
  * keeps nothing, and what comes out for pieces is what comes out for the whole.
+ *
+ * An input that begins as a frame does is the stream.  Any other is the body of one request,
+ * which gets its header here: no mutation has to guess a length, and most inputs reach the
+ * decoding.  The server has the payload of every server, and services as programs export
+ * them: methods with and without parameters, overloaded ones, one for all names, a group.
  */
 #include "fuzz.h"
 
@@ -14,14 +19,20 @@
 #include "net_pipe.h"
 #include "rpc/serving.h"
 
+enum { PAYLOAD = 8 << 20, INPUT_MAX = 16 + PAYLOAD, OUTPUT_MAX = 32 << 20 };
+
 static spn_server *server;
 static struct spn__transport *transport;
 
+/* ---- services --------------------------------------------------------------------------- */
+
+/* Asks for everything that a method may ask for. */
 static int take_any(void *arg, spn_request *request)
 {
     const spn_hvalue *value;
     spn_hspan text;
     int64_t number;
+    int32_t narrow;
     double real;
     int flag;
 
@@ -29,33 +40,109 @@ static int take_any(void *arg, spn_request *request)
     for (size_t i = 0; i < spn_request_count(request); i++) {
         (void)!spn_request_string(request, i, &text);
         (void)!spn_request_long(request, i, &number);
+        (void)!spn_request_int(request, i, &narrow);
         (void)!spn_request_double(request, i, &real);
         (void)!spn_request_bool(request, i, &flag);
         fuzz_require(spn_request_value(request, i, &value) == SPN_OK);
     }
-    fuzz_require(strlen(spn_request_method(request)) > 0 ||
-                 spn_request_method(request)[0] == '\0');
+    fuzz_require(spn_request_method(request) != NULL);
+    fuzz_require(spn_request_parameters(request) != NULL);
+    fuzz_require(spn_request_interface(request) != NULL);
+    fuzz_require(spn_request_dubbo(request) != NULL);
     (void)spn_request_attachment(request, "path");
+    (void)spn_request_attachment(request, "timeout");
     if (spn_request_count(request) > 0)
         return spn_request_return_value(request, value);
     return (int)(spn_request_id(request) & 1);
 }
 
+/* A name that is in the table is what was asked for, to its last byte. */
+static int take_named(void *arg, spn_request *request)
+{
+    fuzz_require(strcmp(spn_request_method(request), arg) == 0);
+    return take_any(NULL, request);
+}
+
+static int add(void *arg, spn_request *request)
+{
+    int32_t a, b;
+    int rc;
+
+    (void)arg;
+    if ((rc = spn_request_int(request, 0, &a)) != SPN_OK ||
+        (rc = spn_request_int(request, 1, &b)) != SPN_OK)
+        return rc;
+    return spn_request_return_long(request, (int64_t)a + b);
+}
+
+struct user {
+    int64_t id;
+    const char *name;
+    spn_hvalue *tags;
+};
+
+static int get_user(void *arg, spn_request *request)
+{
+    static const spn_hfield fields[] = {
+        { "id", offsetof(struct user, id), SPN_HFIELD_LONG, 0, NULL },
+        { "name", offsetof(struct user, name), SPN_HFIELD_TEXT, 0, NULL },
+        { "tags", offsetof(struct user, tags), SPN_HFIELD_VALUE, 0, NULL },
+    };
+    static const spn_hstruct type = { "U", fields, 3, sizeof(struct user) };
+    struct user user = { 0, NULL, NULL };
+    const int rc = spn_request_struct(request, 0, &type, &user);
+
+    (void)arg;
+    return rc == SPN_OK ? spn_request_return_struct(request, &type, &user) : rc;
+}
+
+static int throw(void *arg, spn_request *request)
+{
+    (void)arg;
+    return spn_request_throw(request, "E", "thrown");
+}
+
+static const spn_method methods[] = {
+    { "echo", NULL, take_named, "echo" },
+    { "hi", "Ljava/lang/String;", take_named, "hi" },
+    { "hi", "I", take_named, "hi" },
+    { "add", "II", add, NULL },
+    { "user", "LU;", get_user, NULL },
+    { "throw", "", throw, NULL },
+};
+static const spn_method all_names[] = { { "*", NULL, take_any, NULL } };
+
+static const spn_service services[] = {
+    { .size = sizeof(spn_service),
+      .interface = "s",
+      .methods = methods,
+      .method_count = 6 },
+    { .size = sizeof(spn_service),
+      .interface = "s",
+      .group = "g",
+      .version = "1",
+      .methods = methods,
+      .method_count = 2 },
+    { .size = sizeof(spn_service),
+      .interface = "any",
+      .methods = all_names,
+      .method_count = 1 },
+};
+
 static void open_server(void)
 {
-    static const spn_method methods[] = { { "*", NULL, take_any, NULL } };
-    static const spn_service service = {
-        .size = sizeof service, .interface = "s", .methods = methods, .method_count = 1
-    };
-
+    (void)spn_log_set_level(SPN_LOG_OFF);
     fuzz_require(spn__transport_create(NULL, &transport) == SPN_OK);
     fuzz_require(spn__server_create_on(&server,
                                        "dubbo://127.0.0.1:1?dispatcher=direct&"
-                                       "heartbeat=0&payload=4096&dump.enable=false",
+                                       "heartbeat=0&frame.timeout=0&dump.enable=false",
                                        NULL, transport, NULL) == SPN_OK);
-    fuzz_require(spn_server_export(server, &service, NULL) == SPN_OK);
+    for (size_t i = 0; i < sizeof services / sizeof *services; i++)
+        fuzz_require(spn_server_export(server, &services[i], NULL) == SPN_OK);
     fuzz_require(spn_server_start(server, NULL) == SPN_OK);
 }
+
+/* ---- one input ---------------------------------------------------------------------------- */
 
 /* What came out must be frames. */
 static void check_out(const unsigned char *out, size_t size)
@@ -70,22 +157,18 @@ static void check_out(const unsigned char *out, size_t size)
         fuzz_require((out[at + 2] & 0xc0) == 0);
         length = (uint32_t)out[at + 12] << 24 | (uint32_t)out[at + 13] << 16 |
                  (uint32_t)out[at + 14] << 8 | out[at + 15];
-        fuzz_require(length <= 4096 && size - at - 16 >= length);
+        fuzz_require(length <= PAYLOAD && size - at - 16 >= length);
         at += 16 + length;
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void feed(const uint8_t *data, size_t size)
 {
-    static unsigned char whole[1 << 20], pieces[1 << 20];
+    static unsigned char whole[OUTPUT_MAX], pieces[OUTPUT_MAX];
     spn_server_stats stats = SPN_SERVER_STATS_INIT;
     struct spn__conn *conn;
     size_t first, second, cut;
 
-    if (size > 4096)
-        return 0;
-    if (server == NULL)
-        open_server();
     conn = pipe_open(transport);
     (void)pipe_feed(conn, data, size);
     first = pipe_take(conn, whole, sizeof whole);
@@ -101,5 +184,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pipe_close(conn);
     fuzz_require(spn_server_stats_get(server, &stats) == SPN_OK);
     fuzz_require(stats.in_flight == 0 && stats.connections == 0);
+    fuzz_require(stats.requests == stats.replies + stats.dropped + stats.one_way);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static unsigned char frame[INPUT_MAX];
+
+    if (size > PAYLOAD)
+        return 0;
+    if (server == NULL)
+        open_server();
+    if (size == 0 || data[0] == 0xda) {
+        feed(data, size);
+        return 0;
+    }
+    memcpy(frame, "\xda\xbb\xc2\0\0\0\0\0\0\0\0\1", 12);
+    for (int i = 0; i < 4; i++)
+        frame[12 + i] = (unsigned char)(size >> (24 - 8 * i));
+    memcpy(frame + 16, data, size);
+    feed(frame, 16 + size);
     return 0;
 }

@@ -80,7 +80,8 @@ static void ask(spn_harena *arena, const spn_hvalue *value)
     fuzz_require(rc == SPN_OK || problem.text[0] != '\0');
 }
 
-/* The same bytes once more, by the readers that expect a kind. */
+/* The same bytes once more, by the readers that expect a kind: mostly of the one that is next,
+ * and now and then of another, which refuse. */
 static void read_directly(spn_harena *arena, const uint8_t *data, size_t size)
 {
     spn_hreader reader;
@@ -91,10 +92,15 @@ static void read_directly(spn_harena *arena, const uint8_t *data, size_t size)
         spn_hspan text;
         spn_hvalue *any;
         int64_t number;
+        int32_t narrow;
         double real;
         int flag;
+        const size_t at = spn_hreader_offset(&reader);
+        int kind = spn_hreader_peek(&reader);
 
-        switch (spn_hreader_peek(&reader)) {
+        if ((at + size) % 16 == 0)
+            kind = (int)(at / 16 % (SPN_HBINARY + 1));
+        switch (kind) {
         case SPN_HNULL:
             rc = spn_hreader_null(&reader);
             break;
@@ -102,6 +108,8 @@ static void read_directly(spn_harena *arena, const uint8_t *data, size_t size)
             rc = spn_hreader_bool(&reader, &flag);
             break;
         case SPN_HINT:
+            rc = spn_hreader_int(&reader, &narrow);
+            break;
         case SPN_HLONG:
             rc = spn_hreader_long(&reader, &number);
             break;
@@ -112,7 +120,8 @@ static void read_directly(spn_harena *arena, const uint8_t *data, size_t size)
             rc = spn_hreader_date(&reader, &number);
             break;
         case SPN_HSTRING:
-            rc = spn_hreader_view(&reader, &text);
+            rc = at % 2 == 0 ? spn_hreader_string(&reader, &text)
+                             : spn_hreader_view(&reader, &text);
             break;
         default:
             rc = spn_hreader_any(&reader, &any);

@@ -14,7 +14,7 @@
 
 #include <spindle/status.h>
 
-enum { SENT_MAX = 1 << 20 };
+enum { SENT_MAX = 32 << 20 };
 
 struct spn__listener {
     struct spn__transport *transport;
@@ -36,7 +36,7 @@ struct spn__conn {
     int is_open, wants_close, why, is_told;
     unsigned char *in, *out;
     size_t in_size, out_size, wanted;
-    uint64_t position;
+    uint64_t position, received;
     int64_t opened_ns;
 };
 
@@ -93,6 +93,7 @@ bool pipe_feed(struct spn__conn *conn, const void *data, size_t size)
         conn->in = realloc(conn->in, conn->in_size + size);
         memcpy(conn->in + conn->in_size, data, size);
         conn->in_size += size;
+        conn->received += size;
         if (conn->in_size >= conn->wanted && !conn->wants_close) {
             /* A copy of the exact size: a read beyond its end is seen. */
             unsigned char *copy = malloc(conn->in_size);
@@ -185,12 +186,6 @@ void spn__conn_want(struct spn__conn *conn, size_t bytes)
     conn->wanted = bytes;
 }
 
-void spn__conn_set_grain(struct spn__conn *conn, size_t bytes)
-{
-    (void)conn;
-    (void)bytes;
-}
-
 void spn__conn_pause(struct spn__conn *conn)
 {
     (void)conn;
@@ -273,6 +268,11 @@ int64_t spn__conn_last_read_ns(const struct spn__conn *conn)
 int64_t spn__conn_last_write_ns(const struct spn__conn *conn)
 {
     return conn->opened_ns;
+}
+
+uint64_t spn__conn_received(const struct spn__conn *conn)
+{
+    return conn->received;
 }
 
 bool spn__conn_on_loop(const struct spn__conn *conn)

@@ -55,9 +55,10 @@ struct spn__conn {
     bool accepted, opened, eof, reset, shut, held, begun;
     struct spn__bytes out;  /* taken, not yet on its way */
     struct spn__bytes pipe; /* on its way to this end */
-    int64_t arrives_ns;     /* when all of pipe is here */
-    bool pipe_ends;         /* and then the end */
-    struct spn__bytes in;   /* the loop's: offered and not used */
+    uint64_t received;
+    int64_t arrives_ns;   /* when all of pipe is here */
+    bool pipe_ends;       /* and then the end */
+    struct spn__bytes in; /* the loop's: offered and not used */
     size_t want;
     uint64_t position, written, told;
     int64_t deadline_ns; /* of connecting, and of ending */
@@ -370,6 +371,7 @@ static void receive(struct spn__conn *conn)
     spn__bytes_take(&conn->pipe, piece.size);
     conn->last_read_ns = spn__now();
     conn->loop->transport->stats.bytes_read += piece.size;
+    conn->received += piece.size;
     if (conn->peer != NULL) { /* room for more */
         transmit(conn->peer);
         nudge(conn->peer);
@@ -438,8 +440,14 @@ static bool attend(struct spn__conn *conn, int64_t *due_ns)
         return true;
     }
     if (conn->pipe_ends && conn->pipe.size == 0 && arrived && !conn->eof) {
+        bool stays;
+
         conn->eof = true;
-        if (conn->phase == OPEN)
+        spn__unlock(&net.lock);
+        stays = conn->events->peer_ended != NULL &&
+                conn->events->peer_ended(conn->context, conn);
+        spn__lock(&net.lock);
+        if (!stays && conn->phase == OPEN)
             conn->phase = ENDING;
         spn__unlock(&net.lock);
         return true;
@@ -782,6 +790,7 @@ GET(const char *, local, c->local)
 GET(const char *, remote, c->remote)
 GET(int64_t, last_read_ns, c->last_read_ns)
 GET(int64_t, last_write_ns, c->last_write_ns)
+GET(uint64_t, received, c->received)
 GET(bool, on_loop, on_loop(c->loop))
 
 void spn__conn_set_data(struct spn__conn *conn, void *data)
@@ -794,12 +803,6 @@ void spn__conn_set_data(struct spn__conn *conn, void *data)
 void spn__conn_want(struct spn__conn *conn, size_t bytes)
 {
     conn->want = bytes; /* inside `bytes`: the loop's */
-}
-
-void spn__conn_set_grain(struct spn__conn *conn, size_t bytes)
-{
-    (void)conn; /* the script cuts what is received */
-    (void)bytes;
 }
 
 void spn__conn_pause(struct spn__conn *conn)

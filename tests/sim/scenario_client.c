@@ -116,7 +116,9 @@ static void closed(void *context, struct spn__conn *conn, int why)
     (void)why;
 }
 
-static const struct spn__conn_events events = { opened, bytes, NULL, closed };
+static const struct spn__conn_events events = { .opened = opened,
+                                                .bytes = bytes,
+                                                .closed = closed };
 
 static int start_server(enum plan plan)
 {

@@ -73,7 +73,9 @@ static void closed(void *context, struct spn__conn *conn, int why)
     end->why = why;
 }
 
-static const struct spn__conn_events events = { opened, bytes, NULL, closed };
+static const struct spn__conn_events events = { .opened = opened,
+                                                .bytes = bytes,
+                                                .closed = closed };
 
 static int begin(const struct sim_net_script *script)
 {

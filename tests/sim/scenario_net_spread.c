@@ -378,7 +378,9 @@ static void closed(void *context, struct spn__conn *c, int why)
     spn__fetch_add(&ends, 1, relaxed); /* a number */
 }
 
-static const struct spn__conn_events events_of = { opened, bytes, NULL, closed };
+static const struct spn__conn_events events_of = { .opened = opened,
+                                                   .bytes = bytes,
+                                                   .closed = closed };
 
 /* ---- the scenarios ----------------------------------------------------------------------- */
 

@@ -29,8 +29,25 @@ static SPN__ATOMIC(int) inside, done;
 static int loop_thread, refusals, conn_closed;
 static char sink[32];
 static size_t sink_size;
+static bool splits_a; /* the messages of A are written byte by byte */
 
 /* ---- the socket ------------------------------------------------------------------- */
+
+/* What is offered at once: of a split message a byte, of another all that is left. */
+static void check_offer(const struct msghdr *message)
+{
+    const bool is_second = sink_size % 2 == 1;
+    const char letter =
+        is_second ? sink[sink_size - 1] : *(const char *)message->msg_iov[0].iov_base;
+    size_t offered = 0;
+
+    for (size_t i = 0; i < message->msg_iovlen; i++)
+        offered += message->msg_iov[i].iov_len;
+    if (letter == 'A')
+        sim_assert(offered == 1);
+    else
+        sim_assert(offered >= (is_second ? 1 : 2));
+}
 
 static ssize_t socket_take(int fd, const struct msghdr *message, int flags)
 {
@@ -40,6 +57,8 @@ static ssize_t socket_take(int fd, const struct msghdr *message, int flags)
     (void)flags;
     sim_assert(spn__exchange(&inside, 1, relaxed) == 0);
     sim_assert(fd == LOOP_FD);
+    if (splits_a)
+        check_offer(message);
     if (how == 2 && refusals < 2) {
         refusals++;
         most = 0;
@@ -156,6 +175,8 @@ static void begin(void)
     spn__init(&conn.position, (uint64_t)0);
     spn__init(&conn.written, (uint64_t)0);
     spn__init(&conn.last_write_ns, (int64_t)0);
+    spn__init(&conn.splits, NULL);
+    splits_a = false;
     spn__init(&inside, 0);
     spn__init(&done, 0);
     spn__parker_init(&parker);
@@ -171,6 +192,7 @@ static void end(void)
     sim_join_all();
     spn__bytes_fini(&conn.front);
     spn__bytes_fini(&conn.back);
+    spn__splits_fini(&conn);
 }
 
 static int send_text(const char *text, unsigned flags)
@@ -195,6 +217,12 @@ static void send_one_more(void *arg)
 {
     sim_assert(send_text(arg, SPN__SEND_MORE) == SPN_OK);
     sim_assert(send_text((const char *)arg + 2, 0) == SPN_OK);
+}
+
+static void send_split(void *arg)
+{
+    sim_assert(send_text(arg, SPN__SEND_SPLIT(1)) == SPN_OK);
+    sim_assert(send_text((const char *)arg + 2, SPN__SEND_SPLIT(1)) == SPN_OK);
 }
 
 /* Leaves its bytes to the loop. */
@@ -304,4 +332,22 @@ SCENARIO(net_write__close_races_send__not_while_it_is_written, "NET-5")
     end();
 }
 SCENARIO_OPTS(net_write__close_races_send__not_while_it_is_written, .schedules = 1000,
+              .models = SIM_SC | SIM_C11)
+
+/* One sender's messages are split, the other's are not: whoever writes them. */
+SCENARIO(net_write__one_sender_splits__only_its_messages, "NET-14", "NET-31")
+{
+    int a, b;
+
+    begin();
+    splits_a = true;
+    a = sim_thread(send_split, "A1A2");
+    b = sim_thread(send_two, "B1B2");
+    sim_join(a);
+    sim_join(b);
+    sim_settle();
+    check_sink(true);
+    end();
+}
+SCENARIO_OPTS(net_write__one_sender_splits__only_its_messages, .schedules = 1000,
               .models = SIM_SC | SIM_C11)

@@ -25,7 +25,7 @@ enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
 
 #define ALL_IS_THERE "the last scenario is for failures"
 #define URL          "dubbo://sim:7?iothreads=1&dump.enable=false"
-#define STILL        "&heartbeat=0" /* nothing happens by itself */
+#define STILL        "&heartbeat=0&frame.timeout=0" /* nothing happens by itself */
 #define BEATS        "&heartbeat=3&heartbeat.timeout=6"
 #define POOL         "&threadpool=fixed&threads=1&queues=-1"
 
@@ -163,10 +163,13 @@ static struct caller {
     SPN__ATOMIC(int) closed; /* relaxed: the body may look at any time */
 } callers[2];
 
-/* A request for a.m(), one frame after the other. */
+/* A request for a.m(). */
+static const char body[] = "\0052.0.2\001a\0050.0.0\001m\000HZ";
+enum { ASKED = SPN__FRAME_BYTES + sizeof body - 1 };
+
+/* So many, one frame after the other. */
 static int ask(struct caller *c, int first, int count)
 {
-    static const char body[] = "\0052.0.2\001a\0050.0.0\001m\000HZ";
     unsigned char all[REQUESTS_MAX * (SPN__FRAME_BYTES + sizeof body)];
     struct spn__piece piece = { all, 0 };
 
@@ -250,7 +253,9 @@ static void closed(void *context, struct spn__conn *conn, int why)
     spn__store(&((struct caller *)context)->closed, 1, relaxed);
 }
 
-static const struct spn__conn_events events = { opened, bytes, NULL, closed };
+static const struct spn__conn_events events = { .opened = opened,
+                                                .bytes = bytes,
+                                                .closed = closed };
 
 static int dial(struct caller *c, int requests)
 {
@@ -776,6 +781,101 @@ SCENARIO(server__reply_races_timeout_races_close__ends_once, "CLI-16", "EXC-11",
 }
 SCENARIO_OPTS(server__reply_races_timeout_races_close__ends_once, .schedules = 40,
               .models = SIM_SC | SIM_C11, .early = 256, .no_faults = ALL_IS_THERE)
+
+/* ---- half-closed connections, and frames that do not come -------------------------------- */
+
+/* A caller that ends its side behind two requests: each is answered, whoever is last, and
+ * then the server ends its own. */
+SCENARIO(server__half_closed_caller__answered_and_ended, "EXC-23", "EXC-22")
+{
+    const struct sim_net_script script = {
+        .to_server = { .cut = SIM_CUT_END, .after = 2 * ASKED },
+    };
+
+    sim_net_set(&script);
+    start_server(RETURNS, sim_choose(2) == 0 ? URL STILL
+                              "&threadpool=fixed&threads=2&queues=-1"
+                              "&dispatcher=message"
+                                             : URL STILL POOL "&dispatcher=direct");
+    connect_and_ask(2);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 2);
+    sim_assert(is_closed(&callers[0]));
+    sim_assert(stats().connections == 0 && stats().replies == 2);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__half_closed_caller__answered_and_ended, .schedules = 60,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* The same with a request that another thread finishes, and one that is not answered; beside
+ * a stop. */
+SCENARIO(server__half_closed_beside_finish_and_stop__nothing_left, "EXC-23", "EXC-19")
+{
+    const struct sim_net_script script = {
+        .to_server = { .cut = SIM_CUT_END, .after = ASKED },
+    };
+
+    sim_net_set(&script);
+    start_server(sim_choose(2) == 0 ? DEFERS : DROPS,
+                 URL STILL POOL "&dispatcher=message");
+    connect_and_ask(1);
+    spn__gate_wait(&site.begun);
+    if (site.plan == DEFERS)
+        sim_thread(finish, NULL);
+    if (sim_choose(2) == 0)
+        sim_settle();
+    end_server();
+    sim_join_all();
+    hang_up(&callers[0]);
+    sim_assert(answered(&callers[0]) <= (site.plan == DEFERS));
+}
+SCENARIO_OPTS(server__half_closed_beside_finish_and_stop__nothing_left, .schedules = 60,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* A part of a request. */
+static void ask_part(int id, size_t from, size_t to)
+{
+    unsigned char all[SPN__FRAME_BYTES + sizeof body];
+    const struct spn__frame frame = {
+        .flags = SPN__FRAME_REQUEST | SPN__FRAME_TWO_WAY | SPN__HESSIAN2,
+        .id = id,
+        .length = sizeof body - 1,
+    };
+    const struct spn__piece piece = { all + from, to - from };
+
+    spn__frame_write(all, &frame);
+    memcpy(all + SPN__FRAME_BYTES, body, sizeof body - 1);
+    (void)spn__conn_send(callers[0].conn, &piece, 1, 0, NULL);
+}
+
+/* Frames that come in parts, each within its time, with more than that between them: they are
+ * answered, whenever the timer looks.  One that never becomes whole ends the connection, in
+ * time and counted. */
+SCENARIO(server__frames_in_parts__late_only_if_they_are, "EXC-24")
+{
+    const bool is_late = sim_choose(2) == 0;
+
+    start_server(RETURNS, URL "&heartbeat=0&frame.timeout=6" POOL "&dispatcher=direct");
+    connect_and_ask(0);
+    sim_settle();
+    ask_part(0, 0, 3);
+    sim_sleep(SPN_MS(3));
+    ask_part(0, 3, ASKED);
+    sim_sleep(SPN_MS(15));
+    ask_part(1, 0, 20);
+    sim_sleep(SPN_MS(3));
+    ask_part(1, 20, is_late ? 30 : ASKED);
+    sim_sleep(SPN_MS(15));
+    sim_settle();
+    sim_assert(stats().frames_late == is_late);
+    sim_assert(is_closed(&callers[0]) == is_late);
+    sim_assert(stats().replies == (is_late ? 1 : 2));
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__frames_in_parts__late_only_if_they_are, .schedules = 60,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 

@@ -100,6 +100,43 @@ SCENARIO(services__unexported_beside_a_look__none_is_inside_afterwards, "EXC-6")
     spn__services_fini(&services);
 }
 
+static void ask_for_method(void *arg)
+{
+    const spn_hspan interface = { "a", 1 }, none = { NULL, 0 }, name = { "m", 1 };
+    const spn_hspan other = { "n", 1 };
+
+    (void)arg;
+    if (sim_choose(2) == 0) {
+        (void)spn__services_have(&services, interface, name, none);
+        sim_assert(!spn__services_have(&services, interface, other, none));
+    } else {
+        sim_assert(spn__services_offer(&services, none, interface, none, 0, other,
+                                       none) != SPN__OFFERED);
+        (void)spn__services_offer(&services, none, interface, none, 0, name, none);
+    }
+}
+
+/* Questions for a method count as calls do, and are counted out: unexport returns, and what
+ * asks later does not look at the table of methods, which is the program's again. */
+SCENARIO(services__unexported_beside_a_question__returns, "EXC-6", "COD-18")
+{
+    spn_service short_lived = first;
+
+    spn__init(&alive, 1);
+    spn__init(&inside, 0);
+    if (spn__services_init(&services) != SPN_OK)
+        return;
+    if (spn__services_export(&services, &short_lived, NULL) == SPN_OK) {
+        sim_thread(ask_for_method, NULL);
+        sim_thread(ask_for_method, NULL);
+        sim_assert(spn__services_unexport(&services, &short_lived) == SPN_OK);
+        short_lived.methods = NULL; /* who reads it now does not come back */
+        ask_for_method(NULL);
+        sim_join_all();
+    }
+    spn__services_fini(&services);
+}
+
 static void export_first(void *arg)
 {
     (void)arg;

@@ -44,7 +44,9 @@ static void closed(void *context, struct spn__conn *conn, int why)
     atomic_fetch_add(&gone, 1);
 }
 
-static const struct spn__conn_events events = { opened, echo, NULL, closed };
+static const struct spn__conn_events events = { .opened = opened,
+                                                .bytes = echo,
+                                                .closed = closed };
 
 static bool allow_descriptors(rlim_t count)
 {
