@@ -6,7 +6,8 @@
  *
  * An input that begins as a frame does is the stream.  Any other is the body of one request,
  * which gets its header here: no mutation has to guess a length, and most inputs reach the
- * decoding.  The server has the payload of every server, and services as programs export
+ * decoding.  With FUZZ_FULL in the environment some bytes of that body are repeated until it
+ * is as large as a server takes it.  The server has the payload of every server, and services as programs export
  * them: methods with and without parameters, overloaded ones, one for all names, a group.
  */
 #include "fuzz.h"
@@ -187,9 +188,25 @@ static void feed(const uint8_t *data, size_t size)
     fuzz_require(stats.requests == stats.replies + stats.dropped + stats.one_way);
 }
 
+/* Up to 32 bytes, of where the last byte says, as often as there is room for. */
+static size_t stretch(unsigned char *to, const uint8_t *data, size_t size)
+{
+    const size_t at = (size_t)data[size - 1] * size / 256;
+    const size_t unit = 1 + data[size - 1] % 32u;
+    size_t used = at;
+
+    memcpy(to, data, at);
+    if (unit <= size - at)
+        for (; used + unit + (size - at) <= PAYLOAD; used += unit)
+            memcpy(to + used, data + at, unit);
+    memcpy(to + used, data + at, size - at);
+    return used + size - at;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static unsigned char frame[INPUT_MAX];
+    size_t length = size;
 
     if (size > PAYLOAD)
         return 0;
@@ -200,9 +217,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     memcpy(frame, "\xda\xbb\xc2\0\0\0\0\0\0\0\0\1", 12);
+    if (getenv("FUZZ_FULL") != NULL)
+        length = stretch(frame + 16, data, size);
+    else
+        memcpy(frame + 16, data, size);
     for (int i = 0; i < 4; i++)
-        frame[12 + i] = (unsigned char)(size >> (24 - 8 * i));
-    memcpy(frame + 16, data, size);
-    feed(frame, 16 + size);
+        frame[12 + i] = (unsigned char)(length >> (24 - 8 * i));
+    feed(frame, 16 + length);
     return 0;
 }
