@@ -66,7 +66,9 @@ class Tree:
         return subprocess.Popen(
             [sys.executable, os.path.join(self.root, "scripts", "run-tests"), self.preset,
              "-j", "1", *options],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            # A shell starts what it puts into the background with SIGINT ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def run(self, *options):
         """Runs to the end: the result has returncode, stdout and the last line."""
@@ -118,6 +120,8 @@ def test_skips():
     # A part of a script, which it does not count.
     expect({"a": "echo 'skipped: no gnuplot'; echo '5 passed, 0 failed'"},
            "5 passed, 0 failed, 1 skipped", "\nskipped: fake/a: no gnuplot\n")
+    expect({"a": "echo 'skipped: no compiler'; echo 'ok   it'; echo '5 passed, 0 failed, 1 skipped'"},
+           "5 passed, 0 failed, 1 skipped", "\nskipped: fake/a: no compiler\n")
     same = "echo 'skipped: not built in'; exit 77"
     expect({"a": same, "b": same, "c": "true"}, "1 passed, 0 failed, 2 skipped",
            "\nskipped: 2 in fake: not built in\n")
