@@ -19,6 +19,9 @@
  *   The sending side is shut when all is written; then what the peer still sends is
  *   thrown away until it ends too.  To close at once would make the system answer
  *   unread bytes with a reset, which can destroy what the peer has not yet read of ours.
+ *   With a deadline (spn__conn_end_by) the connection also stays until the peer has
+ *   acknowledged all: what the system still has of a closed connection is gone when a
+ *   container ends with its program.
  *
  * REFERENCES
  *   [ref] a reference is dropped with release, and whoever drops the last one takes an
@@ -28,6 +31,8 @@
 #include "net/uv_net.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/time.h"
@@ -147,6 +152,31 @@ void spn__conn_end(struct spn__conn *conn)
         spn__loop_ask(spn__conn_loop(conn), conn);
 }
 
+void spn__conn_end_by(struct spn__conn *conn, int64_t deadline_ns)
+{
+    bool ask = false;
+
+    spn__conn_end(conn);
+    spn__lock(&conn->lock);
+    if (conn->phase == SPN__ENDING) {
+        conn->end_by_ns = deadline_ns != 0 ? deadline_ns : 1;
+        ask = spn__conn_list_locked(conn);
+    }
+    spn__unlock(&conn->lock);
+    if (ask)
+        spn__loop_ask(spn__conn_loop(conn), conn);
+}
+
+/* Bytes that the peer has not acknowledged; our end of the stream counts as one of them. */
+static size_t unacknowledged(const struct spn__conn *conn)
+{
+    int bytes = 0;
+
+    if (!conn->shut || ioctl(conn->fd, SIOCOUTQ, &bytes) != 0 || bytes <= 1)
+        return 0;
+    return (size_t)bytes - 1;
+}
+
 /* libuv has given all handles back. */
 static void finish(struct spn__conn *conn)
 {
@@ -198,8 +228,11 @@ static void close_now(struct spn__conn *conn)
         conn->has_timer = false;
         uv_close((uv_handle_t *)&conn->timer, handle_closed);
     }
-    if (conn->fd >= 0)
+    if (conn->fd >= 0) {
+        if (conn->timed_by_ns != 0 && spn__now() >= conn->deadline_ns)
+            conn->unacknowledged = unacknowledged(conn);
         (void)close(conn->fd); /* libuv has forgotten it, uv_close sees to that */
+    }
     conn->fd = -1;
     spn__bytes_fini(&conn->front);
     spn__bytes_fini(&conn->back);
@@ -232,19 +265,33 @@ int spn__conn_poll(struct spn__conn *conn, unsigned events, uv_poll_cb callback)
     return SPN_OK;
 }
 
+/* Gives the peer linger_ns to end its side, but not beyond the latest; 0: there is none. */
+static void linger(struct spn__conn *conn, int64_t latest_ns)
+{
+    const int64_t deadline = spn__deadline(spn__now(), conn->transport->opts.linger_ns);
+
+    spn__conn_start_timer(conn, latest_ns != 0 && latest_ns < deadline ? latest_ns
+                                                                       : deadline);
+}
+
 static void on_timer(uv_timer_t *handle)
 {
     struct spn__conn *const conn = handle->data;
+    const int64_t now = spn__now();
     bool ending;
 
-    if (spn__now() < conn->deadline_ns) { /* libuv counts in milliseconds */
+    if (now < conn->deadline_ns) { /* libuv counts in milliseconds */
         spn__conn_start_timer(conn, conn->deadline_ns);
+        return;
+    }
+    if (now < conn->timed_by_ns && unacknowledged(conn) > 0) {
+        linger(conn, conn->timed_by_ns);
         return;
     }
     spn__lock(&conn->lock);
     ending = conn->phase == SPN__ENDING && spn__conn_all_written_locked(conn);
     spn__unlock(&conn->lock);
-    spn__conn_close(conn, ending ? 0 : SPN_ETIMEDOUT);
+    spn__conn_close(conn, ending && unacknowledged(conn) == 0 ? 0 : SPN_ETIMEDOUT);
 }
 
 void spn__conn_start_timer(struct spn__conn *conn, int64_t deadline_ns)
@@ -500,10 +547,26 @@ static void end_now(struct spn__conn *conn)
         spn__conn_close(conn, 0);
 }
 
+/* Sets the timer of an ending connection when something about its time has changed. */
+static void time_end(struct spn__conn *conn, int64_t end_by_ns, bool all)
+{
+    const bool is_new = !conn->lingers || conn->timed_by_ns != end_by_ns;
+
+    conn->lingers = true;
+    conn->timed_by_ns = end_by_ns;
+    if (end_by_ns != 0 && !all) {
+        if (is_new)
+            spn__conn_start_timer(conn, end_by_ns);
+    } else if (is_new || (end_by_ns != 0 && !conn->shut)) {
+        linger(conn, end_by_ns);
+    }
+}
+
 void spn__conn_attend(struct spn__conn *conn)
 {
     enum spn__conn_phase phase;
     bool drain, writing, all;
+    int64_t end_by_ns;
     unsigned interest;
     int rc;
 
@@ -524,13 +587,11 @@ void spn__conn_attend(struct spn__conn *conn)
     writing = conn->writing;
     all = spn__conn_all_written_locked(conn);
     interest = interest_locked(conn);
+    end_by_ns = conn->end_by_ns;
     spn__unlock(&conn->lock);
     switch (phase) {
     case SPN__ENDING:
-        if (!conn->lingers)
-            spn__conn_start_timer(conn, spn__deadline(spn__now(),
-                                                      conn->transport->opts.linger_ns));
-        conn->lingers = true;
+        time_end(conn, end_by_ns, all);
         if (all)
             end_now(conn);
         /* fall through */
@@ -610,6 +671,11 @@ const char *spn__conn_local(const struct spn__conn *conn)
 const char *spn__conn_remote(const struct spn__conn *conn)
 {
     return conn->remote;
+}
+
+size_t spn__conn_lost(const struct spn__conn *conn)
+{
+    return spn__conn_unwritten(conn) + conn->unacknowledged;
 }
 
 int64_t spn__conn_last_read_ns(const struct spn__conn *conn)
