@@ -131,16 +131,23 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
 /*
  * start:  listens and serves.
  * port:   where; 0 before start, and for NULL.
- * stop:   in order: no new connections; every client is told to send no more; requests in
- *         flight are waited for, up to timeout_ns in all; then connections are closed, and
- *         a pool of its own is ended, what still runs there interrupted.  Blocks.
+ * stop:   in order: no new connections; every client is told to send no more; each
+ *         connection, when its requests in flight are answered and no more come, is read no
+ *         more and ends once its client has received all replies; those that are not that
+ *         far when timeout_ns have passed are cut off, and counted (cut_off); a pool of its
+ *         own is ended, what still runs there interrupted.  A client that sees the end of
+ *         the stream behind the last whole reply has been answered all that the server
+ *         took; what else it sent was not taken.  Events that the dispatcher has handed
+ *         over are waited for, up to a second beyond timeout_ns.  Blocks.
  *
  * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EADDRINUSE: somebody has
  *          the address, or this machine does not; SPN_EPERM; SPN_EINVAL: no such address;
  *          SPN_EAGAIN (no thread, no descriptor); SPN_EIO; SPN_ENOMEM; *problem (may be
  *          NULL) says what and where.
- *          stop: SPN_OK; SPN_ETIMEDOUT: something had to be cut off, and methods may still
- *          run: call again before destroy; SPN_EBUSY: another thread starts or stops it;
+ *          stop: SPN_OK: every request that was taken is over, and its reply sent or
+ *          dropped by its method or client; destroy succeeds.  SPN_ETIMEDOUT: requests or
+ *          replies had to be cut off, and methods may still run: call again before
+ *          destroy; SPN_EBUSY: another thread starts or stops it;
  *          SPN_EDEADLK: from a method of it, or an I/O thread; SPN_EINVAL (NULL).
  * Since    0.1
  */
@@ -198,7 +205,9 @@ typedef struct spn_server_stats {
     uint64_t statuses[16]; /* replies by status: see spn_server_status_slot          */
     uint64_t dispatched[SPN_CHANNEL_EVENTS]
                        [SPN_PLACES]; /* by event, and where handled */
-    uint64_t shared; /* of these by the shared executor, the pool being shut    */
+    uint64_t shared;  /* of these by the shared executor, the pool being shut    */
+    uint64_t cut_off; /* connections closed before their client had all replies */
+    uint64_t cut_off_bytes; /* of replies that these did not get                    */
 } spn_server_stats;
 
 #define SPN_SERVER_STATS_INIT            \
