@@ -267,6 +267,24 @@ run 1 "$spindle" load --connections=1 --seconds=20 --quiet "127.0.0.1:$(cat "$ou
     $demo.echo "$(head -c 100000 /dev/zero | tr '\0' x)"
 complains 'answers what was never sent'
 
+# A server that says it stops, in two pieces, and ends without an answer to what it did not take.
+peer stops <<'PY'
+import time
+peer = s.accept()[0]
+head = peer.recv(4096)[:16]
+peer.sendall(b"\xda\xbb\x02\x14" + head[4:12] + struct.pack(">i", 1) + b"\x92")
+peer.recv(4096)
+peer.sendall(b"\xda\xbb\xa2\0" + struct.pack(">qi", 7, 2) + b"\1")
+time.sleep(0.1)
+peer.sendall(b"R")
+peer.shutdown(socket.SHUT_WR)
+peer.recv(4096)
+PY
+run 0 "$spindle" load --connections=1 --seconds=20 "127.0.0.1:$(cat "$out/stops")" $demo.echo
+says ' 1  requests answered'
+says ' 1  not taken: the server had said that it stops'
+says ' 1  connections ended: the server stops'
+
 # ---- what the page says --------------------------------------------------------------
 json 'd["state"] == "running" and d["requests"]["received"] > 2000'
 json 'd["requests"]["in_flight"] == 0 and d["connections"]["open"] == 0'
