@@ -134,9 +134,9 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
  * stop:   in order: no new connections; every client is told to send no more; each
  *         connection, when its requests in flight are answered and no more come, is read no
  *         more and ends once its client has received all replies; those that are not that
- *         far when timeout_ns have passed are cut off, and counted (cut_off); a pool of its
- *         own is ended, what still runs there interrupted.  A client that sees the end of
- *         the stream behind the last whole reply has been answered all that the server
+ *         far when timeout_ns have passed are cut off with a reset, and counted (dropped,
+ *         cut_off); a pool of its own is ended, what still runs there interrupted.  So a
+ *         client that sees the stream end in order has been answered all that the server
  *         took; what else it sent was not taken.  Events that the dispatcher has handed
  *         over are waited for, up to a second beyond timeout_ns.  Blocks.
  *

@@ -104,6 +104,9 @@ void spn__conn_resume(struct spn__conn *conn);
 
 /* Closes at once; unwritten bytes are dropped.  The first reason counts. */
 void spn__conn_close(struct spn__conn *conn, int why);
+/* The same, and the peer sees a reset in place of an end: something that it waits for will
+ * not come.  So does the peer of a connection that spn__conn_end_by gave too little time. */
+void spn__conn_reset(struct spn__conn *conn, int why);
 /* Writes what was taken, tells the peer that no more will come, and closes when the
  * peer has closed too or linger_ns have passed; `closed` comes with 0, or
  * SPN_ETIMEDOUT when not all could be written.  No `bytes` from here on, and nothing

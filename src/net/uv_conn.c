@@ -135,6 +135,15 @@ void spn__conn_close(struct spn__conn *conn, int why)
         spn__loop_ask(spn__conn_loop(conn), conn);
 }
 
+void spn__conn_reset(struct spn__conn *conn, int why)
+{
+    spn__lock(&conn->lock);
+    if (conn->phase < SPN__CLOSING)
+        conn->resets = true;
+    spn__unlock(&conn->lock);
+    spn__conn_close(conn, why);
+}
+
 void spn__conn_end(struct spn__conn *conn)
 {
     bool ask = false;
@@ -213,11 +222,26 @@ void spn__conn_closed_meanwhile(struct spn__conn *conn)
         finish(conn);
 }
 
+static void close_socket(struct spn__conn *conn, bool resets)
+{
+    const struct linger at_once = { 1, 0 };
+
+    if (conn->timed_by_ns != 0 && spn__now() >= conn->deadline_ns)
+        conn->unacknowledged = unacknowledged(conn);
+    if (resets) /* or it ends in order, no worse than without */
+        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    (void)close(conn->fd); /* libuv has forgotten it, uv_close sees to that */
+}
+
 /* Phase CLOSING, and nobody writes. */
 static void close_now(struct spn__conn *conn)
 {
+    bool resets;
+
     spn__lock(&conn->lock);
     conn->phase = SPN__CLOSED; /* nobody lists it from here on */
+    resets =
+        conn->resets || (conn->end_by_ns != 0 && !spn__conn_all_written_locked(conn));
     spn__unlock(&conn->lock);
     spn__list_remove(&conn->link);
     if (conn->has_poll) {
@@ -228,11 +252,8 @@ static void close_now(struct spn__conn *conn)
         conn->has_timer = false;
         uv_close((uv_handle_t *)&conn->timer, handle_closed);
     }
-    if (conn->fd >= 0) {
-        if (conn->timed_by_ns != 0 && spn__now() >= conn->deadline_ns)
-            conn->unacknowledged = unacknowledged(conn);
-        (void)close(conn->fd); /* libuv has forgotten it, uv_close sees to that */
-    }
+    if (conn->fd >= 0)
+        close_socket(conn, resets);
     conn->fd = -1;
     spn__bytes_fini(&conn->front);
     spn__bytes_fini(&conn->back);

@@ -21,7 +21,7 @@
  *   I/O thread, so that the requests in flight are all that were taken.  When these are
  *   over the connection ends, as slowly as its client reads, until the deadline.  So
  *   whatever was taken is answered, and what was not is left unanswered by a stream that
- *   ends in order.
+ *   ends in order.  A connection that is not that far at the deadline is reset.
  *
  *   All this is looked at now and then: a request that told us when it ends would pay for
  *   that every time.
@@ -442,6 +442,15 @@ static bool end_channels(spn_server *server, int64_t deadline_ns)
     }
 }
 
+/* Its requests are not over: their client is not to take that for requests which were not
+ * taken. */
+static void cut_off(void *ctx, struct spn__channel *channel)
+{
+    (void)ctx;
+    if (spn__channel_in_flight(channel) > 0)
+        spn__conn_reset(channel->conn, SPN_ETIMEDOUT);
+}
+
 static int64_t left_until(int64_t deadline_ns)
 {
     const int64_t left = deadline_ns - spn__now();
@@ -501,7 +510,7 @@ static bool await_handlers(spn_server *server, int64_t deadline_ns)
 static int stop(spn_server *server, int64_t deadline_ns)
 {
     struct spn__counts *counts = &server->endpoint.counts;
-    const uint64_t cut_off = spn__counts_sum(counts, SPN__COUNT_CUT_OFF);
+    const uint64_t cut_before = spn__counts_sum(counts, SPN__COUNT_CUT_OFF);
     bool is_quiet;
     int rc;
 
@@ -519,9 +528,11 @@ static int stop(spn_server *server, int64_t deadline_ns)
     is_quiet = end_channels(server, deadline_ns);
     if (!is_quiet && server->dispatch.place[SPN_CHANNEL_REQUEST] == SPN_PLACE_IO)
         return SPN_ETIMEDOUT; /* a method has the I/O thread: it cannot be stopped */
+    if (!is_quiet)
+        spn__endpoint_each(&server->endpoint, cut_off, NULL);
     rc = stop_threads(server, deadline_ns);
     if (rc == SPN_OK && (!await_handlers(server, deadline_ns) || !is_quiet ||
-                         spn__counts_sum(counts, SPN__COUNT_CUT_OFF) > cut_off))
+                         spn__counts_sum(counts, SPN__COUNT_CUT_OFF) > cut_before))
         rc = SPN_ETIMEDOUT;
     return rc;
 }

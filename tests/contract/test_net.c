@@ -383,7 +383,8 @@ TEST(net__ended_by_a_deadline__reader_has_until_then, "NET-6", "NET-7")
     bed_close(&bed);
 }
 
-/* And no longer; also when it had ended without one before. */
+/* And no longer; also when it had ended without one before.  It sees that something is
+ * missing. */
 TEST(net__ended_by_a_deadline__timed_out_then, "NET-7")
 {
     struct spn__transport_opts opts = { .loops = 1,
@@ -394,6 +395,8 @@ TEST(net__ended_by_a_deadline__timed_out_then, "NET-7")
     for (int i = 0; i < 2; i++) {
         const int fd = raw_connect(bed.port);
         int64_t begun;
+        char byte;
+        ssize_t n;
 
         AWAIT_LINES(&bed, i + 1);
         CHECK_OK(line_send(&bed.line[i], big, sizeof big));
@@ -404,6 +407,10 @@ TEST(net__ended_by_a_deadline__timed_out_then, "NET-7")
         CHECK_WHY(&bed.line[i], SPN_ETIMEDOUT);
         CHECK(spn_clock_now(spn_clock_monotonic()) - begun >= T_SHORT_NS);
         CHECK(spn__conn_lost(bed.line[i].conn) > 0);
+        do
+            n = recv(fd, &byte, 1, 0);
+        while (n > 0);
+        CHECK(n < 0 && errno == ECONNRESET);
         close(fd);
     }
     bed_close(&bed);

@@ -966,12 +966,15 @@ TEST(server__stop__tells_waits_and_closes, "EXC-19")
     }
 }
 
-/* What does not end in time is cut off; the server is destroyed when it has ended. */
+/* What does not end in time is cut off, so that the client does not take its request for one
+ * that was not taken; the server is destroyed when it has ended. */
 TEST(server__stop_with_a_hanging_method__timed_out, "EXC-19", "EXC-20")
 {
     const struct asked keeping = { .id = 1, .method = "later" };
     spn_request *request;
     struct serving s;
+    struct told told;
+    char byte;
     int fd;
 
     serve_with(&s, "threads=2&queues=10", NULL);
@@ -979,6 +982,8 @@ TEST(server__stop_with_a_hanging_method__timed_out, "EXC-19", "EXC-20")
     peer_send(fd, &keeping);
     T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
     CHECK_STATUS(spn_server_stop(s.server, SPN_MS(5)), SPN_ETIMEDOUT);
+    CHECK(peer_told(fd, &told)); /* that it stops */
+    CHECK(recv(fd, &byte, 1, 0) < 0 && errno == ECONNRESET);
     CHECK_STATUS(spn_server_destroy(s.server), SPN_EBUSY);
     CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
     CHECK_OK(spn_server_stop(s.server, T_LONG_NS));

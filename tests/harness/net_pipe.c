@@ -210,6 +210,11 @@ void spn__conn_close(struct spn__conn *conn, int why)
     pthread_mutex_unlock(&conn->lock);
 }
 
+void spn__conn_reset(struct spn__conn *conn, int why)
+{
+    spn__conn_close(conn, why);
+}
+
 void spn__conn_end(struct spn__conn *conn)
 {
     spn__conn_close(conn, 0);

@@ -62,6 +62,7 @@ struct spn__conn {
     uint64_t position, written, told;
     int64_t deadline_ns; /* of connecting, and of ending */
     int64_t end_by_ns;   /* of spn__conn_end_by; 0: linger_ns */
+    bool resets;
     int64_t last_read_ns, last_write_ns;
     struct spn__net_job begin;
     char local[24], remote[24];
@@ -314,7 +315,8 @@ static void close_it(struct spn__conn *conn)
     conn->phase = CLOSED;
     spn__list_remove(&conn->link);
     if (conn->peer != NULL) {
-        if (conn->pipe.size != 0) /* unread bytes are answered with a reset */
+        if (conn->pipe.size != 0 || /* unread bytes are answered with a reset */
+            conn->resets || (conn->end_by_ns != 0 && conn->out.size != 0))
             break_both(conn);
         else if (!conn->shut)
             end_sending(conn);
@@ -825,6 +827,15 @@ void spn__conn_resume(struct spn__conn *conn)
 void spn__conn_close(struct spn__conn *conn, int why)
 {
     spn__lock(&net.lock);
+    begin_closing(conn, why);
+    spn__unlock(&net.lock);
+}
+
+void spn__conn_reset(struct spn__conn *conn, int why)
+{
+    spn__lock(&net.lock);
+    if (conn->phase < CLOSING)
+        conn->resets = true;
     begin_closing(conn, why);
     spn__unlock(&net.lock);
 }

@@ -168,7 +168,7 @@ static struct caller {
     struct spn__conn *conn;
     int requests; /* sent when the connection stands, numbered from 0 */
     int answers[REQUESTS_MAX], statuses[REQUESTS_MAX];
-    int beats, read_only;
+    int beats, read_only, why;
     SPN__ATOMIC(int) closed; /* relaxed: the body may look at any time */
 } callers[2];
 
@@ -254,9 +254,11 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
 
 static void closed(void *context, struct spn__conn *conn, int why)
 {
+    struct caller *c = context;
+
     (void)conn;
-    (void)why;
-    spn__store(&((struct caller *)context)->closed, 1, relaxed);
+    c->why = why;
+    spn__store(&c->closed, 1, relaxed);
 }
 
 static const struct spn__conn_events events = { opened, bytes, NULL, closed };
@@ -332,6 +334,12 @@ static void let_go(void *arg)
 {
     (void)arg;
     spn__gate_open(&site.may_go);
+}
+
+static void let_go_late(void *arg)
+{
+    sim_sleep(SPN_SEC(5));
+    let_go(arg);
 }
 
 /* stop with requests in flight, one that runs and one that waits for a thread: both are
@@ -488,6 +496,24 @@ SCENARIO(server__destroyed_with_a_request_in_flight__waits_for_it, "EXC-9", "EXC
 }
 SCENARIO_OPTS(server__destroyed_with_a_request_in_flight__waits_for_it, .schedules = 50,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* stop beside a method that runs for longer than stop has: the caller sees a reset, since an
+ * end would say that its request was not taken. */
+SCENARIO(server__stopped_before_a_method_returns__caller_sees_a_reset, "EXC-19")
+{
+    start_server(WAITS, URL STILL POOL "&dispatcher=message");
+    connect_and_ask(1);
+    spn__gate_wait(&site.begun);
+    sim_thread(let_go_late, NULL);
+    sim_assert(spn_server_stop(site.server, SPN_MS(10)) == SPN_ETIMEDOUT);
+    sim_join_all();
+    hang_up(&callers[0]);
+    sim_assert(answered(&callers[0]) == 0 && callers[0].why == SPN_EIO);
+    end_server();
+}
+SCENARIO_OPTS(server__stopped_before_a_method_returns__caller_sees_a_reset,
+              .schedules = 40, .models = SIM_SC | SIM_C11, .early = SIM_NEVER,
+              .no_faults = ALL_IS_THERE)
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
@@ -701,8 +727,8 @@ static void read_on(void *arg)
 }
 
 /* stop with a caller that reads late, and one that has nothing to wait for: the one has all
- * its replies if that is within the time stop has, else it is cut off and counted; the
- * other's connection ends at once. */
+ * its replies if that is within the time stop has, else it is cut off, which it can see, and
+ * counted; the other's connection ends in order. */
 SCENARIO(server__stopped_beside_a_late_reader__answered_or_counted, "EXC-18", "EXC-19")
 {
     const bool in_time = sim_choose(2) == 0;
@@ -731,7 +757,8 @@ SCENARIO(server__stopped_beside_a_late_reader__answered_or_counted, "EXC-18", "E
     hang_up(&callers[1]);
     if (in_time)
         sim_assert(answered(&callers[0]) + answered(&callers[1]) == (int)s.replies);
-    sim_assert(answered(&callers[1]) == 1);
+    sim_assert(callers[0].why == (in_time ? 0 : SPN_EIO));
+    sim_assert(answered(&callers[1]) == 1 && callers[1].why == 0);
     end_server();
 }
 SCENARIO_OPTS(server__stopped_beside_a_late_reader__answered_or_counted,
