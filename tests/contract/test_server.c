@@ -1117,6 +1117,62 @@ TEST(server__stop_with_a_client_that_insists__what_was_taken_is_answered, "EXC-1
     serving_end(&s);
 }
 
+struct slow_event {
+    spn_latch *may_end;
+    atomic_int entered;
+};
+
+static void end_slowly(void *ctx, spn_channel_event event, const spn_channel_info *info)
+{
+    struct slow_event *slow = ctx;
+
+    (void)info;
+    if (event != SPN_CHANNEL_DISCONNECTED)
+        return;
+    atomic_store(&slow->entered, 1);
+    CHECK_OK(spn_latch_await(slow->may_end, SPN_FOREVER));
+}
+
+/* The pool is the program's, and goes on.  Its thread that tells of the end of a connection is
+ * waited for, so that a server which was stopped can be destroyed. */
+TEST(server__stop_beside_an_event_in_a_shared_pool__destroyed, "EXC-19", "EXC-20")
+{
+    spn_repository_opts shared = SPN_REPOSITORY_OPTS_INIT;
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    struct stopping stopping;
+    struct slow_event slow;
+    struct serving s;
+    struct told told;
+    pthread_t thread;
+    int fd;
+
+    atomic_init(&slow.entered, 0);
+    REQUIRE_OK(spn_latch_create(&slow.may_end, 1));
+    REQUIRE_OK(spn_extensions_create(&shared.extensions, NULL));
+    REQUIRE_OK(spn_repository_create(&opts.repository, &shared));
+    opts.extensions = shared.extensions;
+    opts.event = end_slowly;
+    opts.ctx = &slow;
+    serve_with(&s, "threads=2&queues=10&dispatcher=all", &opts);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    close(fd);
+    T_AWAIT(atomic_load(&slow.entered) == 1);
+    CHECK_STATUS(spn_server_stop(s.server, 0), SPN_ETIMEDOUT); /* a second later */
+    stopping = (struct stopping){ s.server, T_LONG_NS, 0 };
+    REQUIRE(pthread_create(&thread, NULL, stop, &stopping) == 0);
+    CHECK_STATUS(spn_server_destroy(s.server), SPN_EBUSY);
+    CHECK_OK(spn_latch_count_down(slow.may_end));
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK_OK(stopping.rc);
+    CHECK_OK(spn_server_destroy(s.server));
+    CHECK_OK(spn_latch_destroy(s.demo.gate));
+    CHECK_OK(spn_repository_destroy_all(opts.repository, T_LONG_NS));
+    CHECK_OK(spn_repository_destroy(opts.repository));
+    CHECK_OK(spn_extensions_destroy(shared.extensions));
+    CHECK_OK(spn_latch_destroy(slow.may_end));
+}
+
 struct self_stop {
     spn_server *server;
     atomic_int rc;

@@ -460,6 +460,37 @@ SCENARIO(server__stop_races_connections__none_left, "EXC-19", "EXC-22")
 SCENARIO_OPTS(server__stop_races_connections__none_left, .schedules = 40,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
+static void ask_twice(void *arg)
+{
+    (void)ask(arg, 0, 1); /* or its connection has ended */
+    (void)ask(arg, 1, 1);
+}
+
+/* Requests that come while stop makes the channel deaf, which it does at once when clients
+ * are not told: what was taken is answered before the stream ends. */
+SCENARIO(server__asked_while_it_becomes_deaf__answered_if_taken, "EXC-19", "EXC-22")
+{
+    spn_server_stats s;
+
+    start_server(RETURNS, sim_choose(2) == 0 ? URL STILL POOL
+                              "&channel.readonly.send=false&dispatcher=message"
+                                             : URL STILL POOL
+                              "&channel.readonly.send=false&dispatcher=direct");
+    connect_and_ask(0);
+    sim_settle();
+    sim_thread(ask_twice, &callers[0]);
+    sim_assert(spn_server_stop(site.server, SPN_SEC(1)) == SPN_OK);
+    s = stats();
+    sim_join_all();
+    hang_up(&callers[0]);
+    sim_assert(s.replies == s.requests && (uint64_t)answered(&callers[0]) == s.replies);
+    sim_assert(callers[0].why == 0);
+    sim_outcome((unsigned)s.requests);
+    end_server();
+}
+SCENARIO_OPTS(server__asked_while_it_becomes_deaf__answered_if_taken, .schedules = 150,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
 static void finish(void *arg)
 {
     (void)arg;
