@@ -142,16 +142,23 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
 /*
  * start:  listens and serves.
  * port:   where; 0 before start, and for NULL.
- * stop:   in order: no new connections; every client is told to send no more; requests in
- *         flight are waited for, up to timeout_ns in all; then connections are closed, and
- *         a pool of its own is ended, what still runs there interrupted.  Blocks.
+ * stop:   in order: no new connections; every client is told to send no more; each
+ *         connection, when its requests in flight are answered and no more come, is read no
+ *         more and ends once its client has received all replies; those that are not that
+ *         far when timeout_ns have passed are cut off with a reset, and counted (dropped,
+ *         cut_off); a pool of its own is ended, what still runs there interrupted.  So a
+ *         client that sees the stream end in order has been answered all that the server
+ *         took; what else it sent was not taken.  Events that the dispatcher has handed
+ *         over are waited for, up to a second beyond timeout_ns.  Blocks.
  *
  * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EADDRINUSE: somebody has
  *          the address, or this machine does not; SPN_EPERM; SPN_EINVAL: no such address;
  *          SPN_EAGAIN (no thread, no descriptor); SPN_EIO; SPN_ENOMEM; *problem (may be
  *          NULL) says what and where.
- *          stop: SPN_OK; SPN_ETIMEDOUT: something had to be cut off, and methods may still
- *          run: call again before destroy; SPN_EBUSY: another thread starts or stops it;
+ *          stop: SPN_OK: every request that was taken is over, and its reply sent or
+ *          dropped by its method or client; destroy succeeds.  SPN_ETIMEDOUT: requests or
+ *          replies had to be cut off, and methods may still run: call again before
+ *          destroy; SPN_EBUSY: another thread starts or stops it;
  *          SPN_EDEADLK: from a method of it, or an I/O thread; SPN_EINVAL (NULL).
  * Since    0.1
  */
@@ -212,6 +219,8 @@ typedef struct spn_server_stats {
     uint64_t shared;      /* of these by the shared executor, the pool being shut    */
     uint64_t frames_late; /* connections closed: a frame did not come in time, see
                              frame.timeout                                       */
+    uint64_t cut_off;     /* connections closed before their client had all replies */
+    uint64_t cut_off_bytes; /* of replies that these did not get                    */
 } spn_server_stats;
 
 #define SPN_SERVER_STATS_INIT            \

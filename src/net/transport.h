@@ -112,12 +112,22 @@ void spn__conn_resume(struct spn__conn *conn);
 
 /* Closes at once; unwritten bytes are dropped.  The first reason counts. */
 void spn__conn_close(struct spn__conn *conn, int why);
+/* The same, and the peer sees a reset in place of an end: something that it waits for will
+ * not come.  So does the peer of a connection that spn__conn_end_by gave too little time. */
+void spn__conn_reset(struct spn__conn *conn, int why);
 /* Writes what was taken, tells the peer that no more will come, and closes when the
  * peer has closed too or linger_ns have passed; `closed` comes with 0, or
  * SPN_ETIMEDOUT when not all could be written.  No `bytes` from here on, and nothing
  * more can be sent.  When the peer ends its side, this happens by itself, unless
  * `peer_ended` wants to send more. */
 void spn__conn_end(struct spn__conn *conn);
+/* The same with a deadline in place of linger_ns: until then the bytes may take as long as
+ * the peer takes to read them.  linger_ns is left for the peer to end its side when it has
+ * received all.  After spn__conn_end too, and again: the last deadline counts. */
+void spn__conn_end_by(struct spn__conn *conn, int64_t deadline_ns);
+/* Inside `closed`: bytes that were taken and not written, or, when the time of an ended
+ * connection was up, that the peer had not acknowledged. */
+size_t spn__conn_lost(const struct spn__conn *conn);
 
 void spn__conn_ref(struct spn__conn *conn);
 void spn__conn_unref(struct spn__conn *conn);

@@ -22,6 +22,9 @@
  *   When the peer has ended its side first, the layer above may still have something to
  *   say: then the socket is not polled for reading, since it would be readable for ever, and
  *   the rest follows when that layer ends the connection.
+ *   With a deadline (spn__conn_end_by) the connection also stays until the peer has
+ *   acknowledged all: what the system still has of a closed connection is gone when a
+ *   container ends with its program.
  *
  * REFERENCES
  *   [ref] a reference is dropped with release, and whoever drops the last one takes an
@@ -31,6 +34,8 @@
 #include "net/uv_net.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/time.h"
@@ -135,6 +140,15 @@ void spn__conn_close(struct spn__conn *conn, int why)
         spn__loop_ask(spn__conn_loop(conn), conn);
 }
 
+void spn__conn_reset(struct spn__conn *conn, int why)
+{
+    spn__lock(&conn->lock);
+    if (conn->phase < SPN__CLOSING)
+        conn->resets = true;
+    spn__unlock(&conn->lock);
+    spn__conn_close(conn, why);
+}
+
 void spn__conn_end(struct spn__conn *conn)
 {
     bool ask = false;
@@ -150,6 +164,31 @@ void spn__conn_end(struct spn__conn *conn)
     spn__unlock(&conn->lock);
     if (ask)
         spn__loop_ask(spn__conn_loop(conn), conn);
+}
+
+void spn__conn_end_by(struct spn__conn *conn, int64_t deadline_ns)
+{
+    bool ask = false;
+
+    spn__conn_end(conn);
+    spn__lock(&conn->lock);
+    if (conn->phase == SPN__ENDING) {
+        conn->end_by_ns = deadline_ns != 0 ? deadline_ns : 1;
+        ask = spn__conn_list_locked(conn);
+    }
+    spn__unlock(&conn->lock);
+    if (ask)
+        spn__loop_ask(spn__conn_loop(conn), conn);
+}
+
+/* Bytes that the peer has not acknowledged; our end of the stream counts as one of them. */
+static size_t unacknowledged(const struct spn__conn *conn)
+{
+    int bytes = 0;
+
+    if (!conn->shut || ioctl(conn->fd, SIOCOUTQ, &bytes) != 0 || bytes <= 1)
+        return 0;
+    return (size_t)bytes - 1;
 }
 
 /* libuv has given all handles back. */
@@ -188,11 +227,26 @@ void spn__conn_closed_meanwhile(struct spn__conn *conn)
         finish(conn);
 }
 
+static void close_socket(struct spn__conn *conn, bool resets)
+{
+    const struct linger at_once = { 1, 0 };
+
+    if (conn->timed_by_ns != 0 && spn__now() >= conn->deadline_ns)
+        conn->unacknowledged = unacknowledged(conn);
+    if (resets) /* or it ends in order, no worse than without */
+        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    (void)close(conn->fd); /* libuv has forgotten it, uv_close sees to that */
+}
+
 /* Phase CLOSING, and nobody writes. */
 static void close_now(struct spn__conn *conn)
 {
+    bool resets;
+
     spn__lock(&conn->lock);
     conn->phase = SPN__CLOSED; /* nobody lists it from here on */
+    resets =
+        conn->resets || (conn->end_by_ns != 0 && !spn__conn_all_written_locked(conn));
     spn__unlock(&conn->lock);
     spn__list_remove(&conn->link);
     if (conn->has_poll) {
@@ -204,7 +258,7 @@ static void close_now(struct spn__conn *conn)
         uv_close((uv_handle_t *)&conn->timer, handle_closed);
     }
     if (conn->fd >= 0)
-        (void)close(conn->fd); /* libuv has forgotten it, uv_close sees to that */
+        close_socket(conn, resets);
     conn->fd = -1;
     spn__bytes_fini(&conn->front);
     spn__bytes_fini(&conn->back);
@@ -237,19 +291,33 @@ int spn__conn_poll(struct spn__conn *conn, unsigned events, uv_poll_cb callback)
     return SPN_OK;
 }
 
+/* Gives the peer linger_ns to end its side, but not beyond the latest; 0: there is none. */
+static void linger(struct spn__conn *conn, int64_t latest_ns)
+{
+    const int64_t deadline = spn__deadline(spn__now(), conn->transport->opts.linger_ns);
+
+    spn__conn_start_timer(conn, latest_ns != 0 && latest_ns < deadline ? latest_ns
+                                                                       : deadline);
+}
+
 static void on_timer(uv_timer_t *handle)
 {
     struct spn__conn *const conn = handle->data;
+    const int64_t now = spn__now();
     bool ending;
 
-    if (spn__now() < conn->deadline_ns) { /* libuv counts in milliseconds */
+    if (now < conn->deadline_ns) { /* libuv counts in milliseconds */
         spn__conn_start_timer(conn, conn->deadline_ns);
+        return;
+    }
+    if (now < conn->timed_by_ns && unacknowledged(conn) > 0) {
+        linger(conn, conn->timed_by_ns);
         return;
     }
     spn__lock(&conn->lock);
     ending = conn->phase == SPN__ENDING && spn__conn_all_written_locked(conn);
     spn__unlock(&conn->lock);
-    spn__conn_close(conn, ending ? 0 : SPN_ETIMEDOUT);
+    spn__conn_close(conn, ending && unacknowledged(conn) == 0 ? 0 : SPN_ETIMEDOUT);
 }
 
 void spn__conn_start_timer(struct spn__conn *conn, int64_t deadline_ns)
@@ -510,10 +578,26 @@ static void end_now(struct spn__conn *conn)
         spn__conn_close(conn, 0);
 }
 
+/* Sets the timer of an ending connection when something about its time has changed. */
+static void time_end(struct spn__conn *conn, int64_t end_by_ns, bool all)
+{
+    const bool is_new = !conn->lingers || conn->timed_by_ns != end_by_ns;
+
+    conn->lingers = true;
+    conn->timed_by_ns = end_by_ns;
+    if (end_by_ns != 0 && !all) {
+        if (is_new)
+            spn__conn_start_timer(conn, end_by_ns);
+    } else if (is_new || (end_by_ns != 0 && !conn->shut)) {
+        linger(conn, end_by_ns);
+    }
+}
+
 void spn__conn_attend(struct spn__conn *conn)
 {
     enum spn__conn_phase phase;
     bool drain, writing, all;
+    int64_t end_by_ns;
     unsigned interest;
     int rc;
 
@@ -534,13 +618,11 @@ void spn__conn_attend(struct spn__conn *conn)
     writing = conn->writing;
     all = spn__conn_all_written_locked(conn);
     interest = interest_locked(conn);
+    end_by_ns = conn->end_by_ns;
     spn__unlock(&conn->lock);
     switch (phase) {
     case SPN__ENDING:
-        if (!conn->lingers)
-            spn__conn_start_timer(conn, spn__deadline(spn__now(),
-                                                      conn->transport->opts.linger_ns));
-        conn->lingers = true;
+        time_end(conn, end_by_ns, all);
         if (all)
             end_now(conn);
         /* fall through */
@@ -620,6 +702,11 @@ const char *spn__conn_local(const struct spn__conn *conn)
 const char *spn__conn_remote(const struct spn__conn *conn)
 {
     return conn->remote;
+}
+
+size_t spn__conn_lost(const struct spn__conn *conn)
+{
+    return spn__conn_unwritten(conn) + conn->unacknowledged;
 }
 
 int64_t spn__conn_last_read_ns(const struct spn__conn *conn)

@@ -155,6 +155,8 @@ struct spn__conn {
     bool writing;                   /* lock: somebody writes, `front` is his */
     bool blocked;                   /* lock: the socket is full, the loop polls it */
     bool pinned;                    /* lock: jobs were posted, it stays where it is */
+    bool resets;                    /* lock: the peer is to see it */
+    int64_t end_by_ns;              /* lock: of spn__conn_end_by; 0: linger_ns */
     struct spn__bytes back;         /* lock: what was taken and comes behind front */
     struct spn__bytes front;        /* the writer's, and without one the lock's */
     SPN__ATOMIC(uint64_t) position; /* end of what was taken; changed with the lock */
@@ -177,6 +179,8 @@ struct spn__conn {
     size_t want;
     uint64_t told; /* what `written` has said */
     int64_t deadline_ns;
+    int64_t timed_by_ns;              /* the end_by_ns that the timer knows */
+    size_t unacknowledged;            /* when its time was up */
     struct spn__addresses *addresses; /* while connecting */
     size_t attempt;
     int failure; /* of the last attempt */

@@ -36,6 +36,9 @@
  *              the transport has taken note of what it wrote.  Exchanges of `paused`
  *              decide who resumes: never twice, never nobody.
  *
+ *   [deaf]     the I/O thread sets `deaf` when it takes no more requests; stop loads it, and
+ *              then looks at the requests in flight: those it took before are among them.
+ *
  * CLOSING    stop sets `closing`, and then looks at the list; a connection is listed, and
  *   then looks at `closing`.  Both have the list's lock in between, and whoever has it
  *   second sees the other: no connection is both overlooked and let in.
@@ -198,6 +201,35 @@ void spn__channel_info(struct spn__channel *channel, int error, spn_channel_info
     info->error = error;
 }
 
+static void deafen(struct spn__net_job *job)
+{
+    struct spn__channel *channel =
+        (struct spn__channel *)((char *)job - offsetof(struct spn__channel, drain.job));
+
+    channel->ended = true;
+    /* [deaf] mutant: stop holds the channel with a swap of the same word a moment before it
+     * looks, and what came later was not seen to get lost in some thousand schedules */
+    spn__store(&channel->drain.deaf, 1, release);
+    spn__channel_drop(channel);
+}
+
+void spn__channel_deafen(struct spn__channel *channel)
+{
+    spn__channel_hold(channel);
+    channel->drain.job.fn = deafen;
+    if (spn__conn_post(channel->conn, &channel->drain.job) == SPN_OK)
+        return;
+    spn__store(&channel->drain.deaf, 1, relaxed); /* its thread has ended */
+    spn__channel_drop(channel);
+}
+
+bool spn__channel_is_deaf(const struct spn__channel *channel)
+{
+    struct spn__channel *own = (struct spn__channel *)(uintptr_t)channel;
+
+    return spn__load(&own->drain.deaf, acquire) != 0; /* [deaf] mutant: as in deafen */
+}
+
 /* ---- events of the transport -------------------------------------------------- */
 
 static int opened(void *context, struct spn__conn *conn)
@@ -229,6 +261,7 @@ static int opened(void *context, struct spn__conn *conn)
     spn__init(&channel->requests, 0);
     spn__init(&channel->frame_since_ns, 0);
     spn__init(&channel->frame_from, 0);
+    spn__init(&channel->drain.deaf, 0);
     channel->opened_ns = spn__now();
     spn__lock(&endpoint->lock);
     spn__list_push_back(&endpoint->channels, &channel->link);
@@ -471,6 +504,15 @@ static bool peer_ended(void *context, struct spn__conn *conn)
     return true;
 }
 
+/* The server closed a connection whose client had not read all replies. */
+static void count_lost(struct spn__endpoint *endpoint, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    spn__count(&endpoint->counts, SPN__COUNT_CUT_OFF, 1);
+    spn__count(&endpoint->counts, SPN__COUNT_CUT_OFF_BYTES, bytes);
+}
+
 static void closed(void *context, struct spn__conn *conn, int why)
 {
     struct spn__endpoint *endpoint = context;
@@ -481,6 +523,8 @@ static void closed(void *context, struct spn__conn *conn, int why)
             endpoint->unopened(endpoint, conn, why);
         return;
     }
+    if (!endpoint->is_client && (why == SPN_ECLOSED || why == SPN_ETIMEDOUT))
+        count_lost(endpoint, spn__conn_lost(conn));
     spn__idle_stop(channel);
     (void)spn__fetch_sub(&endpoint->open, 1, relaxed); /* only a number */
     spn__handler_disconnected(endpoint->chain, channel, why);

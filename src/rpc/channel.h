@@ -51,6 +51,16 @@ struct spn__event_task {
     int why;
 };
 
+/* How far stop has come with a channel: its own, but for `deaf`; see STOPPING in server.c. */
+struct spn__drain {
+    struct spn__net_job job;
+    SPN__ATOMIC(uint32_t) deaf; /* 1: requests are taken no more; [deaf] in channel.c */
+    bool begun, asked, ended;
+    uint64_t requests; /* that had come when stop last looked */
+    int64_t since_ns;  /* when it last saw a new one */
+    int64_t end_by_ns; /* what the connection was told */
+};
+
 struct spn__channel {
     struct spn__endpoint *endpoint;
     struct spn__conn *conn;         /* a reference */
@@ -70,6 +80,7 @@ struct spn__channel {
     void *data;           /* the client's */
     spn_timeout idle;     /* holds the channel while it is scheduled */
     struct spn__event_task connected, disconnected;
+    struct spn__drain drain;
 };
 
 /* Bits of state. */
@@ -105,6 +116,11 @@ int spn__channel_answer(struct spn__channel *channel, const struct spn__frame *r
 /* Sends an event, or the answer to one: body NULL is a heartbeat. */
 int spn__channel_send_event(struct spn__channel *channel, uint8_t flags, uint8_t status,
                             int64_t id, const char *body);
+
+/* Has the I/O thread throw away what comes from now on; once.  When it does, `drain.deaf` is
+ * set, and all requests that were taken are in flight or over. */
+void spn__channel_deafen(struct spn__channel *channel);
+bool spn__channel_is_deaf(const struct spn__channel *channel);
 
 /* Calls fn with each channel, held, and no lock. */
 void spn__endpoint_each(struct spn__endpoint *endpoint,

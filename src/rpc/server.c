@@ -10,13 +10,21 @@
  *   STARTING goes back to NEW when there is nobody to listen; STOPPING stays when something
  *   did not end in time, and stop may be called again.
  *
- * STOPPING   listener, then clients are told ("R"), then requests in flight are waited for,
- *   then connections end, then the loops, the timer, the dispatcher's thread, and the
- *   pools.  Each step leaves nothing that a later one needs: whoever sends a reply finds a
- *   closed connection at worst.
+ * STOPPING   listener, then clients are told ("R"), then connections end, then the loops,
+ *   the timer, the dispatcher's thread, and the pools, and then the channels that handlers
+ *   still hold.  Each step leaves nothing that a later one needs: whoever sends a reply
+ *   finds a closed connection at worst.
  *
- *   Requests in flight are looked at now and then: a request that told us when it ends
- *   would pay for that every time.
+ *   Each connection ends by itself, in three steps.  A client has sent requests before it
+ *   learns that it should not: they are taken until none came for SETTLE_NS.  A client that
+ *   goes on is not waited for longer than INSISTS_NS.  Then the channel is made deaf, on its
+ *   I/O thread, so that the requests in flight are all that were taken.  When these are
+ *   over the connection ends, as slowly as its client reads, until the deadline.  So
+ *   whatever was taken is answered, and what was not is left unanswered by a stream that
+ *   ends in order.  A connection that is not that far at the deadline is reset.
+ *
+ *   All this is looked at now and then: a request that told us when it ends would pay for
+ *   that every time.
  *
  * LOCKS      `lock` guards state, URL and listener; it is a leaf, and not held while anything
  *   is waited for.
@@ -34,7 +42,10 @@
 #include "rpc/settings.h"
 
 enum { LATENCY_EVERY = 16, UNWRITTEN_MIB = 16 };
-#define LINGER_NS SPN_SEC(1)
+#define LINGER_NS  SPN_SEC(1)
+#define SETTLE_NS  SPN_MS(20)
+#define INSISTS_NS SPN_SEC(1)
+#define EVENTS_NS  SPN_SEC(1) /* for handlers of events, beyond the deadline */
 
 /* ---- what the URL says ------------------------------------------------------------ */
 
@@ -362,44 +373,96 @@ static uint64_t in_flight(spn_server *server)
     return sum;
 }
 
-/* Waits until no request is in flight; false: the deadline came first. */
-static bool await_quiet(spn_server *server, int64_t deadline_ns)
+/* What stop knows while it looks at connections. */
+struct draining {
+    spn_server *server;
+    int64_t now_ns, deadline_ns;
+    int64_t insists_ns; /* from then on a new request is one too many */
+    bool is_late;       /* the deadline has passed */
+    int left;           /* channels that were not ended */
+};
+
+/* Whether no more of its requests are taken: it is idle, or its client goes on. */
+static bool has_settled(const struct draining *d, struct spn__channel *channel)
 {
+    struct spn__drain *drain = &channel->drain;
+    /* relaxed, both: hints, since the channel becomes deaf after the look. */
+    const uint64_t requests = spn__load(&channel->requests, relaxed);
+    const bool is_new = !drain->begun || requests != drain->requests;
+
+    if (is_new) {
+        drain->requests = requests;
+        drain->since_ns = d->now_ns;
+    }
+    if (!drain->begun) {
+        drain->begun = true;
+        return d->is_late ||
+               (!d->server->send_read_only && spn__channel_in_flight(channel) == 0);
+    }
+    if (d->is_late)
+        return true;
+    if (is_new)
+        return d->now_ns >= d->insists_ns;
+    return spn__channel_in_flight(channel) == 0 &&
+           spn__load(&channel->paused, relaxed) == 0 &&
+           (!d->server->send_read_only || d->now_ns - drain->since_ns >= SETTLE_NS);
+}
+
+static void drain_channel(void *ctx, struct spn__channel *channel)
+{
+    struct draining *d = ctx;
+    struct spn__drain *drain = &channel->drain;
+
+    if (!drain->asked && has_settled(d, channel)) {
+        drain->asked = true;
+        spn__channel_deafen(channel);
+    }
+    /* In this order [deaf]. */
+    if ((!drain->ended || drain->end_by_ns != d->deadline_ns) &&
+        spn__channel_is_deaf(channel) && spn__channel_in_flight(channel) == 0) {
+        spn__conn_end_by(channel->conn, d->deadline_ns);
+        drain->ended = true;
+        drain->end_by_ns = d->deadline_ns;
+    }
+    d->left += !drain->ended;
+}
+
+/* Ends each connection when its requests are over, and waits until all have gone.  At the
+ * deadline it ends those that are idle, which takes the I/O threads a moment; false: others
+ * are left. */
+static bool end_channels(spn_server *server, int64_t deadline_ns)
+{
+    struct draining d = { .server = server, .deadline_ns = deadline_ns };
     int64_t pause = SPN_US(100);
 
-    while (in_flight(server) > 0) {
-        const int64_t left = deadline_ns - spn__now();
+    d.insists_ns = spn__time_add(spn__now(), INSISTS_NS);
+    for (;;) {
+        int64_t left_ns;
 
-        if (left <= 0)
-            return false;
-        spn__pause(left < pause ? left : pause);
+        d.now_ns = spn__now();
+        d.is_late = d.now_ns >= deadline_ns;
+        d.left = 0;
+        spn__endpoint_each(&server->endpoint, drain_channel, &d);
+        /* relaxed: only a number */
+        if (spn__load(&server->endpoint.open, relaxed) <= 0 && in_flight(server) == 0)
+            return true;
+        if (d.is_late && (d.left == 0 || in_flight(server) > 0 ||
+                          d.now_ns >= spn__time_add(deadline_ns, EVENTS_NS)))
+            return d.left == 0;
+        left_ns = d.is_late ? INT64_MAX : deadline_ns - d.now_ns;
+        spn__pause(left_ns < pause ? left_ns : pause);
         if (pause < SPN_MS(5))
             pause *= 2;
     }
-    return true;
 }
 
-static void end_channel(void *ctx, struct spn__channel *channel)
+/* Its requests are not over: their client is not to take that for requests which were not
+ * taken. */
+static void cut_off(void *ctx, struct spn__channel *channel)
 {
     (void)ctx;
-    spn__conn_end(channel->conn);
-}
-
-/* Connections end after what was written; those that do not are closed by the transport. */
-static void end_channels(spn_server *server, int64_t deadline_ns)
-{
-    const int64_t linger = spn__time_add(spn__now(), LINGER_NS);
-    int64_t pause = SPN_US(100);
-
-    if (linger < deadline_ns)
-        deadline_ns = linger;
-    spn__endpoint_each(&server->endpoint, end_channel, NULL);
-    while (spn__load(&server->endpoint.open, relaxed) > 0 && /* only a number */
-           spn__now() < deadline_ns) {
-        spn__pause(pause);
-        if (pause < SPN_MS(5))
-            pause *= 2;
-    }
+    if (spn__channel_in_flight(channel) > 0)
+        spn__conn_reset(channel->conn, SPN_ETIMEDOUT);
 }
 
 static int64_t left_until(int64_t deadline_ns)
@@ -431,8 +494,37 @@ static int stop_threads(spn_server *server, int64_t deadline_ns)
     return rc;
 }
 
+static bool has_channels(spn_server *server)
+{
+    bool has;
+
+    spn__lock(&server->endpoint.lock);
+    has = !spn__list_empty(&server->endpoint.channels);
+    spn__unlock(&server->endpoint.lock);
+    return has;
+}
+
+/* Connections are gone, but a thread of a pool that goes on may be inside of a handler, or be
+ * about to be.  Waits until none is; false: a request is not over, or it takes too long. */
+static bool await_handlers(spn_server *server, int64_t deadline_ns)
+{
+    int64_t pause = SPN_US(100);
+
+    while (has_channels(server)) {
+        if (in_flight(server) > 0 ||
+            spn__now() >= spn__time_add(deadline_ns, EVENTS_NS))
+            return false;
+        spn__pause(pause);
+        if (pause < SPN_MS(5))
+            pause *= 2;
+    }
+    return true;
+}
+
 static int stop(spn_server *server, int64_t deadline_ns)
 {
+    struct spn__counts *counts = &server->endpoint.counts;
+    const uint64_t cut_before = spn__counts_sum(counts, SPN__COUNT_CUT_OFF);
     bool is_quiet;
     int rc;
 
@@ -447,14 +539,15 @@ static int stop(spn_server *server, int64_t deadline_ns)
         if (server->send_read_only)
             spn__endpoint_each(&server->endpoint, send_read_only, NULL);
     }
-    is_quiet = await_quiet(server, deadline_ns);
+    is_quiet = end_channels(server, deadline_ns);
     if (!is_quiet && server->dispatch.place[SPN_CHANNEL_REQUEST] == SPN_PLACE_IO)
         return SPN_ETIMEDOUT; /* a method has the I/O thread: it cannot be stopped */
-    if (is_quiet)
-        end_channels(server, deadline_ns);
+    if (!is_quiet)
+        spn__endpoint_each(&server->endpoint, cut_off, NULL);
     rc = stop_threads(server, deadline_ns);
-    if (rc == SPN_OK && !is_quiet)
-        rc = in_flight(server) > 0 ? SPN_ETIMEDOUT : SPN_OK;
+    if (rc == SPN_OK && (!await_handlers(server, deadline_ns) || !is_quiet ||
+                         spn__counts_sum(counts, SPN__COUNT_CUT_OFF) > cut_before))
+        rc = SPN_ETIMEDOUT;
     return rc;
 }
 
@@ -500,10 +593,7 @@ int spn_server_destroy(spn_server *server)
     spn__lock(&server->lock);
     is_busy = server->state != SPN__SERVER_STOPPED && server->state != SPN__SERVER_NEW;
     spn__unlock(&server->lock);
-    spn__lock(&server->endpoint.lock);
-    is_busy = is_busy || !spn__list_empty(&server->endpoint.channels);
-    spn__unlock(&server->endpoint.lock);
-    if (is_busy)
+    if (is_busy || has_channels(server))
         return SPN_EBUSY;
     if (server->owns_transport && server->transport != NULL) {
         const int rc = spn__transport_destroy(server->transport);

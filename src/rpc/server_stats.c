@@ -78,6 +78,8 @@ int spn_server_stats_get(spn_server *server, spn_server_stats *stats)
     s.bytes_out = spn__counts_sum(counts, SPN__COUNT_BYTES_OUT);
     s.shared = spn__counts_sum(counts, SPN__COUNT_SHARED);
     s.frames_late = spn__counts_sum(counts, SPN__COUNT_FRAMES_LATE);
+    s.cut_off = spn__counts_sum(counts, SPN__COUNT_CUT_OFF);
+    s.cut_off_bytes = spn__counts_sum(counts, SPN__COUNT_CUT_OFF_BYTES);
     for (int i = 0; i < 16; i++)
         s.statuses[i] = spn__counts_sum(counts, SPN__COUNT_STATUS + i);
     for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
@@ -151,6 +153,10 @@ static const struct reading {
       SPN__COUNT_FRAMES_LATE },
     { "received_bytes", "Bytes of frames read.", SPN__COUNT_BYTES_IN },
     { "sent_bytes", "Bytes of frames sent.", SPN__COUNT_BYTES_OUT },
+    { "connections_cut_off", "Connections closed before their client had all replies.",
+      SPN__COUNT_CUT_OFF },
+    { "cut_off_bytes", "Bytes of replies these did not get.",
+      SPN__COUNT_CUT_OFF_BYTES },
     { "shared_runs", "Tasks of a closed pool run elsewhere.", SPN__COUNT_SHARED },
 };
 

@@ -352,6 +352,70 @@ TEST(net__ended_but_peer_never_reads__timed_out, "NET-7")
     bed_close(&bed);
 }
 
+/* With a deadline the peer has until then to read, whatever the linger time is, and whether
+ * the bytes wait here or in the socket. */
+TEST(net__ended_by_a_deadline__reader_has_until_then, "NET-6", "NET-7")
+{
+    struct spn__transport_opts opts = { .loops = 1,
+                                        .max_unwritten = sizeof big,
+                                        .linger_ns = T_SHORT_NS };
+    const size_t sizes[] = { 1 << 20, sizeof big };
+    unsigned char *got = malloc(sizeof big);
+
+    bed_open(&bed, &opts);
+    for (int i = 0; i < 2; i++) {
+        const int fd = raw_connect(bed.port);
+        int64_t begun;
+
+        AWAIT_LINES(&bed, i + 1);
+        CHECK_OK(line_send(&bed.line[i], big, sizes[i]));
+        begun = spn_clock_now(spn_clock_monotonic());
+        spn__conn_end_by(bed.line[i].conn, begun + T_LONG_NS);
+        T_AWAIT(spn_clock_now(spn_clock_monotonic()) - begun >= 4 * T_SHORT_NS);
+        CHECK_EQ(atomic_load(&bed.line[i].closed), 0);
+        raw_read(fd, got, sizes[i]);
+        raw_check_end(fd);
+        close(fd);
+        CHECK_WHY(&bed.line[i], 0);
+        CHECK_EQ(spn__conn_lost(bed.line[i].conn), 0);
+    }
+    free(got);
+    bed_close(&bed);
+}
+
+/* And no longer; also when it had ended without one before.  It sees that something is
+ * missing. */
+TEST(net__ended_by_a_deadline__timed_out_then, "NET-7")
+{
+    struct spn__transport_opts opts = { .loops = 1,
+                                        .max_unwritten = sizeof big,
+                                        .linger_ns = T_LONG_NS };
+
+    bed_open(&bed, &opts);
+    for (int i = 0; i < 2; i++) {
+        const int fd = raw_connect(bed.port);
+        int64_t begun;
+        char byte;
+        ssize_t n;
+
+        AWAIT_LINES(&bed, i + 1);
+        CHECK_OK(line_send(&bed.line[i], big, sizeof big));
+        if (i == 1)
+            spn__conn_end(bed.line[i].conn);
+        begun = spn_clock_now(spn_clock_monotonic());
+        spn__conn_end_by(bed.line[i].conn, begun + T_SHORT_NS);
+        CHECK_WHY(&bed.line[i], SPN_ETIMEDOUT);
+        CHECK(spn_clock_now(spn_clock_monotonic()) - begun >= T_SHORT_NS);
+        CHECK(spn__conn_lost(bed.line[i].conn) > 0);
+        do
+            n = recv(fd, &byte, 1, 0);
+        while (n > 0);
+        CHECK(n < 0 && errno == ECONNRESET);
+        close(fd);
+    }
+    bed_close(&bed);
+}
+
 static int64_t echo(struct line *line, const unsigned char *data, size_t size)
 {
     line_keep(line, data, size);

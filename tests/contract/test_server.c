@@ -1313,12 +1313,15 @@ TEST(server__stop__tells_waits_and_closes, "EXC-19")
     }
 }
 
-/* What does not end in time is cut off; the server is destroyed when it has ended. */
+/* What does not end in time is cut off, so that the client does not take its request for one
+ * that was not taken; the server is destroyed when it has ended. */
 TEST(server__stop_with_a_hanging_method__timed_out, "EXC-19", "EXC-20")
 {
     const struct asked keeping = { .id = 1, .method = "later" };
     spn_request *request;
     struct serving s;
+    struct told told;
+    char byte;
     int fd;
 
     serve_with(&s, "threads=2&queues=10", NULL);
@@ -1326,12 +1329,195 @@ TEST(server__stop_with_a_hanging_method__timed_out, "EXC-19", "EXC-20")
     peer_send(fd, &keeping);
     T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
     CHECK_STATUS(spn_server_stop(s.server, SPN_MS(5)), SPN_ETIMEDOUT);
+    CHECK(peer_told(fd, &told)); /* that it stops */
+    CHECK(recv(fd, &byte, 1, 0) < 0 && errno == ECONNRESET);
     CHECK_STATUS(spn_server_destroy(s.server), SPN_EBUSY);
     CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
     CHECK_OK(spn_server_stop(s.server, T_LONG_NS));
     CHECK_OK(spn_server_destroy(s.server));
     CHECK_OK(spn_latch_destroy(s.demo.gate));
     close(fd);
+}
+
+static int64_t monotonic(void)
+{
+    return spn_clock_now(spn_clock_monotonic());
+}
+
+/* Sends requests for `large`, more than the sockets hold, and reads nothing. */
+static int peer_ask_much(int port, int requests)
+{
+    const struct asked asked = { .method = "large",
+                                 .parameters = "I",
+                                 ARGS("\xd4\xfd\xe8") };
+    const int fd = peer_open(port);
+
+    for (int i = 0; i < requests; i++)
+        peer_send(fd, &asked);
+    return fd;
+}
+
+/* A client that begins to read when an ended connection would have been given up: it is
+ * within the time stop has, so it gets every reply, also to the requests that the server had
+ * paused to read. */
+TEST(server__stop_with_a_late_reader__all_replies_arrive, "EXC-18", "EXC-19")
+{
+    enum { REQUESTS = 200 };
+    const int64_t late_ns = SPN_MS(1500); /* an ended connection lingers 1 s */
+    struct told *told = malloc(sizeof *told);
+    int64_t begun_ns = monotonic();
+    struct stopping stopping;
+    struct serving s;
+    pthread_t thread;
+    int fd, replies = 0;
+
+    REQUIRE(told != NULL);
+    serve_with(&s, "dispatcher=direct", NULL);
+    fd = peer_ask_much(s.port, REQUESTS);
+    T_AWAIT(stats_of(s.server).requests > REQUESTS / 2);
+    stopping = (struct stopping){ s.server, late_ns + T_LONG_NS, 0 };
+    begun_ns = monotonic();
+    REQUIRE(pthread_create(&thread, NULL, stop, &stopping) == 0);
+    T_AWAIT(monotonic() - begun_ns > late_ns);
+    while (peer_told(fd, told))
+        replies += told->flags == 0x02 && told->status == 20 && told->length > 65000;
+    CHECK_EQ(replies, REQUESTS);
+    close(fd);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK_OK(stopping.rc);
+    CHECK_EQ(stats_of(s.server).replies, REQUESTS);
+    CHECK_EQ(stats_of(s.server).cut_off, 0);
+    CHECK_EQ(stats_of(s.server).cut_off_bytes, 0);
+    free(told);
+    serving_end(&s);
+}
+
+/* A client that never reads costs the time stop has, and no more; others do not wait for it,
+ * and what it did not get is told. */
+TEST(server__stop_with_a_dead_reader__cut_off_and_counted, "EXC-18", "EXC-19", "EXC-20")
+{
+    const int64_t timeout_ns = t_scaled(SPN_MS(500));
+    struct stopping stopping;
+    struct serving s;
+    struct told told;
+    int64_t begun_ns;
+    pthread_t thread;
+    int dead, idle;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    dead = peer_ask_much(s.port, 200);
+    T_AWAIT(stats_of(s.server).requests > 100);
+    idle = peer_open(s.port);
+    CHECK(peer_ask(idle, &ask_hello, &told));
+    stopping = (struct stopping){ s.server, timeout_ns, 0 };
+    begun_ns = monotonic();
+    REQUIRE(pthread_create(&thread, NULL, stop, &stopping) == 0);
+    CHECK(peer_told(idle, &told));
+    CHECK_BODY(&told, "\1R");
+    CHECK(peer_is_closed(idle));
+    CHECK(monotonic() - begun_ns < timeout_ns);
+    close(idle);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK_STATUS(stopping.rc, SPN_ETIMEDOUT);
+    CHECK(monotonic() - begun_ns >= timeout_ns);
+    CHECK(monotonic() - begun_ns < timeout_ns + T_LONG_NS / 2);
+    CHECK_EQ(stats_of(s.server).cut_off, 1);
+    CHECK(stats_of(s.server).cut_off_bytes > 65000);
+    REQUIRE(spn_server_destroy(s.server) == SPN_EBUSY); /* it is to be called again */
+    close(dead);
+    serving_end(&s);
+}
+
+/* A client that goes on asking though it was told not to: stop does not wait for it for ever,
+ * and the stream ends in order behind the reply to the last request that was taken. */
+TEST(server__stop_with_a_client_that_insists__what_was_taken_is_answered, "EXC-19",
+     "EXC-22")
+{
+    struct stopping stopping;
+    struct serving s;
+    struct told told;
+    pthread_t thread;
+    uint64_t replies = 1;
+    int fd, told_to_stop = 0;
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    stopping = (struct stopping){ s.server, T_LONG_NS, 0 };
+    REQUIRE(pthread_create(&thread, NULL, stop, &stopping) == 0);
+    peer_send(fd, &ask_hello);
+    while (peer_told(fd, &told)) {
+        if (told.flags == 0x02) {
+            replies++;
+            peer_send(fd, &ask_hello);
+        } else {
+            told_to_stop++;
+        }
+    }
+    close(fd);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK_OK(stopping.rc);
+    CHECK_EQ(told_to_stop, 1);
+    CHECK_EQ(stats_of(s.server).requests, replies);
+    CHECK_EQ(stats_of(s.server).replies, replies);
+    CHECK_EQ(stats_of(s.server).dropped, 0);
+    serving_end(&s);
+}
+
+struct slow_event {
+    spn_latch *may_end;
+    atomic_int entered;
+};
+
+static void end_slowly(void *ctx, spn_channel_event event, const spn_channel_info *info)
+{
+    struct slow_event *slow = ctx;
+
+    (void)info;
+    if (event != SPN_CHANNEL_DISCONNECTED)
+        return;
+    atomic_store(&slow->entered, 1);
+    CHECK_OK(spn_latch_await(slow->may_end, SPN_FOREVER));
+}
+
+/* The pool is the program's, and goes on.  Its thread that tells of the end of a connection is
+ * waited for, so that a server which was stopped can be destroyed. */
+TEST(server__stop_beside_an_event_in_a_shared_pool__destroyed, "EXC-19", "EXC-20")
+{
+    spn_repository_opts shared = SPN_REPOSITORY_OPTS_INIT;
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    struct stopping stopping;
+    struct slow_event slow;
+    struct serving s;
+    struct told told;
+    pthread_t thread;
+    int fd;
+
+    atomic_init(&slow.entered, 0);
+    REQUIRE_OK(spn_latch_create(&slow.may_end, 1));
+    REQUIRE_OK(spn_extensions_create(&shared.extensions, NULL));
+    REQUIRE_OK(spn_repository_create(&opts.repository, &shared));
+    opts.extensions = shared.extensions;
+    opts.event = end_slowly;
+    opts.ctx = &slow;
+    serve_with(&s, "threads=2&queues=10&dispatcher=all", &opts);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    close(fd);
+    T_AWAIT(atomic_load(&slow.entered) == 1);
+    CHECK_STATUS(spn_server_stop(s.server, 0), SPN_ETIMEDOUT); /* a second later */
+    stopping = (struct stopping){ s.server, T_LONG_NS, 0 };
+    REQUIRE(pthread_create(&thread, NULL, stop, &stopping) == 0);
+    CHECK_STATUS(spn_server_destroy(s.server), SPN_EBUSY);
+    CHECK_OK(spn_latch_count_down(slow.may_end));
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK_OK(stopping.rc);
+    CHECK_OK(spn_server_destroy(s.server));
+    CHECK_OK(spn_latch_destroy(s.demo.gate));
+    CHECK_OK(spn_repository_destroy_all(opts.repository, T_LONG_NS));
+    CHECK_OK(spn_repository_destroy(opts.repository));
+    CHECK_OK(spn_extensions_destroy(shared.extensions));
+    CHECK_OK(spn_latch_destroy(slow.may_end));
 }
 
 struct self_stop {

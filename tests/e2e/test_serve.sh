@@ -267,6 +267,24 @@ run 1 "$spindle" load --connections=1 --seconds=20 --quiet "127.0.0.1:$(cat "$ou
     $demo.echo "$(head -c 100000 /dev/zero | tr '\0' x)"
 complains 'answers what was never sent'
 
+# A server that says it stops, in two pieces, and ends without an answer to what it did not take.
+peer stops <<'PY'
+import time
+peer = s.accept()[0]
+head = peer.recv(4096)[:16]
+peer.sendall(b"\xda\xbb\x02\x14" + head[4:12] + struct.pack(">i", 1) + b"\x92")
+peer.recv(4096)
+peer.sendall(b"\xda\xbb\xa2\0" + struct.pack(">qi", 7, 2) + b"\1")
+time.sleep(0.1)
+peer.sendall(b"R")
+peer.shutdown(socket.SHUT_WR)
+peer.recv(4096)
+PY
+run 0 "$spindle" load --connections=1 --seconds=20 "127.0.0.1:$(cat "$out/stops")" $demo.echo
+says ' 1  requests answered'
+says ' 1  not taken: the server had said that it stops'
+says ' 1  connections ended: the server stops'
+
 # ---- what the page says --------------------------------------------------------------
 json 'd["state"] == "running" and d["requests"]["received"] > 2000'
 json 'd["requests"]["in_flight"] == 0 and d["connections"]["open"] == 0'
@@ -330,6 +348,107 @@ complains 'every request was answered'
 wait "$slow"
 what="a call under way at the end"
 check "has its reply" grep -q '^4000$' "$out/slow"
+
+# ---- server and clients agree on what was answered -----------------------------------------
+# drained CONNECTIONS DEPTH: a server that is stopped while load asks it.
+drained() {
+    local load
+    start "dubbo://127.0.0.1:0?dispatcher=all&threads=4&queues=1000&dump.directory=$out"
+    "$spindle" load --json --quiet --connections="$1" --depth="$2" --seconds=60 "$address" \
+        >"$out/load" 2>&1 &
+    load=$!
+    json 'd["requests"]["received"] > 100'
+    stop 0
+    wait "$load"
+    check "load ends well" [ $? -eq 0 ]
+    complains 'every request was answered'
+    cp "$out/load" "$out/stdout"
+    check "both count the same" python3 -c '
+import json, re, sys
+d = json.load(open(sys.argv[1]))
+said = int(re.search(r"answered, (\d+) in all", open(sys.argv[2]).read())[1])
+assert d["requests"] == said and d["lost"] == 0 and d["failed"] == 0, (d, said)
+' "$out/load" "$out/stderr"
+}
+for turn in 1 2 3; do
+    drained 4 1
+    drained 2 16
+done
+
+# reader PACE: asks 20 times for 320 KB, reads one reply every PACE seconds from when there is a
+# file $out/go, and says how it ended.
+reader() {
+    python3 - "$address" "$1" "$out/go" <<'PY'
+import os, socket, struct, sys, time
+address, pace, go = sys.argv[1:]
+def text(t):
+    out = b""
+    while len(t) > 32768:
+        out, t = out + b"R" + struct.pack(">H", 32768) + t[:32768], t[32768:]
+    return out + b"S" + struct.pack(">H", len(t)) + t
+body = b"".join(map(text, [b"2.0.2", b"org.apache.dubbo.demo.DemoService", b"1.0.0",
+                           b"sayHello", b"Ljava/lang/String;", b"x" * (320 << 10)]))
+body += b"H" + text(b"group") + text(b"g1") + b"Z"
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+host, port = address.split(":")
+s.connect((host, int(port)))
+for i in range(20):
+    s.sendall(b"\xda\xbb\xc2\0" + struct.pack(">qi", i, len(body)) + body)
+while not os.path.exists(go):
+    time.sleep(0.02)
+def read(size):
+    got = b""
+    while len(got) < size:
+        more = s.recv(size - len(got))
+        if not more:
+            break
+        got += more
+    return got
+replies = 0
+try:
+    while True:
+        head = read(16)
+        if len(head) < 16:
+            print(replies, "replies,", "inside a frame" if head else "then the end")
+            break
+        size, = struct.unpack(">i", head[12:])
+        if len(read(size)) < size:
+            print(replies, "replies, inside a frame")
+            break
+        if head[2] == 2:
+            replies += 1
+            time.sleep(float(pace))
+except OSError as error:
+    print(replies, "replies,", error)
+PY
+}
+
+# A client that reads slowly, and for longer than an ended connection waits for a peer.
+start "dubbo://127.0.0.1:0?dispatcher=all&threads=4&queues=100&dump.directory=$out"
+rm -f "$out/go"
+reader 0.15 >"$out/slow" 2>&1 &
+slow=$!
+json 'd["requests"]["received"] == 20 and d["requests"]["in_flight"] == 0'
+touch "$out/go"
+stop 0
+complains 'every request was answered, 20 in all'
+wait "$slow"
+cp "$out/slow" "$out/stdout"
+says '^20 replies, then the end$'
+
+# One that reads nothing: as long as it was said, and then it is told.
+start --drain=1 "dubbo://127.0.0.1:0?dispatcher=all&threads=4&queues=100&dump.directory=$out"
+rm -f "$out/go"
+reader 0 >"$out/slow" 2>&1 &
+slow=$!
+json 'd["requests"]["received"] == 20 and d["requests"]["in_flight"] == 0'
+stop 1
+complains 'cut off after 1 s: clients that had not read all replies: 1 ([0-9]* bytes)'
+touch "$out/go"
+wait "$slow"
+cp "$out/slow" "$out/stdout"
+check "the client can tell" grep -Eq 'replies, (inside a frame|.*reset)' "$out/slow"
 
 # ---- a file with the URL, read again ----------------------------------------------------
 printf '# sizes\ndubbo://127.0.0.1:0?threads=2&queues=10\n' >"$out/url"

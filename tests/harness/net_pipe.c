@@ -205,9 +205,34 @@ void spn__conn_close(struct spn__conn *conn, int why)
     pthread_mutex_unlock(&conn->lock);
 }
 
+void spn__conn_reset(struct spn__conn *conn, int why)
+{
+    spn__conn_close(conn, why);
+}
+
 void spn__conn_end(struct spn__conn *conn)
 {
     spn__conn_close(conn, 0);
+}
+
+void spn__conn_end_by(struct spn__conn *conn, int64_t deadline_ns)
+{
+    (void)deadline_ns;
+    spn__conn_close(conn, 0);
+}
+
+size_t spn__conn_lost(const struct spn__conn *conn)
+{
+    (void)conn;
+    return 0;
+}
+
+/* There is no loop: events come on the thread that feeds. */
+int spn__conn_post(struct spn__conn *conn, struct spn__net_job *job)
+{
+    (void)conn;
+    (void)job;
+    return SPN_ESHUTDOWN;
 }
 
 void spn__conn_ref(struct spn__conn *conn)

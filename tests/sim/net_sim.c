@@ -62,6 +62,8 @@ struct spn__conn {
     size_t want;
     uint64_t position, written, told;
     int64_t deadline_ns; /* of connecting, and of ending */
+    int64_t end_by_ns;   /* of spn__conn_end_by; 0: linger_ns */
+    bool resets;
     int64_t last_read_ns, last_write_ns;
     struct spn__net_job begin;
     char local[24], remote[24];
@@ -314,7 +316,8 @@ static void close_it(struct spn__conn *conn)
     conn->phase = CLOSED;
     spn__list_remove(&conn->link);
     if (conn->peer != NULL) {
-        if (conn->pipe.size != 0) /* unread bytes are answered with a reset */
+        if (conn->pipe.size != 0 || /* unread bytes are answered with a reset */
+            conn->resets || (conn->end_by_ns != 0 && conn->out.size != 0))
             break_both(conn);
         else if (!conn->shut)
             end_sending(conn);
@@ -418,11 +421,18 @@ static bool attend(struct spn__conn *conn, int64_t *due_ns)
         return true;
     }
     if (conn->phase == ENDING) {
-        if (conn->deadline_ns == SPN_FOREVER)
+        if (conn->out.size == 0 && !conn->shut) {
+            end_sending(conn);
+            if (conn->end_by_ns != 0) /* from now on the peer has linger_ns */
+                conn->deadline_ns = SPN_FOREVER;
+        }
+        if (conn->end_by_ns != 0 && !conn->shut)
+            conn->deadline_ns = conn->end_by_ns;
+        else if (conn->deadline_ns == SPN_FOREVER)
             conn->deadline_ns =
                 spn__deadline(now, conn->loop->transport->opts.linger_ns);
-        if (conn->out.size == 0 && !conn->shut)
-            end_sending(conn);
+        if (conn->end_by_ns != 0 && conn->end_by_ns < conn->deadline_ns)
+            conn->deadline_ns = conn->end_by_ns;
         if (conn->shut && conn->eof) {
             begin_closing(conn, 0);
             close_it(conn);
@@ -784,6 +794,7 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
 
 GET(uint64_t, written, c->written)
 GET(size_t, unwritten, c->out.size)
+GET(size_t, lost, c->out.size)
 GET(void *, data, c->data)
 GET(bool, is_open, c->phase == OPEN)
 GET(const char *, local, c->local)
@@ -829,6 +840,15 @@ void spn__conn_close(struct spn__conn *conn, int why)
     spn__unlock(&net.lock);
 }
 
+void spn__conn_reset(struct spn__conn *conn, int why)
+{
+    spn__lock(&net.lock);
+    if (conn->phase < CLOSING)
+        conn->resets = true;
+    begin_closing(conn, why);
+    spn__unlock(&net.lock);
+}
+
 void spn__conn_end(struct spn__conn *conn)
 {
     spn__lock(&net.lock);
@@ -836,6 +856,17 @@ void spn__conn_end(struct spn__conn *conn)
         begin_closing(conn, SPN_ECLOSED);
     } else if (conn->phase == OPEN) {
         conn->phase = ENDING;
+        nudge(conn);
+    }
+    spn__unlock(&net.lock);
+}
+
+void spn__conn_end_by(struct spn__conn *conn, int64_t deadline_ns)
+{
+    spn__conn_end(conn);
+    spn__lock(&net.lock);
+    if (conn->phase == ENDING) {
+        conn->end_by_ns = deadline_ns != 0 ? deadline_ns : 1;
         nudge(conn);
     }
     spn__unlock(&net.lock);

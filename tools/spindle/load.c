@@ -9,6 +9,11 @@
  *   request's time counts from when it was due, not from when it could be sent: otherwise
  *   a server that stalls would have stalled the questions too, and look well.
  *
+ * A SERVER THAT STOPS says so (the event "R").  Its connection asks no more, has the replies to
+ *   what it asked, and is closed.  If the server ends it in order before that, the requests
+ *   without a reply were not taken: they are counted apart from those that were lost, as
+ *   the server does not count them either.
+ *
  * One thread, one epoll, and raw frames: the loader must cost less than what it measures.
  * Requests differ in their id only, so each is a copy of one frame; of a reply the header
  * is read, and the first bytes of an error.
@@ -38,7 +43,8 @@ enum {
     READ_BYTES = 256 * 1024,
     EVENTS = 64,
     CONNECT_MS = 3000,
-    TEXT_BYTES = 200
+    TEXT_BYTES = 200,
+    EVENT_BYTES = 16 /* longer ones are none we know */
 };
 
 struct connection {
@@ -52,6 +58,8 @@ struct connection {
     int32_t *free;   /* slots that are not under way */
     int free_count;
     bool wants_write; /* epoll is asked for it */
+    bool is_ending;   /* its server wants no more requests */
+    bool is_shut;     /* it takes no more bytes; there may be some to read */
 };
 
 struct load {
@@ -67,7 +75,8 @@ struct load {
     int epoll;
     int live;
     spn_histogram *latency;
-    uint64_t sent, done, failed, lost;
+    uint64_t sent, done, failed, lost, not_taken;
+    int ended; /* connections whose server stopped */
     uint64_t by_status[256];
     char text[TEXT_BYTES]; /* of the first error */
     int64_t started_ns, ended_ns;
@@ -85,14 +94,25 @@ static void on_signal(int number)
 
 /* ---- one connection ------------------------------------------------------------------ */
 
-static void lose(struct load *l, struct connection *c)
+/* Closes a connection; its requests that have no reply are added to what became of them. */
+static void drop(struct load *l, struct connection *c, uint64_t *became)
 {
     if (c->fd < 0)
         return;
     (void)close(c->fd);
     c->fd = -1;
     l->live--;
-    l->lost += (uint64_t)(l->depth - c->free_count);
+    *became += (uint64_t)(l->depth - c->free_count);
+}
+
+static void lose(struct load *l, struct connection *c)
+{
+    drop(l, c, &l->lost);
+}
+
+static bool can_ask(const struct connection *c)
+{
+    return c->fd >= 0 && c->free_count > 0 && !c->is_ending && !c->is_shut;
 }
 
 static void want_write(struct load *l, struct connection *c, bool wants)
@@ -119,8 +139,8 @@ static void flush(struct load *l, struct connection *c)
             want_write(l, c, true);
             return;
         } else {
-            lose(l, c);
-            return;
+            c->is_shut = true; /* what is there to read tells what became of it */
+            break;
         }
     }
     c->out_at = c->out_size = 0;
@@ -161,8 +181,11 @@ static void take_reply(struct load *l, struct connection *c,
                        const struct wire_header *header, const unsigned char *body,
                        size_t have, int64_t now)
 {
-    if (header->request || header->event)
-        return; /* the server says that it will stop, or asks whether we live */
+    if (header->request || header->event) { /* it will stop, or asks whether we live */
+        if (header->request && have == 2 && body[0] == 1 && body[1] == 'R')
+            c->is_ending = true;
+        return;
+    }
     if (header->id < 0 || header->id >= l->depth || c->due_ns[header->id] == 0) {
         l->failed++;
         return;
@@ -193,6 +216,9 @@ static int64_t take_bytes(struct load *l, struct connection *c,
         have = size - used - WIRE_HEADER_BYTES;
         if (have > (size_t)header.length)
             have = (size_t)header.length;
+        else if (header.event && header.length < EVENT_BYTES &&
+                 have < (size_t)header.length)
+            break; /* it is looked at as a whole */
         take_reply(l, c, &header, data + used + WIRE_HEADER_BYTES, have, now);
         used += WIRE_HEADER_BYTES + have;
         c->skip = (size_t)header.length - have;
@@ -231,7 +257,12 @@ static void take_input(struct load *l, struct connection *c)
     if (got <= 0) {
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        lose(l, c);
+        if (got == 0 && c->is_ending && c->in_size == 0 && c->skip == 0) {
+            l->ended++;
+            drop(l, c, &l->not_taken);
+        } else {
+            lose(l, c);
+        }
         return;
     }
     size = kept + (size_t)got;
@@ -241,6 +272,11 @@ static void take_input(struct load *l, struct connection *c)
     if (used < 0 || !keep(c, data + skipped + used, size - skipped - (size_t)used)) {
         fprintf(stderr, "spindle load: that is no Dubbo server\n");
         lose(l, c);
+        return;
+    }
+    if (c->is_ending && c->free_count == l->depth) { /* all was answered */
+        l->ended++;
+        drop(l, c, &l->not_taken);
     }
 }
 
@@ -248,7 +284,7 @@ static void take_input(struct load *l, struct connection *c)
 
 static void refill(struct load *l, struct connection *c, int64_t now)
 {
-    while (c->fd >= 0 && c->free_count > 0 && has_more(l))
+    while (can_ask(c) && has_more(l))
         ask(l, c, now);
     flush(l, c);
 }
@@ -264,7 +300,7 @@ static void send_due(struct load *l, int64_t now)
         for (int i = 0; i < l->connections && c == NULL; i++) {
             struct connection *at = &l->all[(l->next + i) % l->connections];
 
-            if (at->fd >= 0 && at->free_count > 0)
+            if (can_ask(at))
                 c = at;
         }
         if (c == NULL)
@@ -296,7 +332,7 @@ static void say_progress(struct load *l, int64_t now, uint64_t *last_done,
 
 static bool all_answered(const struct load *l)
 {
-    return l->sent == l->done + l->lost;
+    return l->sent == l->done + l->lost + l->not_taken;
 }
 
 static int wait_ms(const struct load *l, int64_t now, int64_t until)
@@ -377,6 +413,7 @@ static void tell_json(const struct load *l, const spn_histogram_snapshot *latenc
     json_number(&j, "requests_per_second", (double)l->done / seconds);
     json_integer(&j, "failed", (int64_t)l->failed);
     json_integer(&j, "lost", (int64_t)l->lost);
+    json_integer(&j, "not_taken", (int64_t)l->not_taken);
     json_open(&j, "latency_us", '{');
     for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
         json_number(&j, quantiles[i].name,
@@ -400,6 +437,11 @@ static void tell(const struct load *l, const spn_histogram_snapshot *latency)
             printf("%12" PRIu64 "  with status %d\n", l->by_status[status], status);
     if (l->lost > 0)
         printf("%12" PRIu64 "  never answered\n", l->lost);
+    if (l->not_taken > 0)
+        printf("%12" PRIu64 "  not taken: the server had said that it stops\n",
+               l->not_taken);
+    if (l->ended > 0)
+        printf("%12d  connections ended: the server stops\n", l->ended);
     for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
         printf("%12.1f  us %s\n",
                (double)spn_histogram_quantile(latency, quantiles[i].part) / 1e3,
@@ -497,7 +539,7 @@ static int put_load(struct load *l)
     (void)signal(SIGPIPE, SIG_IGN);
     l->started_ns = l->next_due_ns = spn_now();
     drive(l);
-    l->lost = l->sent - l->done;
+    l->lost = l->sent - l->done - l->not_taken;
     (void)spn_histogram_snapshot_get(l->latency, &latency);
     if (l->json)
         tell_json(l, &latency);
@@ -615,6 +657,7 @@ const struct command load_command = {
         "With --rate a request's time counts from when it was due, so that a server "
         "that\n"
         "stalls shows.  Exit status: 0 when every request was answered with status "
-        "20.\n",
+        "20,\n"
+        "but for those that a server which stops did not take.\n",
     .run = run,
 };

@@ -379,20 +379,58 @@ static void introduce(const struct serving *serving, const struct wishes *w,
     spn_url_unref(url);
 }
 
+/* What became of the requests, in one line for each thing that did not go well. */
+static void tell_end(int rc, const spn_server_stats *before,
+                     const spn_server_stats *after, int64_t seconds)
+{
+    const unsigned long long dropped = after->dropped - before->dropped;
+    const unsigned long long cut_off = after->cut_off - before->cut_off;
+    const unsigned long long requests = after->in_flight + dropped;
+
+    if (rc == SPN_OK && dropped == 0)
+        fprintf(stderr, "spindle serve: every request was answered, %llu in all; bye\n",
+                (unsigned long long)after->replies);
+    else if (rc == SPN_OK)
+        fprintf(stderr,
+                "spindle serve: every request was answered, %llu in all, but for %llu "
+                "whose clients had gone, or whose methods said nothing; bye\n",
+                (unsigned long long)after->replies, dropped);
+    else if (rc != SPN_ETIMEDOUT)
+        fprintf(stderr, "spindle serve: the server did not stop: %s\n",
+                spn_status_text(rc));
+    if (rc != SPN_ETIMEDOUT)
+        return;
+    if (requests > 0)
+        fprintf(stderr,
+                "spindle serve: cut off after %lld s: requests without a reply: %llu; "
+                "--drain=SECONDS gives more time\n",
+                (long long)seconds, requests);
+    if (cut_off > 0)
+        fprintf(stderr,
+                "spindle serve: cut off after %lld s: clients that had not read all "
+                "replies: %llu (%llu bytes); --drain=SECONDS gives more time\n",
+                (long long)seconds, cut_off,
+                (unsigned long long)(after->cut_off_bytes - before->cut_off_bytes));
+    if (requests + cut_off == 0)
+        fprintf(stderr, "spindle serve: the server did not stop within %lld s\n",
+                (long long)seconds);
+}
+
 static int stop(struct serving *serving, const struct wishes *w)
 {
+    spn_server_stats before = SPN_SERVER_STATS_INIT, after = SPN_SERVER_STATS_INIT;
     int rc;
 
     (void)pthread_mutex_lock(&serving->lock);
     serving->draining = true;
     (void)pthread_mutex_unlock(&serving->lock);
     fputs("spindle serve: draining\n", stderr);
+    (void)spn_server_stats_get(serving->server, &before);
     rc = spn_server_stop(serving->server, SPN_SEC(w->drain_seconds));
-    if (rc != SPN_OK)
-        fprintf(stderr, "spindle serve: requests were cut off after %lld s: %s\n",
-                (long long)w->drain_seconds, spn_status_text(rc));
-    else
-        fputs("spindle serve: every request was answered; bye\n", stderr);
+    (void)spn_server_stats_get(serving->server, &after);
+    tell_end(rc, &before, &after, w->drain_seconds);
+    if (rc == SPN_ETIMEDOUT) /* what was cut off is told; is anything left? */
+        (void)!spn_server_stop(serving->server, 0);
     return rc == SPN_OK ? EXIT_GOOD : EXIT_BAD;
 }
 
@@ -483,7 +521,8 @@ const struct command serve_command = {
         "  --plugin=FILE     loads a shared object with services, dispatchers, "
         "pools, ...\n"
         "  --no-demo         does not export the demo service\n"
-        "  --drain=SECONDS   how long requests in flight may take at the end (10)\n"
+        "  --drain=SECONDS   how long requests in flight, and clients that read their\n"
+        "                    replies, may take at the end (10)\n"
         "  --seconds=N       ends by itself after N seconds\n"
         "\n"
         "Sizes can also be changed over the status port:\n"
