@@ -32,8 +32,10 @@ MUTANTS_EVERY = 4               # every fourth mutant, at LENGTH=1: some 5 s of 
 MUTANT_SCHEDULES = 5000
 
 # Tests labelled long (fifty million tasks, a minute for each queue) run in this build; in
-# all of them from this LENGTH on.  On one CPU every program runs in every build.
+# all of them from this LENGTH on.  On one CPU every program runs in every build.  The
+# fuzzers run where memory is watched.
 LONG_TESTS_IN, LONG_TESTS_EVERYWHERE = "release", 10
+LONG_FUZZ_IN = "asan"
 
 # Seconds per scenario with all its models at LENGTH=1, measured: what a first run expects.
 SCENARIO_S = {"random": 4.4, "each": 1.2, "dfs": 0.8, "faults": 0.04, "share": 1.0}
@@ -71,6 +73,8 @@ def open_record(args, root):
 
 def has_time_for(preset, name, length):
     """Whether a test that is labelled long runs in this build."""
+    if name.startswith("fuzz_"):
+        return preset == LONG_FUZZ_IN
     return (length >= LONG_TESTS_EVERYWHERE or preset == LONG_TESTS_IN
             or name.endswith("_one_cpu"))
 
