@@ -56,6 +56,9 @@ def used(script):
 probes = notes()
 if not probes:
     print("skipped: the library has no probes (no <sys/sdt.h> when it was built)")
+    if os.environ.get("CI") == "true":   # a machine that has all packages
+        print("0 passed, 1 failed")
+        sys.exit(1)
     sys.exit(77)
 check(probes == documented(), f"the library has {probes}, probes.h lists {documented()}")
 
