@@ -280,19 +280,21 @@ static void put_message(struct spn_reject_report *report)
     const struct job *job = &report->job;
     const spn_pool_stats *s = &job->refusal.stats;
     const long long done = s->completed + s->failed;
-    const long long tasks = done + s->active + s->queued;
     const bool terminated = s->state == SPN_EXECUTOR_TERMINATED;
     const bool shut_down = s->state != SPN_EXECUTOR_RUNNING;
+    struct spn__report_figures figures;
 
+    spn__report_figures(s, &figures);
     (void)snprintf(report->message, sizeof report->message,
                    "Thread pool is %s! Thread Name: %s, Pool Size: %d (active: "
                    "%d, core: %d, max: %d, largest: %d), Task: %lld (completed: %lld), "
                    "Executor status:(isShutdown:%s, isTerminated:%s, "
                    "isTerminating:%s)%s%s!",
                    job->refusal.reason == 0 ? "reported" : "EXHAUSTED", job->pool,
-                   (int)s->threads, (int)s->active, (int)s->core_threads,
-                   (int)s->max_threads, (int)s->largest, tasks, done, yes_no(shut_down),
-                   yes_no(terminated), yes_no(shut_down && !terminated),
+                   (int)s->threads, (int)figures.active, (int)s->core_threads,
+                   (int)s->max_threads, (int)s->largest, (long long)figures.tasks, done,
+                   yes_no(shut_down), yes_no(terminated),
+                   yes_no(shut_down && !terminated),
                    report->address != NULL ? ", in " : "",
                    report->address != NULL ? report->address : "");
 }
@@ -301,15 +303,15 @@ static void put_message(struct spn_reject_report *report)
 static void put_rest(const struct job *job, char *text, size_t capacity)
 {
     const spn_pool_stats *s = &job->refusal.stats;
-    char limit[24] = "unbounded";
+    struct spn__report_figures figures;
 
-    if (s->capacity != INT64_MAX)
-        (void)snprintf(limit, sizeof limit, "%lld", (long long)s->capacity);
+    spn__report_figures(s, &figures);
     (void)snprintf(text, capacity,
                    "Reason: %s, Queue: %lld (capacity: %s), Refused before: %lld, "
                    "unreported: %lld",
-                   reason_name(job->refusal.reason), (long long)s->queued, limit,
-                   (long long)s->rejected, (long long)job->suppressed);
+                   reason_name(job->refusal.reason), (long long)figures.waiting,
+                   figures.capacity, (long long)s->rejected,
+                   (long long)job->suppressed);
 }
 
 /* ---- the file --------------------------------------------------------------------------- */

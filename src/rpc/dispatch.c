@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "config/problem.h"
+#include "exec/report.h"
 #include "sync/blocks.h"
 
 /* ---- tasks ----------------------------------------------------------------------- */
@@ -419,11 +420,13 @@ void spn__exhausted_text(spn_pool *pool, const spn_url *url, char *text, size_t 
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     long long done;
     bool over, ended;
+    struct spn__report_figures figures;
 
     if (spn_pool_stats_get(pool, &s) != SPN_OK) {
         text[0] = '\0';
         return;
     }
+    spn__report_figures(&s, &figures);
     done = (long long)s.completed + (long long)s.failed;
     over = s.state != SPN_EXECUTOR_RUNNING;
     ended = s.state == SPN_EXECUTOR_TERMINATED;
@@ -432,11 +435,11 @@ void spn__exhausted_text(spn_pool *pool, const spn_url *url, char *text, size_t 
         "Thread pool is EXHAUSTED! Thread Name: %s, Pool Size: %d (active: %d, "
         "core: %d, max: %d, largest: %d), Task: %lld (completed: %lld), "
         "Executor status:(isShutdown:%s, isTerminated:%s, isTerminating:%s), "
-        "in %s://%s:%d!",
-        spn_pool_name(pool), (int)s.threads, (int)s.active, (int)s.core_threads,
-        (int)s.max_threads, (int)s.largest, done + s.active + (long long)s.queued, done,
+        "in %s://%s:%d! Queue: %lld (capacity: %s)",
+        spn_pool_name(pool), (int)s.threads, (int)figures.active, (int)s.core_threads,
+        (int)s.max_threads, (int)s.largest, (long long)figures.tasks, done,
         yes_no(over), yes_no(ended), yes_no(over && !ended),
         spn_url_protocol(url) != NULL ? spn_url_protocol(url) : "dubbo",
         spn_url_host(url) != NULL ? spn_url_host(url) : "0.0.0.0",
-        (int)spn_url_port(url));
+        (int)spn_url_port(url), (long long)figures.waiting, figures.capacity);
 }

@@ -437,6 +437,50 @@ TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8", "
     }
 }
 
+/* The figures of a refusal say who is taken, also in the moment in which all come at once and
+ * no thread has begun yet: fifty threads, and nothing that waits. */
+TEST(dispatch__full_at_once__says_who_is_taken, "DSP-3", "X-20")
+{
+    enum { THREADS = 50, MORE = 10 };
+    const struct {
+        const char *query, *active, *queue;
+    } cases[] = {
+        { "dispatcher=message&threads=50&queues=0",
+          "Pool Size: 50 (active: 50, core: 50, max: 50, ",
+          "! Queue: 0 (capacity: 0)" },
+        { "dispatcher=message&threads=45&queues=5",
+          "Pool Size: 45 (active: 45, core: 45, max: 45, ",
+          "! Queue: 5 (capacity: 5)" },
+    };
+    struct asked hanging = { .method = "hang", .dubbo = "2.0.0" };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bytes b = { .size = 0 };
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, cases[i].query, NULL);
+        fd = peer_open(s.port);
+        for (int n = 0; n < THREADS + MORE; n++)
+            put_request(&b, &hanging);
+        peer_write(fd, b.data, b.size);
+        for (int n = 0; n < MORE; n++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.status, 100);
+            CHECK_HAS(told_text(&told), cases[i].active);
+            CHECK_HAS(told_text(&told), cases[i].queue);
+        }
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        for (int n = 0; n < THREADS; n++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.status, 20);
+        }
+        close(fd);
+        serving_end(&s);
+    }
+}
+
 /* With `all`, connections and their ends need the pool too; the requests of a connection
  * whose event was lost are served all the same. */
 TEST(dispatch__full_pool_with_all__still_answers, "DSP-3", "DSP-8", "P10")
