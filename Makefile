@@ -7,6 +7,7 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 WORKLOAD ?=
 JSON     ?=
+LENGTH   ?= 1
 export PREFIX DESTDIR
 
 help: ## prints this list
@@ -23,9 +24,9 @@ test: ## every build, every test, in minutes; ends in "N passed, N failed"
 	@scripts/packages build test lint
 	@scripts/run-tests --all
 
-test-long: ## what takes longer: a million schedules, mutants, AArch64, coverage
+test-long: ## more builds, schedules, mutants, AArch64, coverage; LENGTH=10 for a night; resumes
 	@scripts/packages build test lint long
-	@scripts/run-tests --all --long
+	@scripts/run-tests --all --long --length $(LENGTH) $(if $(SEED_BASE),--seed-base $(SEED_BASE)) $(if $(RESTART),--restart)
 
 sim: ## the schedule explorer alone
 	@scripts/packages build test
@@ -36,6 +37,12 @@ bench: ## benchmarks; WORKLOAD=name for one, JSON=file for the results
 	@scripts/packages bench || echo "going on without the peers that are missing"
 	@scripts/build bench
 	@bench/run --build build/bench $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(JSON),--json $(JSON))
+
+cost: ## instructions, wake-ups, allocations of operations, against the kept figures
+	@scripts/packages build test
+	@scripts/build release -- cost
+	@scripts/build sim -- sim_cost
+	@scripts/cost
 
 lint: ## style, layering, the seam, static analysis
 	@scripts/packages build test lint
@@ -66,4 +73,4 @@ install: release ## into PREFIX (/usr/local), under DESTDIR when given
 clean: ## removes everything that was built
 	rm -rf build
 
-.PHONY: help run release test test-long sim bench lint format mutate contract coverage install clean
+.PHONY: help run release test test-long sim bench cost lint format mutate contract coverage install clean

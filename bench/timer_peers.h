@@ -49,6 +49,12 @@ static inline void timer_peer(const struct bench *b, const char *program,
         timer_peer(b, BENCH_PEERS program, extra); \
     }
 
+/* A peer that is not installed.  It names the workload, which nothing else may use. */
+#define TIMER_ABSENT(title, packages, work)                   \
+    {                                                         \
+        .name = title, .package = packages, .object = &(work) \
+    }
+
 #ifdef BENCH_LIBUV
 TIMER_PEER(uv, "/timer_peer_uv", NULL)
 static inline const char *uv_text(void)
@@ -60,10 +66,7 @@ static inline const char *uv_text(void)
         .name = "libuv", .run = run_uv, .version = uv_text, .object = &(work) \
     }
 #else
-#define SUBJECT_UV(work)                         \
-    {                                            \
-        .name = "libuv", .package = "libuv1-dev" \
-    }
+#define SUBJECT_UV(work) TIMER_ABSENT("libuv", "libuv1-dev", work)
 #endif
 
 #ifdef BENCH_LIBEV
@@ -77,10 +80,7 @@ static inline const char *ev_text(void)
         .name = "libev", .run = run_ev, .version = ev_text, .object = &(work) \
     }
 #else
-#define SUBJECT_EV(work)                        \
-    {                                           \
-        .name = "libev", .package = "libev-dev" \
-    }
+#define SUBJECT_EV(work) TIMER_ABSENT("libev", "libev-dev", work)
 #endif
 
 #ifdef BENCH_LIBEVENT
@@ -94,10 +94,7 @@ static inline const char *event_text(void)
         .name = "libevent", .run = run_event, .version = event_text, .object = &(work) \
     }
 #else
-#define SUBJECT_EVENT(work)                           \
-    {                                                 \
-        .name = "libevent", .package = "libevent-dev" \
-    }
+#define SUBJECT_EVENT(work) TIMER_ABSENT("libevent", "libevent-dev", work)
 #endif
 
 #ifdef BENCH_ASIO
@@ -111,10 +108,7 @@ static inline const char *asio_text(void)
         .name = "Boost.Asio", .run = run_asio, .version = asio_text, .object = &(work) \
     }
 #else
-#define SUBJECT_ASIO(work)                              \
-    {                                                   \
-        .name = "Boost.Asio", .package = "libboost-dev" \
-    }
+#define SUBJECT_ASIO(work) TIMER_ABSENT("Boost.Asio", "libboost-dev", work)
 #endif
 
 #ifdef BENCH_GO
@@ -129,10 +123,7 @@ static inline const char *timer_go_text(void)
         .object = &(work)                                                \
     }
 #else
-#define SUBJECT_GO(work)                               \
-    {                                                  \
-        .name = "Go AfterFunc", .package = "golang-go" \
-    }
+#define SUBJECT_GO(work) TIMER_ABSENT("Go AfterFunc", "golang-go", work)
 #endif
 
 #if defined(BENCH_JAVA) && defined(BENCH_NETTY)
@@ -156,10 +147,8 @@ static inline const char *timer_java_text(void)
         .object = &(work)                                                           \
     }
 #else
-#define SUBJECT_STPE(work)                                               \
-    {                                                                    \
-        .name = "Java scheduled pool", .package = "default-jdk-headless" \
-    }
+#define SUBJECT_STPE(work) \
+    TIMER_ABSENT("Java scheduled pool", "default-jdk-headless", work)
 #endif
 
 #if defined(BENCH_JAVA) && defined(BENCH_NETTY)
@@ -174,10 +163,7 @@ static inline const char *netty_text(void)
         .object = &(work)                                                    \
     }
 #else
-#define SUBJECT_NETTY(work)                                    \
-    {                                                          \
-        .name = "Netty wheel 1 ms", .package = "libnetty-java" \
-    }
+#define SUBJECT_NETTY(work) TIMER_ABSENT("Netty wheel 1 ms", "libnetty-java", work)
 #endif
 
 /* Those that only their own thread may use; those that any may; struct timer_work. */

@@ -4,8 +4,16 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+set(headers_left_out) # those of a library that is not built
+if(NOT TARGET spindle_rpc)
+  include(src/rpc_sources.cmake)
+  foreach(header spindle-rpc.h ${SPINDLE_RPC_HEADERS})
+    get_filename_component(header ${header} NAME)
+    list(APPEND headers_left_out PATTERN ${header} EXCLUDE)
+  endforeach()
+endif()
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" ${headers_left_out})
 install(TARGETS spindle spindle_static EXPORT spindleTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

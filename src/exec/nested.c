@@ -33,6 +33,7 @@
  *   the future from before it is set until after it is cleared.
  */
 #include "exec/pool.h"
+#include "exec/worker.h"
 
 #include "future/ambient.h"
 #include "future/core.h"
@@ -245,7 +246,11 @@ static int resolve(struct spn_pool *pool, struct spn__worker *w)
     else
         rc = SPN_OK;
     spn__unlock(&pool->lock);
-    return rc == SPN_OK ? SPN_OK : SPN_EDEADLK;
+    if (rc == SPN_OK)
+        return SPN_OK;
+    if (pool->kind == SPN__WORK_USER)
+        spn__worker_let_go(pool);
+    return SPN_EDEADLK;
 }
 
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
@@ -291,4 +296,6 @@ void spn__pool_wait_end(spn_executor *executor)
     spn__lock(&pool->lock);
     stop_waiting(w);
     spn__unlock(&pool->lock);
+    if (pool->kind == SPN__WORK_USER)
+        spn__worker_let_go(pool);
 }

@@ -21,9 +21,10 @@
  *           the pool; if it finds any it is like them.
  *   [pause] What precedes resume happens before the tasks that it lets start: a worker
  *           may find one in the outbox without ever taking the submitters' lock.
- *   [stay]  One that stays for what is in a user's queue, perhaps not due, is counted,
- *           makes a heavy fence and looks whether it is still there; who takes something
- *           out makes a light fence and looks for such, who may go if it was the last.
+ *   [stay]  A worker that stays for what is in a user's queue, perhaps not due, or for a
+ *           worker that waits for a task, is counted in `staying`, makes a heavy fence and
+ *           looks whether that is still so.  A worker that takes the last task out, or
+ *           stops waiting, makes a light fence, looks at `staying` and wakes them.
  *   [stop], [count]  see run.c; [user], [epoch], [wake]  see idle.c; [door]  see work.c;
  *   [free]  see work_fifo.c.
  */
@@ -90,20 +91,21 @@ static bool wait_user_on(struct spn__worker *w, struct spn__entry *entry,
 
     (void)spn__fetch_add(&pool->staying, 1, relaxed); /* [stay] before the fence */
     spn__fence_heavy();                               /* [stay] */
-    if (w->counted_on || spn_queue_size(pool->work.queue) > 0)
+    /* relaxed: after the fence. */
+    if ((w->counted_on && (spn__load(&pool->waiting, relaxed) > 0 ||
+                           spn__load(&pool->blocked, relaxed) > 0)) ||
+        spn_queue_size(pool->work.queue) > 0)
         keep_alive_ns = SPN_FOREVER;
     found = wait_user(w, entry, epoch, keep_alive_ns);
     (void)spn__fetch_sub(&pool->staying, 1, relaxed); /* a hint */
     return found;
 }
 
-/* After something was taken out of a user's queue: those that stayed for it may go. */
-static void let_go(struct spn_pool *pool)
+void spn__worker_let_go(struct spn_pool *pool)
 {
     /* [stay] mutant: spn__room_notify, which follows every take there, makes one too */
     spn__fence_light();
-    if (spn__load(&pool->staying, relaxed) == 0 || /* after the fence */
-        spn_queue_size(pool->work.queue) > 0)
+    if (spn__load(&pool->staying, relaxed) == 0) /* after the fence */
         return;
     spn__lock(&pool->lock);
     spn__idle_look_around(pool);
@@ -213,8 +215,8 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
     }
     w->timed_out = w->needed = false;
     spn__idle_found(w);
-    if (pool->kind == SPN__WORK_USER)
-        let_go(pool);
+    if (pool->kind == SPN__WORK_USER && spn_queue_size(pool->work.queue) == 0)
+        spn__worker_let_go(pool);
     return true;
 }
 
@@ -309,8 +311,11 @@ void spn__worker_block(struct spn__worker *w)
 
 void spn__worker_unblock(struct spn__worker *w)
 {
-    if (--w->block_depth == 0)
-        (void)spn__fetch_sub(&w->pool->blocked, 1, relaxed); /* a hint */
+    if (--w->block_depth > 0)
+        return;
+    (void)spn__fetch_sub(&w->pool->blocked, 1, relaxed); /* a hint */
+    if (w->pool->kind == SPN__WORK_USER)
+        spn__worker_let_go(w->pool);
 }
 
 void spn_pool_block_begin(void)

@@ -13,6 +13,8 @@ int spn__worker_main(void *worker);
 /* staff.c: off the list and out of the count, if nothing speaks against it.  True: the
  * worker is freed, and the pool is not to be touched any more. */
 bool spn__worker_leave(struct spn__worker *w);
+/* Wakes the workers that stay for what may be over now, in a pool with a user's queue. */
+void spn__worker_let_go(struct spn_pool *pool);
 /*
  * Has another thread take over the place of a worker that dies; false: there is none
  * to be had, or none is wanted.  If there is, this worker is off the list before the

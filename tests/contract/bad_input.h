@@ -751,8 +751,10 @@ static inline struct state begin_case(const char *label)
 
 static inline void end_case(const struct state *was)
 {
-    struct state is = state_now();
+    struct state is;
 
+    t_await_threads((int)was->tasks); /* those the case joined may still be leaving */
+    is = state_now();
     /* Fewer: a thread of an earlier case was still leaving when this one began. */
     if (is.tasks < was->tasks)
         is.tasks = was->tasks;
@@ -1281,7 +1283,8 @@ static inline void ignore_message(void *ctx, spn_log_level level, const char *me
 #ifdef SPN_AUDIT
 __attribute__((constructor)) static void take_the_log(void)
 {
-    (void)spn_log_set_hook(ignore_message, NULL);
+    if (spn_log_set_hook(ignore_message, NULL) != SPN_OK)
+        abort(); /* something was logged before: the cases would tell other things */
 }
 #define LOG_HOOK_IN_TIME SPN_ESTATE
 #else

@@ -918,7 +918,12 @@ SPN_FJ_TASK(uint64_t, dive, uint64_t, depth)
 }
 
 /* What a sanitizer adds to each frame needs more. */
-#define SMALL_STACK ((size_t)(T_INSTRUMENTED ? 256 : 64) << 10)
+#ifdef __aarch64__
+#define LEAST_STACK_KB 128 /* PTHREAD_STACK_MIN there; smaller ones are refused */
+#else
+#define LEAST_STACK_KB 64
+#endif
+#define SMALL_STACK ((size_t)(T_INSTRUMENTED ? 256 : LEAST_STACK_KB) << 10)
 
 struct nest {
     spn_fj_task task;

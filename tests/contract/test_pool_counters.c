@@ -37,6 +37,7 @@ TEST_EACH(pool__active__exact_from_inside_and_outside, "TPE-37", "TPE-39")
     CHECK_EQ(spn_pool_completed_count(b.pool), 0);
     CHECK_EQ(spn_pool_task_count(b.pool), 1);
     gate_open(gate);
+    T_AWAIT(ended(&p) == 1); /* orders `in`; the counters order nothing */
     T_AWAIT(spn_pool_active(b.pool) == 0);
     CHECK_EQ(in.active, 1);
     CHECK_EQ(in.threads, 3);

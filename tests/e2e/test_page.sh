@@ -17,7 +17,7 @@ failed=0
 trap '[ -n "$server" ] && kill -KILL "$server" 2>/dev/null; rm -rf "$out"' EXIT
 
 cannot() {
-    echo "cannot look at the page: $1"
+    echo "skipped: cannot look at the page: $1"
     if [ "${CI:-}" = true ]; then
         echo "0 passed, 1 failed"
         exit 1

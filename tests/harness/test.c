@@ -130,6 +130,8 @@ void t_require(bool ok, const char *expression, const char *file, int line)
 
 void t_skip(const char *reason)
 {
+    t_require(reason != NULL && reason[0] != '\0', "a reason to skip it", __FILE__,
+              __LINE__);
     printf("  skipped: %s\n", reason);
     atomic_store(&skipped, true);
 }

@@ -50,8 +50,10 @@ static void usage(FILE *out)
         "  --faults            only the fault sweep, of every scenario that does not\n"
         "                      say why it has none; one that does not ask for it may\n"
         "                      give up: its assertions end a schedule\n"
-        "  --strategy S        only random, pct:DEPTH, dfs:BOUND or dfs:all\n"
+        "  --strategy S        only random, pct:DEPTH, dfs:BOUND, dfs:all, or\n"
+        "                      run-to-block, the one schedule for counting\n"
         "  --seed N            first seed; alone, that one schedule\n"
+        "  --first-seed N      where the seeds of every strategy begin (default 1)\n"
         "  --path P            with dfs, the one schedule of that path\n"
         "  --fail KIND:N[+]    the N-th any|alloc|thread call fails [and all after]\n"
         "  --trace             print every event\n"
@@ -96,6 +98,8 @@ static void parse_strategy(const char *text)
     args.one_strategy = true;
     if (strcmp(text, "random") == 0) {
         args.config.strategy = SIM_RANDOM;
+    } else if (strcmp(text, "run-to-block") == 0) {
+        args.config.strategy = SIM_RUN_TO_BLOCK;
     } else if (strncmp(text, "pct:", 4) == 0) {
         args.config.strategy = SIM_PCT;
         args.config.depth = (int)number("--strategy pct", text + 4);
@@ -146,6 +150,10 @@ static bool parse_valued(const char *option, const char *value)
         parse_strategy(value);
     } else if (strcmp(option, "--seed") == 0) {
         args.config.seed = number(option, value);
+    } else if (strcmp(option, "--first-seed") == 0) {
+        sim__first_seed = number(option, value);
+        if (sim__first_seed == 0) /* 0 means none in a configuration */
+            bad(option, value);
     } else if (strcmp(option, "--path") == 0) {
         args.config.path = value;
     } else if (strcmp(option, "--fail") == 0) {

@@ -223,6 +223,45 @@ static bool changes_nothing(unsigned op)
            op == SIM_OP_NOW || op == SIM_OP_WAIT;
 }
 
+/* Waits and wakes are counted where it is known what came of them. */
+static void count_op(const struct sim_site *site)
+{
+    struct sim_counts *c = &engine.counts;
+
+    switch (site->op) {
+    case SIM_OP_EXCHANGE:
+    case SIM_OP_ADD:
+    case SIM_OP_SUB:
+    case SIM_OP_OR:
+    case SIM_OP_AND:
+    case SIM_OP_CAS:
+    case SIM_OP_CAS_WEAK:
+        c->rmws++;
+        break;
+    case SIM_OP_STORE:
+        c->fences += site->order_now == memory_order_seq_cst;
+        break;
+    case SIM_OP_FENCE:
+        c->fences++;
+        break;
+    case SIM_OP_LIGHT:
+        c->light++;
+        break;
+    case SIM_OP_HEAVY:
+        c->heavy++;
+        break;
+    case SIM_OP_ALLOC:
+        c->allocs++;
+        break;
+    case SIM_OP_YIELD:
+    case SIM_OP_CREATE:
+        c->syscalls++;
+        break;
+    default:
+        break;
+    }
+}
+
 void sim__point(struct sim_site *site, const volatile void *at)
 {
     struct thread *me = engine.current;
@@ -246,6 +285,7 @@ void sim__point(struct sim_site *site, const volatile void *at)
     }
     if (engine.yielded != 0 && !changes_nothing(site->op))
         sim__progress();
+    count_op(site);
     sim__event(me, site, site->op, at);
 }
 
@@ -295,6 +335,12 @@ void sim__yield(struct sim_site *site)
 
 /* ---- futex -------------------------------------------------------------------- */
 
+static enum spn__futex_result returns_at_once(enum spn__futex_result result)
+{
+    engine.counts.syscalls++;
+    return result;
+}
+
 enum spn__futex_result sim__futex_wait(struct sim_site *site, spn__futex_word *word,
                                        uint32_t expected, int64_t deadline_ns)
 {
@@ -306,11 +352,12 @@ enum spn__futex_result sim__futex_wait(struct sim_site *site, spn__futex_word *w
     sim__event_value(expected);
     sim__drain(me);
     if (sim__memory_newest(me, word) != expected)
-        return SPN__CHANGED;
+        return returns_at_once(SPN__CHANGED);
     if (deadline_ns <= engine.now)
-        return SPN__EXPIRED;
+        return returns_at_once(SPN__EXPIRED);
     if (sim__choose(CHOOSE_SPURIOUS, 2) == 1)
-        return SPN__WOKEN;
+        return returns_at_once(SPN__WOKEN);
+    engine.counts.sleeps++;
     me->address = word;
     me->sleeps++;
     sim__block(me, IN_FUTEX, deadline_ns);
@@ -325,6 +372,7 @@ void sim__futex_wake(struct sim_site *site, spn__futex_word *word, int count)
     if (engine.current == NULL || site->dropped)
         return;
     sim__drain(engine.current);
+    engine.counts.wakes++;
     while (count-- > 0) {
         struct thread *asleep[MAX_THREADS];
         unsigned found = 0;
@@ -341,6 +389,7 @@ void sim__futex_wake(struct sim_site *site, spn__futex_word *word, int count)
         sim__make_ready(asleep[all ? 0 : sim__choose(CHOOSE_WAKE, found)]);
         woken++;
     }
+    engine.counts.wakeups += woken;
     sim__event_value(woken);
 }
 
@@ -376,6 +425,11 @@ uint64_t sim_pauses(int id)
 uint64_t sim_sleeps(int id)
 {
     return started(id)->sleeps;
+}
+
+struct sim_counts sim_counts(void)
+{
+    return engine.counts;
 }
 
 void sim_set_cpus(uint32_t count)
@@ -493,6 +547,7 @@ void sim__run_schedule(uint64_t seed)
     engine.steps = 0;
     engine.hash = 0xcbf29ce484222325u;
     engine.outcomes = 0;
+    memset(&engine.counts, 0, sizeof engine.counts);
     engine.now = START_NS;
     engine.buffered = 0;
     engine.fences = -1;

@@ -100,6 +100,7 @@ struct engine {
     int alive;
     struct thread *candidates[MAX_THREADS]; /* of CHOOSE_THREAD and _PREEMPT */
     uint64_t seed, steps, hash, outcomes;
+    struct sim_counts counts;
     int64_t now;
     unsigned buffered; /* stores in all buffers */
     int fences;        /* -1: not chosen yet, else as CHOOSE_FENCES */
@@ -228,6 +229,7 @@ const char *sim__base_name(const char *path);
 void sim__replay_command(char *text, size_t size);
 extern const char *sim__program;
 extern unsigned sim__events_shown;
+extern uint64_t sim__first_seed;
 
 /* ---- mutate.c ---- */
 void sim__site_reached(struct sim_site *site);

@@ -27,6 +27,7 @@ int spn__os_event_create(int *fd)
 {
     struct event *event = sim__alloc(&create_site, sizeof *event, sizeof(void *));
 
+    engine.counts.syscalls++;
     if (event == NULL)
         return SPN_EAGAIN;
     event->readable = false;
@@ -39,18 +40,21 @@ int spn__os_event_create(int *fd)
 
 void spn__os_event_signal(int fd)
 {
+    engine.counts.syscalls++;
     sim_assert(!events[fd]->readable);
     events[fd]->readable = true;
 }
 
 void spn__os_event_clear(int fd)
 {
+    engine.counts.syscalls++;
     sim_assert(events[fd]->readable);
     events[fd]->readable = false;
 }
 
 void spn__os_event_close(int fd)
 {
+    engine.counts.syscalls++;
     sim__free(&close_site, events[fd]);
     events[fd] = NULL;
 }
@@ -68,6 +72,7 @@ int spn__os_alarm_create(int *fd)
 
 void spn__os_alarm_set(int fd, int64_t deadline_ns)
 {
+    engine.counts.syscalls++;
     events[fd]->deadline_ns = deadline_ns;
 }
 

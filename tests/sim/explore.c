@@ -22,6 +22,9 @@
 #define SWEEP_POINTS_MAX 10000
 #define HASHES_MAX       ((size_t)1 << 23) /* 64 MiB; beyond it nothing is new */
 
+/* Seeds of runs that have none of their own begin here, with every strategy. */
+uint64_t sim__first_seed = 1;
+
 static struct sim_scenario *first_scenario, **last_scenario = &first_scenario;
 static struct sim__named_opts *named_opts;
 
@@ -167,7 +170,7 @@ static void prepare(const struct sim_scenario *scenario,
     engine.scenario = scenario;
     engine.config = *config;
     if (config->seed == 0)
-        engine.config.seed = 1;
+        engine.config.seed = sim__first_seed;
     sim__fill_opts(&engine.opts, scenario);
     sim__strategy_start();
     if (config->strategy == SIM_PCT)
@@ -255,7 +258,7 @@ static bool sweep_point(const struct sim_scenario *scenario, struct sim_config *
     for (unsigned i = 0; i < SWEEP_SEEDS && sum->failures == 0; i++) {
         struct sim_result r;
 
-        config->seed = 1 + i;
+        config->seed = sim__first_seed + i;
         r = sim_explore(scenario, config);
         reached |= r.faults >= config->fail_at;
         sum->schedules += r.schedules;

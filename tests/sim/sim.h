@@ -122,6 +122,21 @@ int64_t sim_now(void);           /* virtual time, and not a point              *
 uint64_t sim_pauses(int id);
 uint64_t sim_sleeps(int id);
 
+/* What the threads of the schedule have done so far, all together.  The difference of two
+ * is what lies between; with SIM_RUN_TO_BLOCK it is the same in every process. */
+struct sim_counts {
+    uint64_t wakeups; /* threads that a futex wake took out of a wait                */
+    uint64_t wakes;   /* futex wakes, whether or not somebody slept                  */
+    uint64_t sleeps;  /* futex waits that slept                                      */
+    uint64_t rmws;    /* read-modify-writes, also a CAS that found another value      */
+    uint64_t fences;  /* seq_cst fences, and seq_cst stores                          */
+    uint64_t light, heavy; /* of the asymmetric pair; the heavy one is a system call */
+    uint64_t allocs;
+    uint64_t syscalls; /* others: futex waits that return at once, yields, threads
+                          created, descriptors made, signalled, cleared, closed      */
+};
+struct sim_counts sim_counts(void);
+
 /* How many CPUs the code under test is told of from now on; 2 at first.  Thread n
  * says it runs on CPU n modulo that.  Any two threads run at once in any case. */
 void sim_set_cpus(uint32_t count);
@@ -143,7 +158,12 @@ void sim_globals_drain(void);
 
 /* ---- exploring from a program ------------------------------------------- */
 
-enum sim_strategy { SIM_RANDOM, SIM_PCT, SIM_DFS };
+enum sim_strategy {
+    SIM_RANDOM,
+    SIM_PCT,
+    SIM_DFS,
+    SIM_RUN_TO_BLOCK, /* one fixed schedule, the same for every seed: for counting */
+};
 
 enum sim_kind {
     SIM_OK,

@@ -13,6 +13,11 @@
  *          (preemption, early time-out, spurious wake, failing weak CAS) cost 1
  *          for any alternative but 0, and are not offered when the bound is
  *          spent.  What the memory model leaves open costs nothing.
+ * RUN TO   A thread runs until it blocks, sleeps or pauses; then the next runnable one
+ * BLOCK    by number runs, and after the last the first.  Every other choice is
+ *          alternative 0: no early time-out, no spurious wake-up, no weak CAS that
+ *          fails, the sleeper with the lowest number is woken, the fence pair is
+ *          asymmetric.  There is one such schedule of a scenario, whatever the seed.
  *
  * Choices are hashed, so the hash of a schedule names it, in any process.
  */
@@ -99,6 +104,17 @@ static unsigned by_chance(enum choice kind, unsigned n)
     default:
         return below(n);
     }
+}
+
+/* ---- RUN TO BLOCK ----------------------------------------------------------- */
+
+/* Candidates are in the order of their numbers. */
+static unsigned next_in_turn(unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (engine.candidates[i]->id > engine.current->id)
+            return i;
+    return 0;
 }
 
 /* ---- DFS ------------------------------------------------------------------------ */
@@ -214,7 +230,17 @@ unsigned sim__choose(enum choice kind, unsigned n)
 
     if (n <= 1 || engine.current == NULL)
         return 0;
-    taken = engine.config.strategy == SIM_DFS ? by_path(kind, n) : by_chance(kind, n);
+    switch (engine.config.strategy) {
+    case SIM_DFS:
+        taken = by_path(kind, n);
+        break;
+    case SIM_RUN_TO_BLOCK:
+        taken = kind == CHOOSE_THREAD ? next_in_turn(n) : 0;
+        break;
+    default:
+        taken = by_chance(kind, n);
+        break;
+    }
     sim__mix((uint64_t)kind << 32 | n << 16 | taken);
     return taken;
 }
@@ -228,7 +254,10 @@ void sim__strategy_start(void)
 void sim__strategy_begin(void)
 {
     random_state = engine.seed * 0xd1342543de82ef95u + 1;
-    body_random_state = engine.config.strategy == SIM_DFS ? 1 : ~engine.seed;
+    body_random_state =
+        engine.config.strategy == SIM_DFS || engine.config.strategy == SIM_RUN_TO_BLOCK
+            ? 1
+            : ~engine.seed;
     path_at = 0;
     spent = 0;
     if (engine.config.strategy != SIM_PCT)

@@ -364,6 +364,78 @@ SCENARIO(counts_faults, "SIM")
         sim_outcome(8);
 }
 
+/* ---- run to block ---------------------------------------------------------------------- */
+
+static SPN__ATOMIC(uint64_t) turns; /* the numbers of threads, a digit each */
+
+static void note_turn(void)
+{
+    spn__store(&turns, spn__load(&turns, relaxed) * 10 + (uint64_t)sim_self(), relaxed);
+}
+
+static void takes_turns(void *arg)
+{
+    (void)arg;
+    note_turn();
+    note_turn();
+    spn__cpu_relax();
+    note_turn();
+    sim_sleep(1000);
+    note_turn();
+}
+
+SCENARIO(turns_are_taken, "SIM")
+{
+    spn__init(&turns, 0);
+    for (int i = 0; i < 3; i++)
+        sim_thread(takes_turns, NULL);
+    sim_join_all();
+}
+
+static struct sim_counts counted;
+
+/* Two of everything that is counted, and three of some. */
+SCENARIO(counts_events, "SIM")
+{
+    uint32_t expected = 0;
+    void *memory[2];
+    int fd;
+
+    reset();
+    for (int i = 0; i < 2; i++)
+        sim_thread(waits, NULL);
+    sim_settle(); /* both sleep */
+    (void)spn__fetch_add(&cells[0], 1, relaxed);
+    (void)spn__exchange(&cells[0], 0, relaxed);
+    (void)spn__cas(&cells[0], &expected, 7, relaxed, relaxed);
+    (void)spn__cas_weak(&cells[0], &expected, 8, relaxed, relaxed); /* finds 7 */
+    spn__store(&cells[1], 1, seq_cst);
+    spn__store(&cells[1], 1, release); /* no fence */
+    spn__fence(seq_cst);
+    spn__fence_light();
+    spn__fence_light();
+    spn__fence_light();
+    spn__fence_heavy();
+    spn__fence_heavy();
+    memory[0] = spn__alloc(10);
+    memory[1] = spn__alloc(20);
+    spn__free(memory[0]);
+    spn__free(memory[1]);
+    spn__cpu_relax(); /* stays out of the kernel */
+    spn__os_yield();
+    (void)spn__futex_wait(&word, 1, SPN_FOREVER);    /* it is 0: returns at once */
+    sim_assert(spn__os_event_create(&fd) == SPN_OK); /* has a block of memory */
+    spn__os_event_signal(fd);
+    spn__os_event_clear(fd);
+    spn__os_event_close(fd);
+    spn__store(&word, 1, release);
+    spn__futex_wake(&word, 2);
+    spn__futex_wake(&word, 2); /* nobody sleeps */
+    spn__futex_wake(&word, 2);
+    sim_join_all();
+    counted = sim_counts();
+}
+
 /* ---- the tests -------------------------------------------------------------------------- */
 
 static struct sim_scenario *named(const char *name)
@@ -507,6 +579,63 @@ static void test_faults(void)
              "and what fails by itself");
 }
 
+/* One schedule, whatever the seed: each runs until it pauses, sleeps or ends, then the
+ * next by number. */
+static void test_run_to_block(void)
+{
+    const enum sim_model models[] = { SIM_SC, SIM_C11 };
+
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct sim_config c = { .model = models[seed % 2],
+                                .strategy = SIM_RUN_TO_BLOCK,
+                                .seed = seed,
+                                .schedules = 3,
+                                .quiet = true };
+        struct sim_result r;
+        uint64_t taken;
+
+        if ((sim_models() & c.model) == 0)
+            continue;
+        r = sim_explore(named("turns_are_taken"), &c);
+        taken = spn__load(&turns, relaxed);
+        selftest(r.failures == 0 && r.distinct == 1 && taken == 112233123123,
+                 "run to block, seed %llu: %llu, %llu schedules",
+                 (unsigned long long)seed, (unsigned long long)taken,
+                 (unsigned long long)r.distinct);
+        /* Nothing is early, nothing spurious. */
+        r = sim_explore(named("year_long_wait"), &c);
+        selftest(r.failures == 0 && r.distinct == 1, "run to block: year_long_wait");
+        r = sim_explore(named("weak_cas_loop"), &c);
+        selftest(r.failures == 0 && r.distinct == 1, "run to block: weak_cas_loop");
+    }
+}
+
+static void expect_event(const char *event, uint64_t count, uint64_t expected)
+{
+    selftest(count == expected, "%s: %llu counted instead of %llu", event,
+             (unsigned long long)count, (unsigned long long)expected);
+}
+
+static void test_event_counts(void)
+{
+    const struct sim_config c = { .model = SIM_SC,
+                                  .strategy = SIM_RUN_TO_BLOCK,
+                                  .schedules = 2, /* the second begins from nothing */
+                                  .quiet = true };
+    const struct sim_result r = sim_explore(named("counts_events"), &c);
+
+    selftest(r.kind == SIM_OK, "counts_events: %s", r.message);
+    expect_event("wake-ups", counted.wakeups, 2);
+    expect_event("wakes", counted.wakes, 3);
+    expect_event("sleeps", counted.sleeps, 2);
+    expect_event("read-modify-writes", counted.rmws, 4);
+    expect_event("fences", counted.fences, 2);
+    expect_event("light fences", counted.light, 3);
+    expect_event("heavy fences", counted.heavy, 2);
+    expect_event("allocations", counted.allocs, 3);
+    expect_event("system calls", counted.syscalls, 6);
+}
+
 /* ---- across processes ---------------------------------------------------------------------- */
 
 /* What the program says; the text after `key`, up to the end of its line. */
@@ -559,6 +688,41 @@ static void test_same_hash(const char *program)
                  "the same seed gives another schedule in another process, %s: %s, %s",
                  strategies[i], answer, expected);
     }
+}
+
+/* --first-seed moves the first schedule of every strategy, and a failure still names
+ * the schedule that failed. */
+static void test_first_seed(const char *program)
+{
+    static const char *const runs[] = { "one_wake_for_two --strategy random",
+                                        "one_wake_for_two --strategy pct:2",
+                                        "one_wake_for_two",
+                                        "loses_its_temper --faults" };
+    char command[600], hash[64] = "", again[64] = "", seed[64] = "";
+
+    (void)snprintf(command, sizeof command,
+                   "%s --scenario publication --model sc --strategy random "
+                   "--seed 123456 2>&1",
+                   program);
+    selftest(ask(command, "hash ", hash, sizeof hash), "no hash: %s", command);
+    (void)snprintf(command, sizeof command,
+                   "%s --scenario publication --model sc --strategy random "
+                   "--first-seed 123456 --schedules 1 2>&1",
+                   program);
+    selftest(ask(command, "hash ", again, sizeof again) && strcmp(hash, again) == 0,
+             "--first-seed 123456 runs another schedule: %s, not %s", again, hash);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        (void)snprintf(command, sizeof command,
+                       "%s --model sc --first-seed 123456 --scenario %s 2>&1", program,
+                       runs[i]);
+        seed[0] = '\0';
+        selftest(ask(command, " --seed ", seed, sizeof seed) &&
+                     strtoul(seed, NULL, 10) >= 123456,
+                 "seeds begin elsewhere: %s: %s", command, seed);
+    }
+    (void)snprintf(command, sizeof command, "%s --first-seed 0 2>&1", program);
+    selftest(ask(command, "--first-seed 0?", again, sizeof again), "0 is taken: %s",
+             command);
 }
 
 /* The command that a report ends with leads to the same steps. */
@@ -616,10 +780,15 @@ int main(int argc, char **argv)
     test_counts();
     test_kinds();
     test_faults();
+    test_run_to_block();
+    test_event_counts();
     test_same_hash(argv[0]);
+    test_first_seed(argv[0]);
     test_replay(argv[0], "--model sc --strategy dfs:2");
+    test_replay(argv[0], "--model sc --first-seed 123456");
     test_replay(argv[0], "--model sc --strategy pct:2 --seed 1 --schedules 1000");
     test_replay(argv[0], "--model sc");
+    test_replay(argv[0], "--model sc --strategy run-to-block");
     if (sim_models() != SIM_SC) {
         expect_kind("publication", SIM_OK);
         test_mutants(argv[0]);

@@ -203,6 +203,8 @@ static void strategy_name(char *text, size_t size)
 
     if (c->strategy == SIM_RANDOM)
         (void)snprintf(text, size, "random");
+    else if (c->strategy == SIM_RUN_TO_BLOCK)
+        (void)snprintf(text, size, "run-to-block");
     else if (c->strategy == SIM_PCT)
         (void)snprintf(text, size, "pct:%d", c->depth);
     else if (c->bound < 0)

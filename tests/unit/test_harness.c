@@ -60,6 +60,11 @@ TEST_WHEN_NAMED(subject__skips)
     t_skip("no such device");
 }
 
+TEST_WHEN_NAMED(subject__skips_without_reason)
+{
+    t_skip("");
+}
+
 TEST_WHEN_NAMED(subject__crashes)
 {
     raise(SIGKILL);
@@ -236,6 +241,14 @@ TEST(harness__skipped_tests__exit_77)
     CHECK(printed("0 passed, 0 failed, 1 skipped\n"));
     CHECK_EQ(RUN("subject__skips", "subject__passes"), 0);
     CHECK(printed("1 passed, 0 failed, 1 skipped\n"));
+}
+
+/* A skip that gives no reason is a failure. */
+TEST(harness__skip_without_reason__fails)
+{
+    CHECK_EQ(RUN("subject__skips_without_reason"), 1);
+    CHECK(printed("the test stands on a reason to skip it"));
+    CHECK(printed("0 passed, 1 failed\n"));
 }
 
 /* A crash is told with its signal and its test, and fails the run. */

@@ -281,6 +281,11 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     return give_document(server, connection, path);
 }
 
+bool http_is_built_in(void)
+{
+    return true;
+}
+
 struct http_server *http_start(const char *host, int port,
                                const struct http_source *source)
 {

@@ -9,6 +9,7 @@
 #ifndef HTTP_H
 #define HTTP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -25,6 +26,9 @@ struct http_source {
 };
 
 struct http_server;
+
+/* Whether the program has the page: it was built with libmicrohttpd. */
+bool http_is_built_in(void);
 
 /* Listens on a loopback or other address; port 0 is any free one.  Returns NULL and says
  * on standard error why. */

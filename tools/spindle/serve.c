@@ -318,6 +318,8 @@ static void introduce(const struct serving *serving, const struct wishes *w,
     if (page != NULL)
         printf("status  http://%s%s%s:%d/\n", strchr(w->status_host, ':') ? "[" : "",
                w->status_host, strchr(w->status_host, ':') ? "]" : "", http_port(page));
+    else if (!http_is_built_in())
+        printf("status  none: built without libmicrohttpd\n");
     if (!w->no_demo)
         printf("\nTry, in another terminal:\n"
                "  spindle call %s org.apache.dubbo.demo.DemoService.sayHello bob\n"
@@ -352,15 +354,16 @@ static int run(int argc, char **argv)
 {
     static struct serving serving = { .lock = PTHREAD_MUTEX_INITIALIZER };
     static struct wishes w = { .status_host = "127.0.0.1",
-                               .status_port = STATUS_PORT_DEFAULT,
                                .seconds = -1,
                                .drain_seconds = DRAIN_SECONDS_DEFAULT };
     const struct http_source source = { serving_take, serving_metrics, serving_reset,
                                         &serving };
     struct http_server *page = NULL;
     sigset_t signals;
-    int status = read_arguments(argc, argv, &w);
+    int status;
 
+    w.status_port = http_is_built_in() ? STATUS_PORT_DEFAULT : -1;
+    status = read_arguments(argc, argv, &w);
     if (status != EXIT_GOOD)
         return status;
     if (w.url_file != NULL && !read_url(&w))
