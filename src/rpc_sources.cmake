@@ -33,6 +33,7 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write_tree.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/multi_message.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/places.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/reply.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/request.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/server.c

@@ -32,6 +32,11 @@ extern "C" {
  * heartbeat              ms after which a client says it is there; 0: nobody asks 60000
  * heartbeat.timeout      ms without a sign of life                       heartbeat * 3
  * close.timeout          ms after which a silent connection is closed   the one before
+ * inflight               requests that one connection may have in the pool, waiting or
+ *                        running; 0: no limit.  By default an eighth of the pool's threads
+ *                        and queue is left to others, one at least; no limit where the pool
+ *                        has none.  It follows changes of the pool
+ * inflight.address       the same for all connections of one address; 0: no limit         0
  * frame.timeout          ms for a frame to come, from its first byte on, and a second more
  *                        for each 4096 bytes that came of it; then the connection is
  *                        closed.  0: for ever                                     30000
@@ -47,6 +52,9 @@ extern "C" {
  *             must not take a connection to have the same one for ever.
  * Overload    a request the pool refuses is answered at once from the I/O thread: status
  *             100.  Heartbeats are answered there too, whatever the pool does.
+ *             So is a request of a connection or address that has as many in the pool as
+ *             `inflight` and `inflight.address` allow.  A deferred request counts until its
+ *             method has returned.  With the dispatcher `direct` nothing counts.
  * Half-closed a client that ends its sending side behind its requests has their replies;
  *             then the connection is closed, at the latest after close.timeout (180 s
  *             where there is none, unless frame.timeout is 0, too).
@@ -207,6 +215,8 @@ typedef struct spn_server_stats {
     uint64_t shared;      /* of these by the shared executor, the pool being shut    */
     uint64_t frames_late; /* connections closed: a frame did not come in time, see
                              frame.timeout                                       */
+    uint64_t rejected_connection; /* requests refused by inflight, one-way ones too */
+    uint64_t rejected_address;    /* the same by inflight.address                   */
 } spn_server_stats;
 
 #define SPN_SERVER_STATS_INIT            \

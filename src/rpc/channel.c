@@ -49,6 +49,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "rpc/places.h"
 #include "sync/blocks.h"
 
 /* In the word of holders. */
@@ -66,6 +67,7 @@ static void free_channel(struct spn__channel *channel)
     struct spn__endpoint *endpoint = channel->endpoint;
 
     spn__conn_unref(channel->conn);
+    spn__address_drop(channel->address);
     spn__lock(&endpoint->lock);
     spn__list_remove(&channel->link);
     spn__unlock(&endpoint->lock);
@@ -224,6 +226,7 @@ static int opened(void *context, struct spn__conn *conn)
     channel->conn = conn;
     spn__conn_ref(conn);
     spn__init(&channel->holds, 1); /* the connection's */
+    spn__init(&channel->left, 0);
     spn__init(&channel->state, 0);
     spn__init(&channel->paused, 0);
     spn__init(&channel->requests, 0);

@@ -51,11 +51,15 @@ struct spn__event_task {
     int why;
 };
 
+struct spn__address;
+
 struct spn__channel {
     struct spn__endpoint *endpoint;
     struct spn__conn *conn;         /* a reference */
     struct spn__list_node link;     /* guarded by the endpoint's lock */
     SPN__ATOMIC(uint64_t) holds;    /* [hold], see channel.c */
+    SPN__ATOMIC(uint32_t) left;     /* requests that left the pool: places.c */
+    uint32_t entered;               /* I/O thread only: that were handed to it */
     SPN__ATOMIC(uint32_t) state;    /* CHANNEL_... */
     SPN__ATOMIC(uint32_t) paused;   /* [pause] */
     SPN__ATOMIC(uint64_t) requests; /* that came; written by the I/O thread */
@@ -68,7 +72,8 @@ struct spn__channel {
     bool ended;           /* I/O thread only: what comes is not looked at any more */
     uint32_t until_timed; /* I/O thread only: requests until one is timed */
     void *data;           /* the client's */
-    spn_timeout idle;     /* holds the channel while it is scheduled */
+    struct spn__address *address; /* a reference, see places.c; NULL: not counted */
+    spn_timeout idle;             /* holds the channel while it is scheduled */
     struct spn__event_task connected, disconnected;
 };
 

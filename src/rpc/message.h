@@ -8,6 +8,8 @@
 #ifndef SPN__MESSAGE_H
 #define SPN__MESSAGE_H
 
+#include <stdbool.h>
+
 #include <spindle/executor.h>
 
 #include "rpc/frame.h"
@@ -20,6 +22,7 @@ struct spn__message {
     struct spn__handler *handler;
     struct spn__channel *channel; /* held */
     struct spn__frame frame;
+    bool has_place;      /* of the pool's, see places.c */
     unsigned char *body; /* frame.length bytes, the message's own */
     int64_t arrived_ns;  /* monotonic */
     /* Reads the body; NULL: there is nothing to decode. */

@@ -78,6 +78,8 @@ int spn_server_stats_get(spn_server *server, spn_server_stats *stats)
     s.bytes_out = spn__counts_sum(counts, SPN__COUNT_BYTES_OUT);
     s.shared = spn__counts_sum(counts, SPN__COUNT_SHARED);
     s.frames_late = spn__counts_sum(counts, SPN__COUNT_FRAMES_LATE);
+    s.rejected_connection = spn__counts_sum(counts, SPN__COUNT_REJECTED_CONNECTION);
+    s.rejected_address = spn__counts_sum(counts, SPN__COUNT_REJECTED_ADDRESS);
     for (int i = 0; i < 16; i++)
         s.statuses[i] = spn__counts_sum(counts, SPN__COUNT_STATUS + i);
     for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
@@ -139,6 +141,10 @@ static const struct reading {
     { "requests_rejected", "Two-way requests the pool refused.", SPN__COUNT_REJECTED },
     { "requests_rejected_one_way", "One-way requests the pool refused.",
       SPN__COUNT_REJECTED_ONE_WAY },
+    { "requests_rejected_connection", "Requests of a connection that had too many.",
+      SPN__COUNT_REJECTED_CONNECTION },
+    { "requests_rejected_address", "Requests of an address that had too many.",
+      SPN__COUNT_REJECTED_ADDRESS },
     { "requests_undecodable", "Requests whose body is none.", SPN__COUNT_BAD_BODIES },
     { "replies", "Replies sent.", SPN__COUNT_REPLIES },
     { "replies_ok", "Replies with status 20.", SPN__COUNT_STATUS },

@@ -160,6 +160,7 @@ static struct caller {
     int requests; /* sent when the connection stands, numbered from 0 */
     int answers[REQUESTS_MAX], statuses[REQUESTS_MAX];
     int beats, read_only;
+    int chain; /* so many more requests, each when the one before was answered */
     SPN__ATOMIC(int) closed; /* relaxed: the body may look at any time */
 } callers[2];
 
@@ -224,6 +225,10 @@ static void take(struct caller *c, const struct spn__frame *frame)
     sim_assert(frame->id >= 0 && frame->id < REQUESTS_MAX);
     sim_assert(++c->answers[frame->id] == 1);
     c->statuses[frame->id] = frame->status;
+    if (c->chain > 0) {
+        c->chain--;
+        (void)ask(c, (int)frame->id + 1, 1);
+    }
     if (site.plan == DEFERS) { /* [defer] of request.c: both have happened */
         sim_assert(spn__load(&site.finished, relaxed) == 1);
         sim_assert(spn__load(&site.returned, relaxed) == 1);
@@ -497,7 +502,7 @@ SCENARIO_OPTS(server__reply_races_close__sent_or_dropped, .schedules = 50,
 SCENARIO(server__pool_is_full__each_answered_once, "DSP-3", "EXC-22", "P10")
 {
     static const char *const urls[] = {
-#define FULL URL STILL "&threadpool=fixed&threads=1&queues=0&dispatcher="
+#define FULL URL STILL "&threadpool=fixed&threads=1&queues=0&inflight=0&dispatcher="
         FULL "all", FULL "message", FULL "execution"
     };
     int refused;
@@ -514,6 +519,47 @@ SCENARIO(server__pool_is_full__each_answered_once, "DSP-3", "EXC-22", "P10")
     hang_up(&callers[0]);
 }
 SCENARIO_OPTS(server__pool_is_full__each_answered_once, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+#define TWO_PLACES URL STILL "&threadpool=fixed&threads=1&queues=1&dispatcher=message"
+
+/* A pool with two places, of which a connection may have one: what it asks for beyond that is
+ * refused before the pool is asked, and another connection finds the second place. */
+SCENARIO(server__connection_with_too_many__others_find_room, "DSP-12", "EXC-22")
+{
+    start_server(WAITS, TWO_PLACES);
+    connect_and_ask(3);
+    spn__gate_wait(&site.begun);
+    sim_assert(dial(&callers[1], 1) == SPN_OK);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_EXHAUSTED) == 2);
+    spn__gate_open(&site.may_go);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 1);
+    sim_assert(with_status(&callers[1], SPN__STATUS_OK) == 1);
+    sim_assert(stats().rejected_connection == 2 && stats().rejected == 0);
+    end_server();
+    hang_up(&callers[0]);
+    hang_up(&callers[1]);
+}
+SCENARIO_OPTS(server__connection_with_too_many__others_find_room, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* A caller that asks again when it has its reply: the one place of its connection, and of its
+ * address, is free by then. */
+SCENARIO(server__next_request_when_answered__never_refused, "DSP-12", "DSP-13")
+{
+    start_server(RETURNS, TWO_PLACES "&inflight.address=1");
+    connect_and_ask(0);
+    callers[0].chain = REQUESTS_MAX - 1;
+    sim_assert(ask(&callers[0], 0, 1) == SPN_OK);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) == REQUESTS_MAX);
+    sim_assert(stats().rejected_connection == 0 && stats().rejected_address == 0);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__next_request_when_answered__never_refused, .schedules = 100,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 static void shut_pool(void *arg)
