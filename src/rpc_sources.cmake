@@ -5,6 +5,7 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/body.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/calls.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/channel.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/channel_token.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/client.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/client_call.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/client_link.c

@@ -146,8 +146,9 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
  * start:  listens and serves.
  * port:   where; 0 before start, and for NULL.
  * stop:   in order: no new connections; every client is told to send no more; requests in
- *         flight are waited for, up to timeout_ns in all; then connections are closed, and
- *         a pool of its own is ended, what still runs there interrupted.  Blocks.
+ *         flight are waited for, up to timeout_ns in all; then the tokens of those that
+ *         are left are cancelled, connections closed, and a pool of its own is ended, what
+ *         still runs there interrupted.  Blocks.
  *
  * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EADDRINUSE: somebody has
  *          the address, or this machine does not; SPN_EPERM; SPN_EINVAL: no such address;

@@ -6,6 +6,7 @@
 #ifndef SPN__CHANNEL_H
 #define SPN__CHANNEL_H
 
+#include <spindle/cancel.h>
 #include <spindle/server.h>
 #include <spindle/timer.h>
 
@@ -72,6 +73,7 @@ struct spn__channel {
     bool ended;           /* I/O thread only: what comes is not looked at any more */
     uint32_t until_timed; /* I/O thread only: requests until one is timed */
     void *data;           /* the client's */
+    SPN__ATOMIC(uintptr_t) token; /* [token], see channel_token.c */
     struct spn__address *address; /* a reference, see places.c; NULL: not counted */
     spn_timeout idle;             /* holds the channel while it is scheduled */
     struct spn__event_task connected, disconnected;
@@ -96,6 +98,14 @@ void spn__channel_drop(struct spn__channel *channel);
 void spn__channel_begin(struct spn__channel *channel);
 void spn__channel_end(struct spn__channel *channel);
 uint64_t spn__channel_in_flight(const struct spn__channel *channel);
+
+/* channel_token.c: a new token, cancelled when the connection ends; NULL: no memory.  For a
+ * request in flight. */
+spn_cancel_token *spn__channel_child_token(struct spn__channel *channel);
+/* Cancels those tokens, and all that are asked for later.  Again: nothing happens. */
+void spn__channel_cancel(struct spn__channel *channel, int reason);
+/* The channel is being freed. */
+void spn__channel_free_token(struct spn__channel *channel);
 
 /* A request of a server's has come; the I/O thread. */
 void spn__channel_count_request(struct spn__channel *channel,

@@ -50,6 +50,8 @@ static void release(struct spn__message *message)
         spn_harena_destroy(request->arena);
     if (request->exported != NULL)
         spn__services_end(request->exported, request->shard);
+    if (request->token != NULL)
+        spn_cancel_token_unref(request->token);
     spn__message_leave(message);
     spn__block_put(request);
     spn__channel_end(channel);
@@ -389,6 +391,15 @@ int64_t spn_request_remaining_ns(const spn_request *request)
         return SPN_FOREVER;
     left = request->message.arrived_ns + SPN_MS(request->timeout_ms) - spn__now();
     return left > 0 ? left : 0;
+}
+
+spn_cancel_token *spn_request_cancel_token(spn_request *request)
+{
+    if (request == NULL)
+        return NULL;
+    if (request->token == NULL)
+        request->token = spn__channel_child_token(request->message.channel);
+    return request->token;
 }
 
 spn_harena *spn_request_arena(spn_request *request)

@@ -352,11 +352,28 @@ json 'd["requests"]["rejected"] == 1'
 json '"EXHAUSTED" in d["report"]["text"]'
 json 'any(p["active"] == 1 and p["max"] == 1 for p in d["pools"])'
 kill "$slow"
-wait "$slow" 2>/dev/null
+{ wait "$slow"; } 2>/dev/null
 kill -TERM "$server" # the method is interrupted when its connection is gone, or at the deadline
 wait "$server"
 server=
 exec 3<&-
+
+# ---- a caller that goes away: its method hears of it ------------------------------------------------
+start "dubbo://127.0.0.1:0?dispatcher=message&threads=2&queues=2&dump.directory=$out"
+run 0 "$spindle" call "$address" $demo.sleepForCaller 5
+says '^5$'
+"$spindle" call --timeout=60000 "$address" $demo.sleepForCaller 60000 >/dev/null 2>&1 &
+slow=$!
+json 'd["requests"]["in_flight"] == 1'
+kill -KILL "$slow"
+{ wait "$slow"; } 2>/dev/null
+json 'd["requests"]["in_flight"] == 0'
+"$spindle" call --timeout=60000 "$address" $demo.sleepForCaller 60000 >/dev/null 2>&1 &
+slow=$!
+json 'd["requests"]["in_flight"] == 1'
+kill "$slow"
+{ wait "$slow"; } 2>/dev/null
+stop 0
 
 # ---- one client that asks for too much: refused by itself, others are served ----------------------
 start "dubbo://127.0.0.1:0?dispatcher=message&threads=8&queues=0&dump.directory=$out"

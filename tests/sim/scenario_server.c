@@ -32,7 +32,7 @@ enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
 /* ---- the service ------------------------------------------------------------------------- */
 
 /* What its method does. */
-enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS, ENDS_THREAD };
+enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS, ENDS_THREAD, LISTENS };
 
 static struct {
     enum plan plan;
@@ -77,6 +77,20 @@ static int method(void *arg, spn_request *request)
     case ENDS_THREAD:
         spn__gate_open(&site.begun);
         sim_exit();
+    case LISTENS: {
+        spn_cancel_token *token;
+        int rc;
+
+        spn__gate_open(&site.begun);
+        token = spn_request_cancel_token(request);
+        rc = spn_cancel_token_wait(token, SPN_FOREVER);
+
+        /* EINTR: stop interrupts those that do not end. */
+        sim_assert(rc == SPN_OK || rc == SPN_EINTR);
+        sim_assert(rc == SPN_EINTR || spn_cancel_token_reason(token) == SPN_ECLOSED ||
+                   spn_cancel_token_reason(token) == SPN_ESHUTDOWN);
+        return 0;
+    }
     }
     return SPN_EINVAL;
 }
@@ -878,6 +892,41 @@ SCENARIO(server__half_closed_beside_finish_and_stop__nothing_left, "EXC-23", "EX
 }
 SCENARIO_OPTS(server__half_closed_beside_finish_and_stop__nothing_left, .schedules = 60,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* Two methods ask for their token, and wait for its end, beside the end of their connection
+ * from either side, or of the server: both hear of it, whoever makes the channel's token and
+ * whenever they ask. */
+SCENARIO(server__caller_leaves_beside_methods_that_listen__both_hear, "EXC-25",
+         "EXC-17")
+{
+    const struct sim_net_script half = {
+        .to_server = { .cut = SIM_CUT_END, .after = 2 * ASKED },
+    };
+    const unsigned how = sim_choose(4);
+
+    if (how == 0)
+        sim_net_set(&half);
+    start_server(LISTENS, URL STILL "&threadpool=fixed&threads=2&queues=-1"
+                                    "&dispatcher=message");
+    connect_and_ask(2);
+    spn__gate_wait(&site.begun);
+    if (how == 1)
+        sim_thread(close_it, &callers[0]);
+    else if (how == 2)
+        sim_thread(break_network, NULL);
+    sim_join_all();
+    if (how < 3) {
+        sim_settle();
+        sim_assert(stats().in_flight == 0);
+    }
+    if (how == 0)
+        sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 2);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__caller_leaves_beside_methods_that_listen__both_hear,
+              .schedules = 150, .models = SIM_SC | SIM_C11, .early = SIM_NEVER,
+              .no_faults = ALL_IS_THERE)
 
 /* A part of a request. */
 static void ask_part(int id, size_t from, size_t to)
