@@ -41,7 +41,8 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/server_stats.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/services.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/settings.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c)
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/waits.c)
 set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_conn.c
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_connect.c

@@ -37,6 +37,10 @@ extern "C" {
  *                        and queue is left to others, one at least; no limit where the pool
  *                        has none.  It follows changes of the pool
  * inflight.address       the same for all connections of one address; 0: no limit         0
+ * queue.target           ms that requests may wait for a thread of the pool: when all that
+ *                        began during 20 times that had waited longer, new ones are refused
+ *                        until one begins in time, for as long again, or none waits.
+ *                        0: they may wait for ever                                      0
  * frame.timeout          ms for a frame to come, from its first byte on, and a second more
  *                        for each 4096 bytes that came of it; then the connection is
  *                        closed.  0: for ever                                     30000
@@ -52,9 +56,10 @@ extern "C" {
  *             must not take a connection to have the same one for ever.
  * Overload    a request the pool refuses is answered at once from the I/O thread: status
  *             100.  Heartbeats are answered there too, whatever the pool does.
- *             So is a request of a connection or address that has as many in the pool as
- *             `inflight` and `inflight.address` allow.  A deferred request counts until its
- *             method has returned.  With the dispatcher `direct` nothing counts.
+ *             Status 100 is also the answer to a request whose connection or address has as
+ *             many in the pool as `inflight` or `inflight.address` allows, and to one that
+ *             comes while others wait longer than `queue.target`.  A deferred request
+ *             counts until its method has returned.  With `direct` nothing counts.
  * Half-closed a client that ends its sending side behind its requests has their replies;
  *             then the connection is closed, at the latest after close.timeout (180 s
  *             where there is none, unless frame.timeout is 0, too).
@@ -218,6 +223,7 @@ typedef struct spn_server_stats {
                              frame.timeout                                       */
     uint64_t rejected_connection; /* requests refused by inflight, one-way ones too */
     uint64_t rejected_address;    /* the same by inflight.address                   */
+    uint64_t rejected_delay;      /* the same by queue.target                       */
 } spn_server_stats;
 
 #define SPN_SERVER_STATS_INIT            \

@@ -16,15 +16,17 @@
 
 struct spn__channel;
 struct spn__handler;
+struct spn__waits;
 
 struct spn__message {
     spn_task task; /* its run elsewhere: the dispatcher's */
     struct spn__handler *handler;
     struct spn__channel *channel; /* held */
     struct spn__frame frame;
-    bool has_place;      /* of the pool's, see places.c */
-    unsigned char *body; /* frame.length bytes, the message's own */
-    int64_t arrived_ns;  /* monotonic */
+    bool has_place;           /* of the pool's, see places.c */
+    struct spn__waits *waits; /* it is one of those that wait; NULL: it is not */
+    unsigned char *body;      /* frame.length bytes, the message's own */
+    int64_t arrived_ns;       /* monotonic */
     /* Reads the body; NULL: there is nothing to decode. */
     void (*decode)(struct spn__message *message);
     /* The pool refused it, or dropped it: answers for it, and releases it. */

@@ -13,7 +13,8 @@
  * status, which is never positive. */
 enum spn__refused {
     SPN__REFUSED_CONNECTION = 1, /* its connection has all that one may have */
-    SPN__REFUSED_ADDRESS         /* its address has */
+    SPN__REFUSED_ADDRESS,        /* its address has */
+    SPN__REFUSED_DELAY           /* those before it wait too long */
 };
 
 /* All connections from one address. */

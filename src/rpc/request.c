@@ -65,6 +65,8 @@ static int refused_count(const struct spn__message *message, int why)
         return SPN__COUNT_REJECTED_CONNECTION;
     case SPN__REFUSED_ADDRESS:
         return SPN__COUNT_REJECTED_ADDRESS;
+    case SPN__REFUSED_DELAY:
+        return SPN__COUNT_REJECTED_DELAY;
     default:
         return spn__frame_is_two_way(&message->frame) ? SPN__COUNT_REJECTED
                                                       : SPN__COUNT_REJECTED_ONE_WAY;
@@ -86,7 +88,10 @@ static void refused(struct spn__message *message, int why)
         return;
     }
     url = spn_server_url(server);
-    if (why > 0) {
+    if (why == SPN__REFUSED_DELAY) {
+        what = "";
+        spn__waits_text(&server->dispatch.waits, detail, sizeof detail);
+    } else if (why > 0) {
         what = "";
         spn__places_text(&server->dispatch.places, message, why, detail, sizeof detail);
     } else if (why == SPN_ESHUTDOWN) {

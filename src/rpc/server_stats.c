@@ -80,6 +80,7 @@ int spn_server_stats_get(spn_server *server, spn_server_stats *stats)
     s.frames_late = spn__counts_sum(counts, SPN__COUNT_FRAMES_LATE);
     s.rejected_connection = spn__counts_sum(counts, SPN__COUNT_REJECTED_CONNECTION);
     s.rejected_address = spn__counts_sum(counts, SPN__COUNT_REJECTED_ADDRESS);
+    s.rejected_delay = spn__counts_sum(counts, SPN__COUNT_REJECTED_DELAY);
     for (int i = 0; i < 16; i++)
         s.statuses[i] = spn__counts_sum(counts, SPN__COUNT_STATUS + i);
     for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
@@ -145,6 +146,8 @@ static const struct reading {
       SPN__COUNT_REJECTED_CONNECTION },
     { "requests_rejected_address", "Requests of an address that had too many.",
       SPN__COUNT_REJECTED_ADDRESS },
+    { "requests_rejected_delay", "Requests refused because others waited too long.",
+      SPN__COUNT_REJECTED_DELAY },
     { "requests_undecodable", "Requests whose body is none.", SPN__COUNT_BAD_BODIES },
     { "replies", "Replies sent.", SPN__COUNT_REPLIES },
     { "replies_ok", "Replies with status 20.", SPN__COUNT_STATUS },

@@ -619,7 +619,7 @@ TEST(dispatch__places_of_a_connection__by_pool_and_url, "DSP-12")
 }
 
 /* Values that are none are refused with the key. */
-TEST(dispatch__places_that_cannot_be__refused_in_words, "DSP-12", "DSP-13")
+TEST(dispatch__limits_that_cannot_be__refused_in_words, "DSP-12", "DSP-13", "DSP-14")
 {
     static const struct {
         const char *query, *text;
@@ -629,6 +629,8 @@ TEST(dispatch__places_that_cannot_be__refused_in_words, "DSP-12", "DSP-13")
         { "inflight.address=-2", "inflight.address=-2: not a number of requests" },
         { "inflight.address=1x&dispatcher=direct", "inflight.address=1x" },
         { "inflight=5000000000", "inflight=5000000000" },
+        { "queue.target=-50", "queue.target=-50: not a time in ms (1 to 2147483647" },
+        { "queue.target=soon", "queue.target=soon" },
     };
     spn_server *server;
     char url[100];
@@ -791,6 +793,130 @@ TEST(dispatch__many_connections_of_one_address__bounded, "DSP-13")
     close(fds[2]);
     close(other);
     serving_end(&s);
+}
+
+/* One that begins on a thread that hangs makes others wait: one-way requests, until one is
+ * refused. */
+static void let_stand(struct serving *s, int fd)
+{
+    const struct asked hanging = { .id = 1, .method = "hang", .dubbo = "2.0.0" };
+    const struct asked one_way = { .flags = ONE_WAY, .method = "nothing" };
+
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s->demo.hanging) == 1);
+    do {
+        peer_send(fd, &one_way);
+        CHECK(peer_beat(fd, 9));
+        t_pause();
+    } while (stats_of(s->server).rejected_delay == 0);
+}
+
+/* A queue that stands: what comes is refused at once, with the delay and the target, and not
+ * counted with what the pool refused.  When it has drained, requests are taken again. */
+TEST(dispatch__queue_that_stands__refused_until_it_drains, "DSP-14")
+{
+    static const char *const names[] = { "message", "all", "connection" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct serving s;
+        struct told told;
+        char query[100];
+        int fd, other;
+
+        snprintf(query, sizeof query,
+                 "dispatcher=%s&threads=1&queues=-1&queue.target=10", names[i]);
+        serve_with(&s, query, NULL);
+        fd = peer_open(s.port);
+        other = peer_open(s.port);
+        CHECK(peer_ask(other, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        let_stand(&s, fd);
+        for (int n = 0; n < 20; n++) {
+            CHECK(peer_ask(other, &ask_hello, &told));
+            CHECK_EQ(told.status, 100);
+            CHECK_HAS(told_text(&told),
+                      "requests wait too long for a thread: at least ");
+            CHECK_HAS(told_text(&told),
+                      " ms during the last 200 ms, above queue.target=10");
+        }
+        CHECK_EQ(stats_of(s.server).rejected_delay, 21);
+        CHECK_EQ(stats_of(s.server).rejected, 0);
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.status, 20);
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        CHECK(peer_ask(other, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        close(fd);
+        close(other);
+        serving_end(&s);
+    }
+}
+
+/* A burst that is longer than the pool, and drains; and a queue that stands where nobody has
+ * set a target. */
+TEST(dispatch__burst_and_no_target__nobody_refused, "DSP-14")
+{
+    static const char *const queries[] = {
+        "dispatcher=message&threads=1&queues=-1&queue.target=30000",
+        "dispatcher=message&threads=1&queues=-1",
+        "dispatcher=message&threads=1&queues=-1&queue.target=0",
+    };
+    enum { CALLS = 500 };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        send_many(fd, &ask_hello, 1, CALLS);
+        for (int n = 0; n < CALLS; n++) {
+            REQUIRE(peer_told(fd, &told));
+            CHECK_EQ(told.status, 20);
+        }
+        CHECK_EQ(stats_of(s.server).rejected_delay, 0);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* Requests that the pool refuses or drops do not wait any more: a server that has refused
+ * many does not think that they stand. */
+TEST(dispatch__refused_and_dropped__do_not_count_as_waiting, "DSP-14", "DSP-10")
+{
+    static const char *const queries[] = {
+        "dispatcher=message&threads=1&queues=0&inflight=0&queue.target=5",
+        "dispatcher=message&threads=1&queues=1&inflight=0&queue.target=5&reject="
+        "discard",
+    };
+    const struct asked hanging = { .id = 1, .method = "hang", .dubbo = "2.0.0" };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        peer_send(fd, &hanging);
+        T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+        send_many(fd, &ask_hello, 100, 20);
+        for (size_t n = 0; n < 20 - i; n++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.status, 100);
+        }
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        for (size_t n = 0; n < 1 + i; n++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.status, 20);
+        }
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        CHECK_EQ(s.server->dispatch.waits.waiting, 0);
+        close(fd);
+        serving_end(&s);
+    }
 }
 
 /* With `all`, connections and their ends need the pool too; the requests of a connection

@@ -352,7 +352,7 @@ json 'd["requests"]["rejected"] == 1'
 json '"EXHAUSTED" in d["report"]["text"]'
 json 'any(p["active"] == 1 and p["max"] == 1 for p in d["pools"])'
 kill "$slow"
-{ wait "$slow"; } 2>/dev/null
+wait "$slow" 2>/dev/null
 kill -TERM "$server" # the method is interrupted when its connection is gone, or at the deadline
 wait "$server"
 server=
@@ -365,14 +365,14 @@ says '^5$'
 "$spindle" call --timeout=60000 "$address" $demo.sleepForCaller 60000 >/dev/null 2>&1 &
 slow=$!
 json 'd["requests"]["in_flight"] == 1'
+disown "$slow" # or the shell says that it was killed
 kill -KILL "$slow"
-{ wait "$slow"; } 2>/dev/null
 json 'd["requests"]["in_flight"] == 0'
 "$spindle" call --timeout=60000 "$address" $demo.sleepForCaller 60000 >/dev/null 2>&1 &
 slow=$!
 json 'd["requests"]["in_flight"] == 1'
 kill "$slow"
-{ wait "$slow"; } 2>/dev/null
+wait "$slow" 2>/dev/null
 stop 0
 
 # ---- one client that asks for too much: refused by itself, others are served ----------------------
@@ -393,6 +393,17 @@ check "says why" grep -q 'too many requests of one connection: 127.0.0.1:[0-9]* 
 stop 0
 run 1 "$spindle" serve --no-status 'dubbo://127.0.0.1:0?inflight=-1'
 complains 'inflight=-1: not a number of requests'
+
+# ---- a queue that stands: what comes is refused while others wait too long ---------------------------
+start "dubbo://127.0.0.1:0?dispatcher=message&threads=1&queues=-1&queue.target=20&dump.directory=$out"
+run 1 "$spindle" load --connections=20 --depth=1 --seconds=3 "$address" $demo.sleep 10
+says 'with status 100'
+says 'requests wait too long for a thread: at least [0-9]* ms during the last 400 ms, above queue.target=20'
+json 'd["requests"]["rejected_delay"] > 0 and d["requests"]["rejected"] == 0'
+run 0 "$spindle" call "$address" $demo.echo
+stop 0
+run 1 "$spindle" serve --no-status 'dubbo://127.0.0.1:0?queue.target=-1'
+complains 'queue.target=-1: not a time in ms'
 
 # ---- a name that is no text: the page is UTF-8 all the same -----------------------------------
 start 'dubbo://127.0.0.1:0?threads=2&threadname=<'$'\xff\xc0\xaf\xed\xa0\x80\xc3\xa9\xf0\x9f\x8c\x8d\xe2\x82''>'

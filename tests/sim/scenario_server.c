@@ -576,6 +576,40 @@ SCENARIO(server__next_request_when_answered__never_refused, "DSP-12", "DSP-13")
 SCENARIO_OPTS(server__next_request_when_answered__never_refused, .schedules = 100,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
+/* A thread that hangs, and a queue behind it that stands for an interval: a request is refused,
+ * unless the queue drains beside it; when it has drained, the next one is taken. */
+SCENARIO(server__queue_stands_and_drains__refused_meanwhile, "DSP-14", "EXC-22")
+{
+    const bool is_raced = sim_choose(2) == 0;
+
+    start_server(WAITS, URL STILL POOL "&dispatcher=message&queue.target=1");
+    connect_and_ask(2);
+    spn__gate_wait(&site.begun);
+    sim_sleep(SPN_MS(25));
+    sim_assert(ask(&callers[0], 2, 1) == SPN_OK); /* ends the first interval */
+    sim_settle();
+    sim_sleep(SPN_MS(25));
+    if (is_raced)
+        sim_thread(let_go, NULL);
+    sim_assert(ask(&callers[0], 3, 1) == SPN_OK);
+    sim_settle();
+    sim_assert(is_raced || callers[0].statuses[3] == SPN__STATUS_EXHAUSTED);
+    spn__gate_open(&site.may_go);
+    sim_join_all();
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 4);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) + (int)stats().rejected_delay ==
+               4);
+    sim_assert(dial(&callers[1], 1) == SPN_OK);
+    sim_settle();
+    sim_assert(with_status(&callers[1], SPN__STATUS_OK) == 1);
+    end_server();
+    hang_up(&callers[0]);
+    hang_up(&callers[1]);
+}
+SCENARIO_OPTS(server__queue_stands_and_drains__refused_meanwhile, .schedules = 60,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
 static void shut_pool(void *arg)
 {
     (void)arg;
