@@ -411,7 +411,8 @@ SCENARIO(server__stop_races_connections__none_left, "EXC-17", "EXC-19", "EXC-22"
     spn_server_stats s;
     int sum = 0;
 
-    start_server(RETURNS, sim_choose(2) == 0 ? URL STILL POOL "&dispatcher=all"
+    start_server(RETURNS, sim_choose(2) == 0 ? URL STILL POOL
+                              "&dispatcher=all&inflight.address=9"
                                              : URL STILL POOL "&dispatcher=direct");
     sim_thread(dial_and_ask, &callers[1]);
     connect_and_ask(2);
@@ -1012,7 +1013,9 @@ SCENARIO_OPTS(server__frames_in_parts__late_only_if_they_are, .schedules = 60,
  * connection ends, and what there is of the server can be stopped and freed. */
 SCENARIO(server__nothing_to_be_had__nothing_left, "CLI-17", "NET-27")
 {
-    const int rc = start_server_with(RETURNS, URL STILL POOL "&dispatcher=all", NULL);
+    const int rc =
+        start_server_with(RETURNS, URL STILL POOL "&dispatcher=all&inflight.address=1",
+                          NULL);
 
     sim_assert(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EAGAIN);
     memset(&callers[0], 0, sizeof callers[0]);
