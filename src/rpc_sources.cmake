@@ -5,6 +5,7 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/body.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/calls.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/channel.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/channel_token.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/client.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/client_call.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/client_link.c
@@ -33,13 +34,15 @@ set(SPINDLE_RPC_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write_tree.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/multi_message.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/places.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/reply.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/request.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/server.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/server_stats.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/services.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/settings.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c)
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/waits.c)
 set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_conn.c
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_connect.c

@@ -33,6 +33,15 @@ extern "C" {
  * heartbeat              ms after which a client says it is there; 0: nobody asks 60000
  * heartbeat.timeout      ms without a sign of life                       heartbeat * 3
  * close.timeout          ms after which a silent connection is closed   the one before
+ * inflight               requests that one connection may have in the pool, waiting or
+ *                        running; 0: no limit.  By default an eighth of the pool's threads
+ *                        and queue is left to others, one at least; no limit where the pool
+ *                        has none.  It follows changes of the pool
+ * inflight.address       the same for all connections of one address; 0: no limit         0
+ * queue.target           ms that requests may wait for a thread of the pool: when all that
+ *                        began during 20 times that had waited longer, new ones are refused
+ *                        until one begins in time, for as long again, or none waits.
+ *                        0: they may wait for ever                                      0
  * frame.timeout          ms for a frame to come, from its first byte on, and a second more
  *                        for each 4096 bytes that came of it; then the connection is
  *                        closed.  0: for ever                                     30000
@@ -48,6 +57,10 @@ extern "C" {
  *             must not take a connection to have the same one for ever.
  * Overload    a request the pool refuses is answered at once from the I/O thread: status
  *             100.  Heartbeats are answered there too, whatever the pool does.
+ *             Status 100 is also the answer to a request whose connection or address has as
+ *             many in the pool as `inflight` or `inflight.address` allows, and to one that
+ *             comes while others wait longer than `queue.target`.  A deferred request
+ *             counts until its method has returned.  With `direct` nothing counts.
  * Memory      what the values of a request's body take is limited by its size: 64 KiB and
  *             36 bytes for each byte of it, more than Java writes in masses; then it is
  *             answered with status 40.  A method that is not there is answered with 70
@@ -145,11 +158,12 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
  * stop:   in order: no new connections; every client is told to send no more; each
  *         connection, when its requests in flight are answered and no more come, is read no
  *         more and ends once its client has received all replies; those that are not that
- *         far when timeout_ns have passed are cut off with a reset, and counted (dropped,
- *         cut_off); a pool of its own is ended, what still runs there interrupted.  So a
- *         client that sees the stream end in order has been answered all that the server
- *         took; what else it sent was not taken.  Events that the dispatcher has handed
- *         over are waited for, up to a second beyond timeout_ns.  Blocks.
+ *         far when timeout_ns have passed have the tokens of their requests cancelled, are
+ *         cut off with a reset, and counted (dropped, cut_off); a pool of its own is ended,
+ *         what still runs there interrupted.  So a client that sees the stream end in order
+ *         has been answered all that the server took; what else it sent was not taken.
+ *         Events that the dispatcher has handed over are waited for, up to a second beyond
+ *         timeout_ns.  Blocks.
  *
  * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EADDRINUSE: somebody has
  *          the address, or this machine does not; SPN_EPERM; SPN_EINVAL: no such address;
@@ -221,6 +235,9 @@ typedef struct spn_server_stats {
                              frame.timeout                                       */
     uint64_t cut_off;     /* connections closed before their client had all replies */
     uint64_t cut_off_bytes; /* of replies that these did not get                    */
+    uint64_t rejected_connection; /* requests refused by inflight, one-way ones too */
+    uint64_t rejected_address;    /* the same by inflight.address                   */
+    uint64_t rejected_delay;      /* the same by queue.target                       */
 } spn_server_stats;
 
 #define SPN_SERVER_STATS_INIT            \

@@ -2,6 +2,7 @@
 #ifndef SPN_SERVICE_H
 #define SPN_SERVICE_H
 
+#include <spindle/cancel.h>
 #include <spindle/hessian.h>
 #include <spindle/status.h>
 
@@ -84,6 +85,23 @@ SPN_API int spn_request_is_two_way(const spn_request *request);
 /* How long the client still waits: SPN_FOREVER if it does not say, 0 if its time is up.
  * Since 0.1 */
 SPN_API int64_t spn_request_remaining_ns(const spn_request *request);
+
+/*
+ * A token that is cancelled when nobody waits for the reply any more: with SPN_ECLOSED when
+ * the connection ends or the client ends its sending side, with SPN_ESHUTDOWN when
+ * spn_server_stop has waited up to its deadline.  A method that takes long asks it now and
+ * then, or waits on it in place of sleeping.  One that goes on is not disturbed, and its
+ * reply is sent if there is still a connection.
+ * Borrowed: valid as long as the request; take a reference to keep it.  Callbacks run on an
+ * I/O thread, or on the one that stops the server, so they must not block; deregister them
+ * before the request ends.  The first call makes the token, a request without one costs
+ * nothing.  With the dispatcher `direct` the method is on the I/O thread that would see the
+ * end, so only stop cancels.
+ * A client that ended its sending side and waits for replies (nc -N) looks the same as one
+ * that has gone: a method that is called by such clients should not ask.
+ * NULL: no memory, or a NULL.  Since 0.1
+ */
+SPN_API spn_cancel_token *spn_request_cancel_token(spn_request *request);
 
 /* What came along: a text, or a number in decimal; NULL: no such attachment.
  * attachments: all of them, a map; NULL: none, or no memory.  Since 0.1 */

@@ -32,10 +32,8 @@
  *   of the task.
  *
  * TIME
- *   As in controlled delay: what matters is not how long the queue is but whether it
- *   ever drains, and that shows in the least delay of an interval.  The least is taken
- *   over the tasks that started during the interval; if none did, the one that has
- *   waited longest stands for them.  With nobody waiting there is no delay.
+ *   The rule of standing delay, see standing.h: tasks that are accepted and have not
+ *   started wait, here or at the executor behind.
  *
  * LOCKS  `lock` guards all but what is fixed; a leaf.  Nothing of the user's and nothing of
  *        the executor behind is called with it held.
@@ -49,6 +47,7 @@
 #include "base/list.h"
 #include "base/options.h"
 #include "base/time.h"
+#include "exec/standing.h"
 #include "future/ambient.h"
 #include "future/core.h"
 #include "future/executor.h"
@@ -56,8 +55,6 @@
 #include "sync/waitq.h"
 
 #define DEFAULT_IN_FLIGHT 1024
-#define DEFAULT_INTERVALS 20 /* the proportion of 5 ms to 100 ms is well tried */
-#define NO_SAMPLE         INT64_MAX
 
 enum slot_state { FREE, WAITING, HANDED, RUNNING };
 
@@ -94,7 +91,6 @@ struct spn_limiter {
     /* Fixed. */
     spn_executor *behind;
     int32_t max_in_flight, max_waiting;
-    int64_t target_ns, interval_ns;
     spn_clock *clock;
     void (*refused)(void *, spn_limiter_reason, const spn_limiter_stats *);
     void *ctx;
@@ -107,11 +103,9 @@ struct spn_limiter {
     struct spn__list handed;  /* given to the executor, not started; the oldest first */
     uint32_t state;           /* spn_executor_state */
     struct spn__waitq awaiting;
-    uint32_t holds;          /* of those who hold it */
-    spn_limiter_stats stats; /* in_flight, waiting and all that counts */
-    /* By time. */
-    int64_t interval_end_ns;
-    int64_t least_ns; /* of those who started since it began, or NO_SAMPLE */
+    uint32_t holds;                /* of those who hold it */
+    spn_limiter_stats stats;       /* in_flight, waiting and all that counts */
+    struct spn__standing standing; /* without a target: not used */
 };
 
 static struct spn_limiter *limiter_of(spn_executor *executor)
@@ -126,7 +120,7 @@ static struct slot *slot_of(struct spn__list_node *node)
 
 static int64_t now_of(const struct spn_limiter *l)
 {
-    return l->target_ns != 0 ? spn_clock_now(l->clock) : 0;
+    return l->standing.target_ns != 0 ? spn_clock_now(l->clock) : 0;
 }
 
 /* ---- by time; the lock is held ------------------------------------------------------- */
@@ -144,32 +138,31 @@ static int64_t oldest_delay(const struct spn_limiter *l, int64_t now_ns)
 /* Ends an interval whose time is over. */
 static void turn_interval(struct spn_limiter *l, int64_t now_ns)
 {
-    if (now_ns < l->interval_end_ns)
-        return;
-    l->stats.delay_ns =
-        l->least_ns != NO_SAMPLE ? l->least_ns : oldest_delay(l, now_ns);
-    l->stats.overloaded = l->stats.delay_ns > l->target_ns;
-    l->least_ns = NO_SAMPLE;
-    l->interval_end_ns = spn__time_add(now_ns, l->interval_ns);
+    if (spn__standing_is_due(&l->standing, now_ns))
+        spn__standing_turn(&l->standing, now_ns, oldest_delay(l, now_ns));
 }
 
 static void sample(struct spn_limiter *l, const struct slot *s, int64_t now_ns)
 {
-    const int64_t delay_ns = spn__time_sub(now_ns, s->accepted_ns);
-
     turn_interval(l, now_ns);
-    if (delay_ns < l->least_ns)
-        l->least_ns = delay_ns;
+    spn__standing_sample(&l->standing, spn__time_sub(now_ns, s->accepted_ns));
 }
 
 static bool too_slow(struct spn_limiter *l, int64_t now_ns)
 {
-    if (l->target_ns == 0)
+    if (l->standing.target_ns == 0)
         return false;
     turn_interval(l, now_ns);
-    if (spn__list_empty(&l->handed) && spn__list_empty(&l->waiting))
-        l->stats.overloaded = 0;
-    return l->stats.overloaded != 0;
+    return spn__standing_refuses(&l->standing, spn__list_empty(&l->handed) &&
+                                                   spn__list_empty(&l->waiting));
+}
+
+/* All of its figures; the lock is held. */
+static void copy_stats(const struct spn_limiter *l, spn_limiter_stats *stats)
+{
+    *stats = l->stats;
+    stats->overloaded = l->standing.is_overloaded;
+    stats->delay_ns = l->standing.delay_ns;
 }
 
 /* ---- permits ------------------------------------------------------------------------- */
@@ -381,7 +374,7 @@ static int slot_run(spn_task *job)
     spn__lock(&l->lock);
     spn__list_remove(&r.slot->link);
     r.slot->state = RUNNING;
-    if (l->target_ns != 0)
+    if (l->standing.target_ns != 0)
         sample(l, r.slot, now_ns);
     spn__unlock(&l->lock);
     r.entered = spn_executor_enter(&l->executor, &r.inside) == SPN_OK;
@@ -473,7 +466,7 @@ static int limiter_execute(spn_executor *executor, spn_task *task)
         s = take_in(l, task, now_ns);
         waits = s->state == WAITING;
     } else {
-        stats = l->stats;
+        copy_stats(l, &stats);
     }
     spn__unlock(&l->lock);
     if (reason != 0) {
@@ -770,11 +763,7 @@ int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
     l->behind = o.executor;
     l->max_in_flight = l->stats.max_in_flight = o.max_in_flight;
     l->max_waiting = l->stats.max_waiting = o.max_waiting;
-    l->target_ns = o.target_ns;
-    l->interval_ns = o.interval_ns;
-    if (l->interval_ns == 0 &&
-        __builtin_mul_overflow(o.target_ns, DEFAULT_INTERVALS, &l->interval_ns))
-        l->interval_ns = SPN_FOREVER;
+    spn__standing_init(&l->standing, o.target_ns, o.interval_ns);
     l->clock = o.clock != NULL ? o.clock : spn_clock_monotonic();
     l->refused = o.refused;
     l->ctx = o.ctx;
@@ -785,7 +774,6 @@ int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
     spn__list_init(&l->handed);
     spn__waitq_init(&l->awaiting);
     l->stats.size = sizeof l->stats;
-    l->least_ns = NO_SAMPLE;
     for (size_t i = 0; i < count; i++) {
         struct slot *s = &l->slots[i];
 
@@ -827,7 +815,7 @@ int spn_limiter_stats_get(spn_limiter *l, spn_limiter_stats *stats)
     if (l == NULL || stats == NULL)
         return SPN_EINVAL;
     spn__lock(&l->lock);
-    s = l->stats;
+    copy_stats(l, &s);
     spn__unlock(&l->lock);
     return spn__output_copy(stats, &s, sizeof s);
 }

@@ -593,6 +593,19 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
     s->submitted = spn__load(&pool->submitted, relaxed);
 }
 
+int64_t spn__pool_places(spn_pool *pool)
+{
+    /* relaxed, both: knobs. */
+    const int32_t threads = spn__load(&pool->max, relaxed);
+    int64_t waiting = spn__load(&pool->work.capacity, relaxed);
+
+    if (pool->kind == SPN__WORK_USER)
+        waiting = spn_queue_capacity(pool->work.queue);
+    if (threads >= SPN_POOL_THREADS_MAX || waiting >= INT32_MAX)
+        return INT64_MAX;
+    return threads + waiting;
+}
+
 int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats)
 {
     spn_pool_stats s = SPN_POOL_STATS_INIT;

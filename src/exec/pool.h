@@ -199,6 +199,9 @@ struct spn_pool {
 int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
                      const spn_executor_ops *ops, struct spn__source *source);
 
+/* How many tasks it can have at most, in threads and in the queue; INT64_MAX: any number. */
+SPN__SHARED int64_t spn__pool_places(spn_pool *pool);
+
 /* How far add_worker may go. */
 enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
 

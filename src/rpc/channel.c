@@ -52,6 +52,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "rpc/places.h"
 #include "sync/blocks.h"
 
 /* In the word of holders. */
@@ -69,6 +70,8 @@ static void free_channel(struct spn__channel *channel)
     struct spn__endpoint *endpoint = channel->endpoint;
 
     spn__conn_unref(channel->conn);
+    spn__address_drop(channel->address);
+    spn__channel_free_token(channel);
     spn__lock(&endpoint->lock);
     spn__list_remove(&channel->link);
     spn__unlock(&endpoint->lock);
@@ -256,6 +259,8 @@ static int opened(void *context, struct spn__conn *conn)
     channel->conn = conn;
     spn__conn_ref(conn);
     spn__init(&channel->holds, 1); /* the connection's */
+    spn__init(&channel->left, 0);
+    spn__init(&channel->token, 0);
     spn__init(&channel->state, 0);
     spn__init(&channel->paused, 0);
     spn__init(&channel->requests, 0);
@@ -497,7 +502,8 @@ static bool peer_ended(void *context, struct spn__conn *conn)
         return false;
     note_frame(channel, 0, false, 0); /* of what is unfinished nothing will come */
     (void)spn__fetch_or(&channel->state, SPN__CHANNEL_HALF,
-                        relaxed); /* for the timer */
+                        relaxed);              /* for the timer */
+    spn__channel_cancel(channel, SPN_ECLOSED); /* as a rule the peer has gone */
     /* relaxed: as spn__channel_hold; the drop of the last request orders what it did. */
     if (spn__fetch_add(&channel->holds, HALF + 1, relaxed) / REQUEST == 0)
         end_half_closed(channel);
@@ -527,6 +533,8 @@ static void closed(void *context, struct spn__conn *conn, int why)
         count_lost(endpoint, spn__conn_lost(conn));
     spn__idle_stop(channel);
     (void)spn__fetch_sub(&endpoint->open, 1, relaxed); /* only a number */
+    if (!endpoint->is_client)
+        spn__channel_cancel(channel, SPN_ECLOSED);
     spn__handler_disconnected(endpoint->chain, channel, why);
     spn__channel_drop(channel);
 }

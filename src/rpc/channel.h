@@ -6,6 +6,7 @@
 #ifndef SPN__CHANNEL_H
 #define SPN__CHANNEL_H
 
+#include <spindle/cancel.h>
 #include <spindle/server.h>
 #include <spindle/timer.h>
 
@@ -51,6 +52,8 @@ struct spn__event_task {
     int why;
 };
 
+struct spn__address;
+
 /* How far stop has come with a channel: its own, but for `deaf`; see STOPPING in server.c. */
 struct spn__drain {
     struct spn__net_job job;
@@ -66,6 +69,8 @@ struct spn__channel {
     struct spn__conn *conn;         /* a reference */
     struct spn__list_node link;     /* guarded by the endpoint's lock */
     SPN__ATOMIC(uint64_t) holds;    /* [hold], see channel.c */
+    SPN__ATOMIC(uint32_t) left;     /* requests that left the pool: places.c */
+    uint32_t entered;               /* I/O thread only: that were handed to it */
     SPN__ATOMIC(uint32_t) state;    /* CHANNEL_... */
     SPN__ATOMIC(uint32_t) paused;   /* [pause] */
     SPN__ATOMIC(uint64_t) requests; /* that came; written by the I/O thread */
@@ -78,7 +83,9 @@ struct spn__channel {
     bool ended;           /* I/O thread only: what comes is not looked at any more */
     uint32_t until_timed; /* I/O thread only: requests until one is timed */
     void *data;           /* the client's */
-    spn_timeout idle;     /* holds the channel while it is scheduled */
+    SPN__ATOMIC(uintptr_t) token; /* [token], see channel_token.c */
+    struct spn__address *address; /* a reference, see places.c; NULL: not counted */
+    spn_timeout idle;             /* holds the channel while it is scheduled */
     struct spn__event_task connected, disconnected;
     struct spn__drain drain;
 };
@@ -102,6 +109,14 @@ void spn__channel_drop(struct spn__channel *channel);
 void spn__channel_begin(struct spn__channel *channel);
 void spn__channel_end(struct spn__channel *channel);
 uint64_t spn__channel_in_flight(const struct spn__channel *channel);
+
+/* channel_token.c: a new token, cancelled when the connection ends; NULL: no memory.  For a
+ * request in flight. */
+spn_cancel_token *spn__channel_child_token(struct spn__channel *channel);
+/* Cancels those tokens, and all that are asked for later.  Again: nothing happens. */
+void spn__channel_cancel(struct spn__channel *channel, int reason);
+/* The channel is being freed. */
+void spn__channel_free_token(struct spn__channel *channel);
 
 /* A request of a server's has come; the I/O thread. */
 void spn__channel_count_request(struct spn__channel *channel,

@@ -14,6 +14,9 @@
  *   A response is done there too when the pool has no room: nobody can be told to come
  *   again, and its caller has paid for it.
  *
+ *   Before that, the dispatcher refuses a request itself when its connection has as much of
+ *   the pool as one may have (places.c), or others wait too long for a thread (waits.c).
+ *
  *   Failures inside of a task are logged and go nowhere else: there is nobody to catch them
  *   there.
  *
@@ -64,6 +67,7 @@ static int run_received(spn_task *task)
     struct spn__channel *channel = message->channel;
     int rc;
 
+    spn__waits_begun(message);
     spn__channel_hold(channel); /* the message may end in there */
     SPN__CLEANUP_PUSH(let_go, channel);
     rc = spn__handler_received(message->handler, channel, message);
@@ -77,6 +81,7 @@ static void drop_received(spn_task *task, int why)
 {
     struct spn__message *message = message_of(task);
 
+    spn__waits_dropped(message);
     message->refused(message, why);
 }
 
@@ -212,6 +217,7 @@ static void connected(struct spn__handler *handler, struct spn__channel *channel
     struct spn__dispatch *d = (struct spn__dispatch *)handler;
     struct spn__event_task *task = &channel->connected;
 
+    spn__places_join(&d->places, channel);
     if (d->place[SPN_CHANNEL_CONNECTED] == SPN_PLACE_IO) {
         count(d, SPN_CHANNEL_CONNECTED, SPN_PLACE_IO);
         spn__handler_connected(handler->inner, channel);
@@ -268,6 +274,16 @@ static void caught(struct spn__handler *handler, struct spn__channel *channel, i
     hand_over(d, SPN_CHANNEL_CAUGHT, task);
 }
 
+/* Whether a request may go to the pool: 0, or an spn__refused. */
+static int admit(struct spn__dispatch *d, struct spn__message *message)
+{
+    const int why = spn__places_take(&d->places, message);
+
+    if (why != 0)
+        return why;
+    return spn__waits_enter(&d->waits, message) ? 0 : SPN__REFUSED_DELAY;
+}
+
 static int received(struct spn__handler *handler, struct spn__channel *channel,
                     struct spn__message *message)
 {
@@ -287,6 +303,11 @@ static int received(struct spn__handler *handler, struct spn__channel *channel,
     count(d, event, place);
     if (place == SPN_PLACE_IO)
         return spn__handler_received(handler->inner, channel, message);
+    rc = event == SPN_CHANNEL_REQUEST ? admit(d, message) : 0;
+    if (rc != 0) {
+        message->refused(message, rc);
+        return SPN_OK;
+    }
     message->handler = handler->inner;
     message->task = (spn_task)SPN_TASK_INIT(run_received, drop_received);
     rc = waiting != NULL && place == SPN_PLACE_PREFERRED
@@ -296,8 +317,10 @@ static int received(struct spn__handler *handler, struct spn__channel *channel,
         rc = execute_in_pool(d, &message->task); /* that one has left */
     if (rc != SPN_OK && event == SPN_CHANNEL_RESPONSE)
         rc = execute_shared(d, &message->task, rc);
-    if (rc != SPN_OK)
+    if (rc != SPN_OK) {
+        spn__waits_dropped(message);
         message->refused(message, rc);
+    }
     return SPN_OK;
 }
 
@@ -350,6 +373,25 @@ static int fill_places(struct spn__dispatch *d, const spn_url *url,
     return SPN_OK;
 }
 
+/* Limits are a server's: nobody sends requests to a client. */
+static int init_limits(struct spn__dispatch *d, const spn_url *url,
+                       spn_problem *problem)
+{
+    const int place = d->place[SPN_CHANNEL_REQUEST];
+    const bool is_pools =
+        place != SPN_PLACE_IO && place != SPN_PLACE_ORDERED &&
+        (place != SPN_PLACE_OWN || d->own[SPN_CHANNEL_REQUEST] == NULL);
+    int rc;
+
+    if (d->endpoint->is_client)
+        return SPN_OK;
+    rc = spn__waits_init(&d->waits, url, place != SPN_PLACE_IO, problem);
+    if (rc != SPN_OK)
+        return rc;
+    return spn__places_init(&d->places, url, place != SPN_PLACE_IO,
+                            is_pools ? d->pool : NULL, problem);
+}
+
 int spn__dispatch_init(struct spn__dispatch *d, struct spn__endpoint *endpoint,
                        struct spn__handler *inner, spn_extensions *extensions,
                        spn_repository *repository, const spn_url *url,
@@ -377,6 +419,11 @@ int spn__dispatch_init(struct spn__dispatch *d, struct spn__endpoint *endpoint,
     if (rc != SPN_OK)
         return rc;
     d->executor = spn_pool_executor(d->pool);
+    rc = init_limits(d, url, problem);
+    if (rc != SPN_OK) {
+        spn__dispatch_fini(d);
+        return rc;
+    }
     if (memchr(d->place, SPN_PLACE_ORDERED, sizeof d->place) != NULL) {
         rc = make_ordered(d, url, problem);
         if (rc != SPN_OK)
@@ -403,6 +450,7 @@ void spn__dispatch_fini(struct spn__dispatch *d)
     if (d->ordered != NULL && spn_pool_destroy(d->ordered) != SPN_OK)
         spn__log(SPN_LOG_ERROR, "rpc: the thread of the dispatcher still runs");
     d->ordered = NULL;
+    spn__places_fini(&d->places);
     if (d->pool != NULL)
         (void)spn_repository_release(d->repository, d->pool);
     d->pool = NULL;

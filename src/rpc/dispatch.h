@@ -9,6 +9,8 @@
 
 #include "rpc/channel.h"
 #include "rpc/handler.h"
+#include "rpc/places.h"
+#include "rpc/waits.h"
 
 /* What the URL says; the five: dispatch_*.c. */
 extern const spn_dispatcher spn__dispatcher_all;
@@ -28,6 +30,8 @@ struct spn__dispatch {
     spn_executor *executor;                /* the same */
     spn_pool *ordered;                     /* of SPN_PLACE_ORDERED; NULL: not needed */
     int64_t ordered_warning;               /* warns with more than so many waiting */
+    struct spn__places places;             /* a server's: of the pool, by connection */
+    struct spn__waits waits;               /* a server's */
     /* Optional, a client's: the executor that waits for a response, and whether that is a
      * thread which lent itself; NULL: nobody in particular. */
     spn_executor *(*waiting)(struct spn__dispatch *dispatch,

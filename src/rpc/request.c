@@ -50,33 +50,58 @@ static void release(struct spn__message *message)
         spn_harena_destroy(request->arena);
     if (request->exported != NULL)
         spn__services_end(request->exported, request->shard);
+    if (request->token != NULL)
+        spn_cancel_token_unref(request->token);
+    spn__message_leave(message);
     spn__block_put(request);
     spn__channel_end(channel);
 }
 
-/* The pool has no room: says so, on this thread. */
+/* Where a request that was refused is counted. */
+static int refused_count(const struct spn__message *message, int why)
+{
+    switch (why) {
+    case SPN__REFUSED_CONNECTION:
+        return SPN__COUNT_REJECTED_CONNECTION;
+    case SPN__REFUSED_ADDRESS:
+        return SPN__COUNT_REJECTED_ADDRESS;
+    case SPN__REFUSED_DELAY:
+        return SPN__COUNT_REJECTED_DELAY;
+    default:
+        return spn__frame_is_two_way(&message->frame) ? SPN__COUNT_REJECTED
+                                                      : SPN__COUNT_REJECTED_ONE_WAY;
+    }
+}
+
+/* The pool has no room, or the dispatcher left it none: says so, on this thread. */
 static void refused(struct spn__message *message, int why)
 {
     spn_request *request = request_of(message);
     struct spn_server *server = request->server;
+    const char *what = "thread pool is exhausted, detail msg:";
     char detail[480], text[640];
     spn_url *url;
 
+    spn__count(counts_of(request), refused_count(message, why), 1);
     if (!spn__frame_is_two_way(&message->frame)) {
-        spn__count(counts_of(request), SPN__COUNT_REJECTED_ONE_WAY, 1);
         release(message);
         return;
     }
-    spn__count(counts_of(request), SPN__COUNT_REJECTED, 1);
     url = spn_server_url(server);
-    if (why == SPN_ESHUTDOWN)
+    if (why == SPN__REFUSED_DELAY) {
+        what = "";
+        spn__waits_text(&server->dispatch.waits, detail, sizeof detail);
+    } else if (why > 0) {
+        what = "";
+        spn__places_text(&server->dispatch.places, message, why, detail, sizeof detail);
+    } else if (why == SPN_ESHUTDOWN) {
         (void)snprintf(detail, sizeof detail, "%s", spn_status_text(why));
-    else
+    } else {
         spn__exhausted_text(server->dispatch.pool, url, detail, sizeof detail);
-    (void)snprintf(text, sizeof text,
-                   "Server side(%s,%d) thread pool is exhausted, detail msg:%s",
+    }
+    (void)snprintf(text, sizeof text, "Server side(%s,%d) %s%s",
                    spn_url_host(url) != NULL ? spn_url_host(url) : "0.0.0.0",
-                   (int)spn_url_port(url), detail);
+                   (int)spn_url_port(url), what, detail);
     spn_url_unref(url);
     (void)spn__channel_answer(message->channel, &message->frame, SPN__STATUS_EXHAUSTED,
                               text, SPN__SEND_URGENT);
@@ -156,6 +181,8 @@ int spn__request_send(struct spn_request *request)
 {
     int rc = SPN_OK;
 
+    /* Before the reply: who has read it may ask again at once. */
+    spn__message_leave(&request->message);
     if (spn__frame_is_two_way(&request->message.frame)) {
         if (request->dropped)
             spn__count(counts_of(request), SPN__COUNT_DROPPED, 1);
@@ -281,6 +308,7 @@ void spn__request_returned(struct spn_request *request, int status)
         (void)spn__request_conclude(request, status);
         return;
     }
+    spn__message_leave(&request->message);
     turn = spn__exchange(&request->turn, SPN__TURN_RETURNED, acq_rel); /* [defer] */
     if (turn == SPN__TURN_FINISHED)
         (void)spn__request_conclude(request, request->finish_status);
@@ -368,6 +396,15 @@ int64_t spn_request_remaining_ns(const spn_request *request)
         return SPN_FOREVER;
     left = request->message.arrived_ns + SPN_MS(request->timeout_ms) - spn__now();
     return left > 0 ? left : 0;
+}
+
+spn_cancel_token *spn_request_cancel_token(spn_request *request)
+{
+    if (request == NULL)
+        return NULL;
+    if (request->token == NULL)
+        request->token = spn__channel_child_token(request->message.channel);
+    return request->token;
 }
 
 spn_harena *spn_request_arena(spn_request *request)

@@ -66,9 +66,10 @@ struct spn_request {
     size_t split;
     struct spn__exported *exported; /* a call of it was begun; NULL: not yet */
     const spn_method *called;
-    spn_harena *arena;    /* made when it is needed */
-    spn_problem *problem; /* in the arena; NULL: none */
-    spn_hvalue *attached; /* to the reply; NULL: nothing */
+    spn_harena *arena;       /* made when it is needed */
+    spn_problem *problem;    /* in the arena; NULL: none */
+    spn_hvalue *attached;    /* to the reply; NULL: nothing */
+    spn_cancel_token *token; /* a reference; NULL: nobody asked for it */
     spn_hwriter writer;
     struct spn__argument inline_arguments[SPN__ARGUMENTS_INLINE];
     unsigned char room[SPN__FRAME_BYTES + SPN__REPLY_INLINE];

@@ -456,6 +456,12 @@ static bool end_channels(spn_server *server, int64_t deadline_ns)
     }
 }
 
+static void cancel_channel(void *ctx, struct spn__channel *channel)
+{
+    (void)ctx;
+    spn__channel_cancel(channel, SPN_ESHUTDOWN);
+}
+
 /* Its requests are not over: their client is not to take that for requests which were not
  * taken. */
 static void cut_off(void *ctx, struct spn__channel *channel)
@@ -540,6 +546,8 @@ static int stop(spn_server *server, int64_t deadline_ns)
             spn__endpoint_each(&server->endpoint, send_read_only, NULL);
     }
     is_quiet = end_channels(server, deadline_ns);
+    if (!is_quiet) /* methods that ask for their token end soon */
+        spn__endpoint_each(&server->endpoint, cancel_channel, NULL);
     if (!is_quiet && server->dispatch.place[SPN_CHANNEL_REQUEST] == SPN_PLACE_IO)
         return SPN_ETIMEDOUT; /* a method has the I/O thread: it cannot be stopped */
     if (!is_quiet)

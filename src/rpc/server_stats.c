@@ -80,6 +80,9 @@ int spn_server_stats_get(spn_server *server, spn_server_stats *stats)
     s.frames_late = spn__counts_sum(counts, SPN__COUNT_FRAMES_LATE);
     s.cut_off = spn__counts_sum(counts, SPN__COUNT_CUT_OFF);
     s.cut_off_bytes = spn__counts_sum(counts, SPN__COUNT_CUT_OFF_BYTES);
+    s.rejected_connection = spn__counts_sum(counts, SPN__COUNT_REJECTED_CONNECTION);
+    s.rejected_address = spn__counts_sum(counts, SPN__COUNT_REJECTED_ADDRESS);
+    s.rejected_delay = spn__counts_sum(counts, SPN__COUNT_REJECTED_DELAY);
     for (int i = 0; i < 16; i++)
         s.statuses[i] = spn__counts_sum(counts, SPN__COUNT_STATUS + i);
     for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
@@ -141,6 +144,12 @@ static const struct reading {
     { "requests_rejected", "Two-way requests the pool refused.", SPN__COUNT_REJECTED },
     { "requests_rejected_one_way", "One-way requests the pool refused.",
       SPN__COUNT_REJECTED_ONE_WAY },
+    { "requests_rejected_connection", "Requests of a connection that had too many.",
+      SPN__COUNT_REJECTED_CONNECTION },
+    { "requests_rejected_address", "Requests of an address that had too many.",
+      SPN__COUNT_REJECTED_ADDRESS },
+    { "requests_rejected_delay", "Requests refused because others waited too long.",
+      SPN__COUNT_REJECTED_DELAY },
     { "requests_undecodable", "Requests whose body is none.", SPN__COUNT_BAD_BODIES },
     { "replies", "Replies sent.", SPN__COUNT_REPLIES },
     { "replies_ok", "Replies with status 20.", SPN__COUNT_STATUS },

@@ -93,6 +93,7 @@ static inline void rpc_ask(void)
     peer_write(rpc.fd, b.data, b.size);
     T_AWAIT((rpc.request = atomic_load(&rpc.kept)) != NULL);
     REQUIRE(spn_request_arena(rpc.request) != NULL);
+    REQUIRE(spn_request_cancel_token(rpc.request) != NULL);
     REQUIRE(spn_request_attachments(rpc.request) != NULL);
     for (size_t i = 0; i < 5; i++)
         CHECK_OK(spn_request_value(rpc.request, i, &rpc.value));

@@ -397,7 +397,8 @@ TEST(dispatch__full_pool__refused_at_once_and_once, "DSP-3", "DSP-4", "DSP-8", "
         char query[200], part[200];
         int fd, replies = 0;
 
-        snprintf(query, sizeof query, "dispatcher=%s&threads=1&queues=1", names[i]);
+        snprintf(query, sizeof query, "dispatcher=%s&threads=1&queues=1&inflight=0",
+                 names[i]);
         serve_with(&s, query, NULL);
         fd = fill(&s, peer_open(s.port));
         for (uint64_t id = 100; id < 110; id++) {
@@ -445,10 +446,10 @@ TEST(dispatch__full_at_once__says_who_is_taken, "DSP-3", "X-20")
     const struct {
         const char *query, *active, *queue;
     } cases[] = {
-        { "dispatcher=message&threads=50&queues=0",
+        { "dispatcher=message&threads=50&queues=0&inflight=0",
           "Pool Size: 50 (active: 50, core: 50, max: 50, ",
           "! Queue: 0 (capacity: 0)" },
-        { "dispatcher=message&threads=45&queues=5",
+        { "dispatcher=message&threads=45&queues=5&inflight=0",
           "Pool Size: 45 (active: 45, core: 45, max: 45, ",
           "! Queue: 5 (capacity: 5)" },
     };
@@ -481,6 +482,443 @@ TEST(dispatch__full_at_once__says_who_is_taken, "DSP-3", "X-20")
     }
 }
 
+/* ---- more than one connection may have ---------------------------------------------------- */
+
+/* So many requests in a row, with ids from `first`. */
+static void send_many(int fd, const struct asked *asked, uint64_t first, int count)
+{
+    struct asked each = *asked;
+
+    for (int n = 0; n < count; n++) {
+        each.id = first + (uint64_t)n;
+        peer_send(fd, &each);
+    }
+}
+
+/* A connection that sends slow calls without end has all of the pool but an eighth: another
+ * one, from the same address, is served each time, and soon.  What is refused is refused for
+ * the connection, in words, and counted apart from what the pool refuses. */
+TEST(dispatch__slow_calls_of_one_connection__leave_places_to_others, "DSP-12", "P10")
+{
+    enum { CALLS = 400, SHARE = 175, POLITE = 60 };
+    const struct asked hanging = { .method = "hang", .dubbo = "2.0.0" };
+    const struct asked one_way = { .flags = ONE_WAY, .method = "nothing" };
+    struct serving s;
+    struct told told;
+    char part[100];
+    int hog, polite;
+
+    serve_with(&s, "threads=200&queues=0", NULL);
+    hog = peer_open(s.port);
+    send_many(hog, &hanging, 1, CALLS);
+    T_AWAIT(atomic_load(&s.demo.hanging) >= SHARE);
+    for (int n = 0; n < POLITE; n++) {
+        const int64_t began_ns = spn_now();
+
+        polite = peer_open(s.port);
+        CHECK(peer_ask(polite, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        CHECK(spn_now() - began_ns < 2 * T_SHORT_NS);
+        close(polite);
+    }
+    CHECK_EQ(atomic_load(&s.demo.hanging), SHARE);
+    snprintf(part, sizeof part,
+             "Server side(127.0.0.1,%d) too many requests of one "
+             "connection: 127.0.0.1:",
+             s.port);
+    for (int n = 0; n < CALLS - SHARE; n++) {
+        REQUIRE(peer_told(hog, &told));
+        CHECK_EQ(told.status, 100);
+        CHECK_HAS(told_text(&told), part);
+        CHECK_HAS(
+            told_text(&told),
+            "has 175 in the pool, which are all that it may have (all but an eighth "
+            "of 200 threads and a queue of 0)");
+    }
+    send_many(hog, &one_way, 1000, 3);
+    CHECK(peer_beat(hog, 7));
+    CHECK_EQ(stats_of(s.server).rejected_connection, CALLS - SHARE + 3);
+    CHECK_EQ(stats_of(s.server).rejected, 0);
+    CHECK_EQ(stats_of(s.server).rejected_one_way, 0);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    for (int n = 0; n < SHARE; n++) {
+        REQUIRE(peer_told(hog, &told));
+        CHECK_EQ(told.status, 20);
+    }
+    CHECK(peer_ask(hog, &ask_hello, &told)); /* its places are free again */
+    CHECK_EQ(told.status, 20);
+    close(hog);
+    serving_end(&s);
+}
+
+/* How many of a connection's slow calls are taken by a server. */
+static int places_of(struct serving *s, int calls)
+{
+    const struct asked hanging = { .method = "hang", .dubbo = "2.0.0" };
+    const int fd = peer_open(s->port);
+    struct told told;
+    int refused;
+
+    send_many(fd, &hanging, 1, calls);
+    CHECK(peer_told(fd, &told)); /* at least one is refused */
+    CHECK_EQ(told.status, 100);
+    T_AWAIT(stats_of(s->server).requests == (uint64_t)calls);
+    T_AWAIT(stats_of(s->server).rejected_connection + stats_of(s->server).rejected +
+                stats_of(s->server).in_flight ==
+            (uint64_t)calls);
+    refused = (int)(stats_of(s->server).rejected_connection);
+    close(fd);
+    return calls - refused;
+}
+
+/* What a connection may have: an eighth is left, one place at least, never all; what the URL
+ * says; and what becomes of it when the pool changes. */
+TEST(dispatch__places_of_a_connection__by_pool_and_url, "DSP-12")
+{
+    static const struct {
+        const char *query;
+        int places;
+    } cases[] = {
+        { "threads=1&queues=1", 1 },
+        { "threads=2&queues=0", 1 },
+        { "threads=2&queues=6", 7 },
+        { "threads=1&queues=31", 28 },
+        { "threads=4&queues=4&queue=priority", 7 },
+        { "threads=2&queues=-1&inflight=5", 5 },
+        { "threads=2&queues=30&inflight=3", 3 },
+        { "threads=2&queues=30&inflight=1", 1 },
+        { "threadpool=cached&queues=0&inflight=2", 2 },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct serving s;
+        char query[100];
+
+        snprintf(query, sizeof query, "dispatcher=message&%s", cases[i].query);
+        serve_with(&s, query, NULL);
+        CHECK_EQ(places_of(&s, 40), cases[i].places);
+        if (i == 1) {
+            CHECK_OK(spn_latch_count_down(s.demo.gate));
+            T_AWAIT(stats_of(s.server).in_flight == 0);
+            CHECK_OK(spn_latch_destroy(s.demo.gate));
+            REQUIRE_OK(spn_latch_create(&s.demo.gate, 1));
+            CHECK_OK(spn_server_reset(s.server, "dubbo://h?threads=16", NULL));
+            {
+                const uint64_t before = stats_of(s.server).rejected_connection;
+                const struct asked hanging = { .method = "hang", .dubbo = "2.0.0" };
+                const int fd = peer_open(s.port);
+
+                send_many(fd, &hanging, 1, 20);
+                T_AWAIT(stats_of(s.server).rejected_connection == before + 6);
+                T_AWAIT(stats_of(s.server).in_flight == 14);
+                close(fd);
+            }
+        }
+        serving_end(&s);
+    }
+}
+
+/* Values that are none are refused with the key. */
+TEST(dispatch__limits_that_cannot_be__refused_in_words, "DSP-12", "DSP-13", "DSP-14")
+{
+    static const struct {
+        const char *query, *text;
+    } cases[] = {
+        { "inflight=-1", "inflight=-1: not a number of requests (1 to 2147483647" },
+        { "inflight=many", "inflight=many" },
+        { "inflight.address=-2", "inflight.address=-2: not a number of requests" },
+        { "inflight.address=1x&dispatcher=direct", "inflight.address=1x" },
+        { "inflight=5000000000", "inflight=5000000000" },
+        { "queue.target=-50", "queue.target=-50: not a time in ms (1 to 2147483647" },
+        { "queue.target=soon", "queue.target=soon" },
+    };
+    spn_server *server;
+    char url[100];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spn_problem problem = SPN_PROBLEM_INIT;
+
+        snprintf(url, sizeof url, "dubbo://127.0.0.1:0?%s", cases[i].query);
+        CHECK(spn_server_create(&server, url, NULL, &problem) != SPN_OK);
+        CHECK_HAS(problem.text, cases[i].text);
+    }
+}
+
+/* Without a bound of the pool there is none for a connection; 0 lifts it. */
+TEST(dispatch__places_without_a_bound__all_taken, "DSP-12")
+{
+    static const char *const queries[] = { "threads=2&queues=-1",
+                                           "threads=2&queues=40&inflight=0",
+                                           "threadpool=cached&queues=0" };
+    const struct asked hanging = { .method = "hang", .dubbo = "2.0.0" };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct serving s;
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        send_many(fd, &hanging, 1, 40);
+        T_AWAIT(stats_of(s.server).requests == 40);
+        CHECK(peer_beat(fd, 1));
+        CHECK_EQ(stats_of(s.server).in_flight, 40);
+        CHECK_EQ(stats_of(s.server).rejected_connection, 0);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* A client that waits for each reply before it asks again is never refused, also where its
+ * connection may have a single place. */
+TEST(dispatch__one_call_at_a_time__never_refused, "DSP-12")
+{
+    enum { CALLS = 3000 };
+    struct serving s;
+    struct told told;
+    int fd, refused = 0;
+
+    serve_with(&s, "dispatcher=message&threads=1&queues=1", NULL);
+    fd = peer_open(s.port);
+    for (int n = 0; n < CALLS; n++) {
+        REQUIRE(peer_ask(fd, &ask_hello, &told));
+        refused += told.status != 20;
+    }
+    CHECK_EQ(refused, 0);
+    close(fd);
+    serving_end(&s);
+}
+
+struct deferrals {
+    spn_request *kept[20];
+    atomic_int count;
+};
+
+static int defer_it(void *arg, spn_request *request)
+{
+    struct deferrals *d = arg;
+    const int rc = spn_request_defer(request);
+
+    if (rc == SPN_OK) {
+        d->kept[atomic_load(&d->count)] = request;
+        atomic_fetch_add(&d->count, 1);
+    }
+    return rc;
+}
+
+/* A deferred request whose method has returned takes no thread, and no place either. */
+TEST(dispatch__deferred_requests__take_no_place, "DSP-12", "EXC-9")
+{
+    enum { CALLS = 20 };
+    struct deferrals d = { .count = 0 };
+    const spn_method methods[] = { { "defer", "", defer_it, &d } };
+    const spn_service service = { .size = sizeof(spn_service),
+                                  .interface = "demo.Deferring",
+                                  .methods = methods,
+                                  .method_count = 1 };
+    const struct asked asked = {
+        .method = "defer", .path = "demo.Deferring", .version = "-", .group = "-"
+    };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=message&threads=1&queues=2&inflight.address=2", NULL);
+    REQUIRE_OK(spn_server_export(s.server, &service, NULL));
+    fd = peer_open(s.port);
+    for (int n = 1; n <= CALLS; n++) {
+        peer_send(fd, &asked);
+        T_AWAIT(atomic_load(&d.count) == n);
+        T_AWAIT(spn_pool_active(spn_server_pool(s.server)) == 0);
+    }
+    CHECK_EQ(stats_of(s.server).in_flight, CALLS);
+    for (int n = 0; n < CALLS; n++) {
+        CHECK_OK(spn_request_finish(d.kept[n], SPN_OK));
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.status, 20);
+    }
+    CHECK_EQ(stats_of(s.server).rejected_connection, 0);
+    CHECK_EQ(stats_of(s.server).rejected_address, 0);
+    close(fd);
+    serving_end(&s);
+}
+
+/* A connection from an address of the loopback. */
+static int open_from(const char *from, int port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    REQUIRE(fd >= 0);
+    REQUIRE(inet_pton(AF_INET, from, &address.sin_addr) == 1);
+    REQUIRE(bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    address.sin_port = htons((uint16_t)port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    return fd;
+}
+
+/* All connections of an address together have what inflight.address says; others are served;
+ * when requests end there is room again, also when the connection went first. */
+TEST(dispatch__many_connections_of_one_address__bounded, "DSP-13")
+{
+    const struct asked hanging = { .id = 1, .method = "hang", .dubbo = "2.0.0" };
+    struct serving s;
+    struct told told;
+    int fds[3], other;
+
+    serve_with(&s, "dispatcher=message&threads=8&queues=8&inflight.address=2", NULL);
+    for (int i = 0; i < 3; i++)
+        fds[i] = peer_open(s.port);
+    other = open_from("127.0.0.2", s.port);
+    for (int i = 0; i < 2; i++)
+        peer_send(fds[i], &hanging);
+    T_AWAIT(atomic_load(&s.demo.hanging) == 2);
+    CHECK(peer_ask(fds[2], &ask_hello, &told));
+    CHECK_EQ(told.status, 100);
+    CHECK_HAS(told_text(&told),
+              "too many requests of one address: 127.0.0.1 has 2 in the "
+              "pool, which are all that inflight.address=2 allows");
+    CHECK_EQ(stats_of(s.server).rejected_address, 1);
+    CHECK_EQ(stats_of(s.server).rejected_connection, 0);
+    CHECK(peer_ask(other, &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
+    close(fds[0]);
+    CHECK(peer_ask(fds[2], &ask_hello, &told)); /* its method still runs */
+    CHECK_EQ(told.status, 100);
+    CHECK_OK(spn_latch_count_down(s.demo.gate));
+    T_AWAIT(stats_of(s.server).in_flight == 0);
+    CHECK(peer_ask(fds[2], &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
+    close(fds[1]);
+    close(fds[2]);
+    close(other);
+    serving_end(&s);
+}
+
+/* One that begins on a thread that hangs makes others wait: one-way requests, until one is
+ * refused. */
+static void let_stand(struct serving *s, int fd)
+{
+    const struct asked hanging = { .id = 1, .method = "hang", .dubbo = "2.0.0" };
+    const struct asked one_way = { .flags = ONE_WAY, .method = "nothing" };
+
+    peer_send(fd, &hanging);
+    T_AWAIT(atomic_load(&s->demo.hanging) == 1);
+    do {
+        peer_send(fd, &one_way);
+        CHECK(peer_beat(fd, 9));
+        t_pause();
+    } while (stats_of(s->server).rejected_delay == 0);
+}
+
+/* A queue that stands: what comes is refused at once, with the delay and the target, and not
+ * counted with what the pool refused.  When it has drained, requests are taken again. */
+TEST(dispatch__queue_that_stands__refused_until_it_drains, "DSP-14")
+{
+    static const char *const names[] = { "message", "all", "connection" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct serving s;
+        struct told told;
+        char query[100];
+        int fd, other;
+
+        snprintf(query, sizeof query,
+                 "dispatcher=%s&threads=1&queues=-1&queue.target=10", names[i]);
+        serve_with(&s, query, NULL);
+        fd = peer_open(s.port);
+        other = peer_open(s.port);
+        CHECK(peer_ask(other, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        let_stand(&s, fd);
+        for (int n = 0; n < 20; n++) {
+            CHECK(peer_ask(other, &ask_hello, &told));
+            CHECK_EQ(told.status, 100);
+            CHECK_HAS(told_text(&told),
+                      "requests wait too long for a thread: at least ");
+            CHECK_HAS(told_text(&told),
+                      " ms during the last 200 ms, above queue.target=10");
+        }
+        CHECK_EQ(stats_of(s.server).rejected_delay, 21);
+        CHECK_EQ(stats_of(s.server).rejected, 0);
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.status, 20);
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        CHECK(peer_ask(other, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        close(fd);
+        close(other);
+        serving_end(&s);
+    }
+}
+
+/* A burst that is longer than the pool, and drains; and a queue that stands where nobody has
+ * set a target. */
+TEST(dispatch__burst_and_no_target__nobody_refused, "DSP-14")
+{
+    static const char *const queries[] = {
+        "dispatcher=message&threads=1&queues=-1&queue.target=30000",
+        "dispatcher=message&threads=1&queues=-1",
+        "dispatcher=message&threads=1&queues=-1&queue.target=0",
+    };
+    enum { CALLS = 500 };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        send_many(fd, &ask_hello, 1, CALLS);
+        for (int n = 0; n < CALLS; n++) {
+            REQUIRE(peer_told(fd, &told));
+            CHECK_EQ(told.status, 20);
+        }
+        CHECK_EQ(stats_of(s.server).rejected_delay, 0);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
+/* Requests that the pool refuses or drops do not wait any more: a server that has refused
+ * many does not think that they stand. */
+TEST(dispatch__refused_and_dropped__do_not_count_as_waiting, "DSP-14", "DSP-10")
+{
+    static const char *const queries[] = {
+        "dispatcher=message&threads=1&queues=0&inflight=0&queue.target=5",
+        "dispatcher=message&threads=1&queues=1&inflight=0&queue.target=5&reject="
+        "discard",
+    };
+    const struct asked hanging = { .id = 1, .method = "hang", .dubbo = "2.0.0" };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct serving s;
+        struct told told;
+        int fd;
+
+        serve_with(&s, queries[i], NULL);
+        fd = peer_open(s.port);
+        peer_send(fd, &hanging);
+        T_AWAIT(atomic_load(&s.demo.hanging) == 1);
+        send_many(fd, &ask_hello, 100, 20);
+        for (size_t n = 0; n < 20 - i; n++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.status, 100);
+        }
+        CHECK_OK(spn_latch_count_down(s.demo.gate));
+        for (size_t n = 0; n < 1 + i; n++) {
+            CHECK(peer_told(fd, &told));
+            CHECK_EQ(told.status, 20);
+        }
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        CHECK_EQ(s.server->dispatch.waits.waiting, 0);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
 /* With `all`, connections and their ends need the pool too; the requests of a connection
  * whose event was lost are served all the same. */
 TEST(dispatch__full_pool_with_all__still_answers, "DSP-3", "DSP-8", "P10")
@@ -489,7 +927,7 @@ TEST(dispatch__full_pool_with_all__still_answers, "DSP-3", "DSP-8", "P10")
     struct told told;
     int fd, other;
 
-    serve_with(&s, "dispatcher=all&threads=1&queues=1", NULL);
+    serve_with(&s, "dispatcher=all&threads=1&queues=1&inflight=0", NULL);
     fd = peer_open(s.port);
     CHECK(peer_ask(fd, &ask_hello, &told)); /* its event has run */
     fd = fill(&s, fd);
@@ -514,7 +952,9 @@ TEST(dispatch__dropped_by_the_pool__answered, "DSP-10")
     struct told told;
     int fd;
 
-    serve_with(&s, "dispatcher=message&threads=1&queues=1&reject=discard-oldest", NULL);
+    serve_with(&s,
+               "dispatcher=message&threads=1&queues=1&inflight=0&reject=discard-oldest",
+               NULL);
     fd = peer_open(s.port);
     {
         const struct asked hanging = { .id = 1, .method = "hang" };

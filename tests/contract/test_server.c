@@ -997,6 +997,180 @@ TEST(server__client_gone__requests_end_without_reply, "EXC-17")
     serving_end(&s);
 }
 
+struct listening {
+    atomic_int waiting; /* methods that wait for the end of their caller */
+    atomic_int heard;   /* of these with that reason */
+    int reason;
+};
+
+static int listen_for_end(void *arg, spn_request *request)
+{
+    struct listening *l = arg;
+    spn_cancel_token *token = spn_request_cancel_token(request);
+    int rc;
+
+    CHECK(token != NULL);
+    CHECK(token == spn_request_cancel_token(request));
+    atomic_fetch_add(&l->waiting, 1);
+    rc = spn_cancel_token_wait(token, T_LONG_NS);
+    if (rc == SPN_OK && spn_cancel_token_reason(token) == l->reason)
+        atomic_fetch_add(&l->heard, 1);
+    return spn_request_return_text(request, "heard");
+}
+
+static const struct asked ask_listen = { .id = 7,
+                                         .method = "listen",
+                                         .path = "demo.Listening",
+                                         .version = "-",
+                                         .group = "-",
+                                         .dubbo = "2.0.0" };
+#define LISTENING(list)                                                                \
+    {                                                                                  \
+        .size = sizeof(spn_service), .interface = "demo.Listening", .methods = (list), \
+        .method_count = sizeof(list) / sizeof *(list),                                 \
+    }
+
+/* However a caller goes, its methods hear of it at once, and those of another do not.  One
+ * that has only ended its sending side is answered nevertheless. */
+TEST(server__caller_gone__methods_hear_of_it, "EXC-25", "EXC-23")
+{
+    static const char *const queries[] = { "dispatcher=all&threads=4&queues=4",
+                                           "dispatcher=message&threads=4&queues=4" };
+    enum { CLOSED, RESET, HALF_CLOSED, KINDS };
+
+    for (int kind = 0; kind < KINDS * 2; kind++) {
+        struct listening l = { .reason = SPN_ECLOSED };
+        const spn_method methods[] = { { "listen", "", listen_for_end, &l } };
+        const spn_service service = LISTENING(methods);
+        struct serving s;
+        struct told told;
+        int fd, other;
+
+        serve_with(&s, queries[kind % 2], NULL);
+        REQUIRE_OK(spn_server_export(s.server, &service, NULL));
+        fd = peer_open(s.port);
+        other = peer_open(s.port);
+        peer_send(fd, &ask_listen);
+        peer_send(fd, &ask_listen);
+        peer_send(other, &ask_listen);
+        T_AWAIT(atomic_load(&l.waiting) == 3);
+        if (kind / 2 == CLOSED)
+            close(fd);
+        else if (kind / 2 == RESET)
+            peer_reset(fd);
+        else
+            CHECK(shutdown(fd, SHUT_WR) == 0);
+        T_AWAIT(stats_of(s.server).in_flight == 1);
+        CHECK_EQ(atomic_load(&l.heard), 2);
+        if (kind / 2 == HALF_CLOSED) {
+            for (int n = 0; n < 2; n++) {
+                CHECK(peer_told(fd, &told));
+                CHECK_BODY(&told, "\x91\x05heard");
+            }
+            CHECK(peer_is_closed(fd));
+            close(fd);
+        }
+        close(other);
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        CHECK_EQ(atomic_load(&l.heard), 3);
+        serving_end(&s);
+    }
+}
+
+struct hearing {
+    spn_cancel_callback callback;
+    atomic_int calls, reason;
+};
+
+static void on_gone(spn_cancel_callback *callback, int reason)
+{
+    struct hearing *h = (struct hearing *)(void *)callback;
+
+    atomic_store(&h->reason, reason);
+    atomic_fetch_add(&h->calls, 1);
+}
+
+/* A deferred request has a token, too, with callbacks; one that is asked for when the caller
+ * has gone is cancelled from the start; a reference outlives the request. */
+TEST(server__token_of_a_deferred_request__cancelled_with_its_caller, "EXC-25", "EXC-9")
+{
+    const struct asked keeping = { .id = 2, .method = "later" };
+    struct hearing h = { SPN_CANCEL_CALLBACK_INIT(on_gone), 0, 0 };
+    spn_cancel_token *kept;
+    spn_request *request, *second;
+    struct serving s;
+    int fd;
+
+    serve_with(&s, "threads=1&queues=10&dispatcher=message", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &keeping);
+    T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+    peer_send(fd, &keeping);
+    T_AWAIT((second = atomic_load(&s.demo.kept)) != request);
+    kept = spn_cancel_token_ref(spn_request_cancel_token(request));
+    REQUIRE(kept != NULL);
+    CHECK_EQ(spn_cancel_token_is_cancelled(kept), 0);
+    CHECK_OK(spn_cancel_token_register(kept, &h.callback));
+    peer_reset(fd);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK_EQ(atomic_load(&h.reason), SPN_ECLOSED);
+    CHECK_EQ(spn_cancel_token_reason(spn_request_cancel_token(second)), SPN_ECLOSED);
+    T_AWAIT(stats_of(s.server).connections == 0);
+    CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
+    CHECK_STATUS(spn_request_finish(second, SPN_OK), SPN_ECLOSED);
+    CHECK_EQ(spn_cancel_token_is_cancelled(kept), 1);
+    spn_cancel_token_unref(kept);
+    CHECK(spn_request_cancel_token(NULL) == NULL);
+    serving_end(&s);
+}
+
+/* The token of a channel is made when the first asks, also when that is after the end. */
+TEST(server__asked_when_the_caller_has_gone__cancelled_from_the_start, "EXC-25")
+{
+    const struct asked keeping = { .id = 2, .method = "later" };
+    spn_request *request;
+    struct serving s;
+    int fd;
+
+    serve_with(&s, "threads=1&queues=10&dispatcher=message", NULL);
+    fd = peer_open(s.port);
+    peer_send(fd, &keeping);
+    T_AWAIT((request = atomic_load(&s.demo.kept)) != NULL);
+    peer_reset(fd);
+    T_AWAIT(stats_of(s.server).connections == 0);
+    CHECK_EQ(spn_cancel_token_reason(spn_request_cancel_token(request)), SPN_ECLOSED);
+    CHECK_STATUS(spn_request_finish(request, SPN_OK), SPN_ECLOSED);
+    serving_end(&s);
+}
+
+/* stop waits up to its deadline, and then tells the methods that are left; also one that has
+ * the I/O thread, which nobody can interrupt. */
+TEST(server__stop_at_its_deadline__methods_hear_of_it, "EXC-25", "EXC-19")
+{
+    static const char *const queries[] = { "dispatcher=message&threads=2&queues=2",
+                                           "dispatcher=direct" };
+
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
+        struct listening l = { .reason = SPN_ESHUTDOWN };
+        const spn_method methods[] = { { "listen", "", listen_for_end, &l } };
+        const spn_service service = LISTENING(methods);
+        struct serving s;
+        int fd, rc;
+
+        serve_with(&s, queries[i], NULL);
+        REQUIRE_OK(spn_server_export(s.server, &service, NULL));
+        fd = peer_open(s.port);
+        peer_send(fd, &ask_listen);
+        T_AWAIT(atomic_load(&l.waiting) == 1);
+        rc = spn_server_stop(s.server, SPN_MS(5));
+        CHECK(rc == SPN_OK || rc == SPN_ETIMEDOUT);
+        T_AWAIT(stats_of(s.server).in_flight == 0);
+        CHECK_EQ(atomic_load(&l.heard), 1);
+        close(fd);
+        serving_end(&s);
+    }
+}
+
 static void find_unwritten(void *ctx, const spn_channel_info *channel)
 {
     size_t *most = ctx;

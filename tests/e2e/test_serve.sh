@@ -477,6 +477,53 @@ wait "$server"
 server=
 exec 3<&-
 
+# ---- a caller that goes away: its method hears of it ------------------------------------------------
+start "dubbo://127.0.0.1:0?dispatcher=message&threads=2&queues=2&dump.directory=$out"
+run 0 "$spindle" call "$address" $demo.sleepForCaller 5
+says '^5$'
+"$spindle" call --timeout=60000 "$address" $demo.sleepForCaller 60000 >/dev/null 2>&1 &
+slow=$!
+json 'd["requests"]["in_flight"] == 1'
+disown "$slow" # or the shell says that it was killed
+kill -KILL "$slow"
+json 'd["requests"]["in_flight"] == 0'
+"$spindle" call --timeout=60000 "$address" $demo.sleepForCaller 60000 >/dev/null 2>&1 &
+slow=$!
+json 'd["requests"]["in_flight"] == 1'
+kill "$slow"
+wait "$slow" 2>/dev/null
+stop 0
+
+# ---- one client that asks for too much: refused by itself, others are served ----------------------
+start "dubbo://127.0.0.1:0?dispatcher=message&threads=8&queues=0&dump.directory=$out"
+"$spindle" load --connections=1 --depth=20 --seconds=3 --quiet "$address" $demo.sleep 2000 \
+    >"$out/hog" 2>&1 &
+slow=$!
+json 'd["requests"]["rejected_connection"] > 0 and d["requests"]["in_flight"] >= 7'
+for n in 1 2 3 4 5; do
+    run 0 "$spindle" call "$address" $demo.echo
+done
+json 'd["requests"]["rejected"] == 0'
+run 0 http GET /metrics
+says '^spindle_rpc_requests_rejected_connection_total [1-9]'
+wait "$slow"
+what="load that is refused"
+check "says why" grep -q 'too many requests of one connection: 127.0.0.1:[0-9]* has 7 in the pool' "$out/hog"
+stop 0
+run 1 "$spindle" serve --no-status 'dubbo://127.0.0.1:0?inflight=-1'
+complains 'inflight=-1: not a number of requests'
+
+# ---- a queue that stands: what comes is refused while others wait too long ---------------------------
+start "dubbo://127.0.0.1:0?dispatcher=message&threads=1&queues=-1&queue.target=20&dump.directory=$out"
+run 1 "$spindle" load --connections=20 --depth=1 --seconds=3 "$address" $demo.sleep 10
+says 'with status 100'
+says 'requests wait too long for a thread: at least [0-9]* ms during the last 400 ms, above queue.target=20'
+json 'd["requests"]["rejected_delay"] > 0 and d["requests"]["rejected"] == 0'
+run 0 "$spindle" call "$address" $demo.echo
+stop 0
+run 1 "$spindle" serve --no-status 'dubbo://127.0.0.1:0?queue.target=-1'
+complains 'queue.target=-1: not a time in ms'
+
 # ---- a name that is no text: the page is UTF-8 all the same -----------------------------------
 start 'dubbo://127.0.0.1:0?threads=2&threadname=<'$'\xff\xc0\xaf\xed\xa0\x80\xc3\xa9\xf0\x9f\x8c\x8d\xe2\x82''>'
 json '"<" + "\ufffd" * 6 + "\u00e9\U0001f30d" + "\ufffd" * 2 + ">" in d["url"]'

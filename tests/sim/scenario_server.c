@@ -32,7 +32,7 @@ enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
 /* ---- the service ------------------------------------------------------------------------- */
 
 /* What its method does. */
-enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS, ENDS_THREAD };
+enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS, ENDS_THREAD, LISTENS };
 
 static struct {
     enum plan plan;
@@ -77,6 +77,20 @@ static int method(void *arg, spn_request *request)
     case ENDS_THREAD:
         spn__gate_open(&site.begun);
         sim_exit();
+    case LISTENS: {
+        spn_cancel_token *token;
+        int rc;
+
+        spn__gate_open(&site.begun);
+        token = spn_request_cancel_token(request);
+        rc = spn_cancel_token_wait(token, SPN_FOREVER);
+
+        /* EINTR: stop interrupts those that do not end. */
+        sim_assert(rc == SPN_OK || rc == SPN_EINTR);
+        sim_assert(rc == SPN_EINTR || spn_cancel_token_reason(token) == SPN_ECLOSED ||
+                   spn_cancel_token_reason(token) == SPN_ESHUTDOWN);
+        return 0;
+    }
     }
     return SPN_EINVAL;
 }
@@ -169,6 +183,7 @@ static struct caller {
     int requests; /* sent when the connection stands, numbered from 0 */
     int answers[REQUESTS_MAX], statuses[REQUESTS_MAX];
     int beats, read_only, why;
+    int chain; /* so many more requests, each when the one before was answered */
     SPN__ATOMIC(int) closed; /* relaxed: the body may look at any time */
 } callers[2];
 
@@ -233,6 +248,10 @@ static void take(struct caller *c, const struct spn__frame *frame)
     sim_assert(frame->id >= 0 && frame->id < REQUESTS_MAX);
     sim_assert(++c->answers[frame->id] == 1);
     c->statuses[frame->id] = frame->status;
+    if (c->chain > 0) {
+        c->chain--;
+        (void)ask(c, (int)frame->id + 1, 1);
+    }
     if (site.plan == DEFERS) { /* [defer] of request.c: both have happened */
         sim_assert(spn__load(&site.finished, relaxed) == 1);
         sim_assert(spn__load(&site.returned, relaxed) == 1);
@@ -446,7 +465,8 @@ SCENARIO(server__stop_races_connections__none_left, "EXC-19", "EXC-22")
     spn_server_stats s;
     int sum = 0;
 
-    start_server(RETURNS, sim_choose(2) == 0 ? URL STILL POOL "&dispatcher=all"
+    start_server(RETURNS, sim_choose(2) == 0 ? URL STILL POOL
+                              "&dispatcher=all&inflight.address=9"
                                              : URL STILL POOL "&dispatcher=direct");
     sim_thread(dial_and_ask, &callers[1]);
     connect_and_ask(2);
@@ -599,7 +619,7 @@ SCENARIO_OPTS(server__reply_races_close__sent_or_dropped, .schedules = 50,
 SCENARIO(server__pool_is_full__each_answered_once, "DSP-3", "EXC-22", "P10")
 {
     static const char *const urls[] = {
-#define FULL URL STILL "&threadpool=fixed&threads=1&queues=0&dispatcher="
+#define FULL URL STILL "&threadpool=fixed&threads=1&queues=0&inflight=0&dispatcher="
         FULL "all", FULL "message", FULL "execution"
     };
     int refused;
@@ -616,6 +636,81 @@ SCENARIO(server__pool_is_full__each_answered_once, "DSP-3", "EXC-22", "P10")
     hang_up(&callers[0]);
 }
 SCENARIO_OPTS(server__pool_is_full__each_answered_once, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+#define TWO_PLACES URL STILL "&threadpool=fixed&threads=1&queues=1&dispatcher=message"
+
+/* A pool with two places, of which a connection may have one: what it asks for beyond that is
+ * refused before the pool is asked, and another connection finds the second place. */
+SCENARIO(server__connection_with_too_many__others_find_room, "DSP-12", "EXC-22")
+{
+    start_server(WAITS, TWO_PLACES);
+    connect_and_ask(3);
+    spn__gate_wait(&site.begun);
+    sim_assert(dial(&callers[1], 1) == SPN_OK);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_EXHAUSTED) == 2);
+    spn__gate_open(&site.may_go);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 1);
+    sim_assert(with_status(&callers[1], SPN__STATUS_OK) == 1);
+    sim_assert(stats().rejected_connection == 2 && stats().rejected == 0);
+    end_server();
+    hang_up(&callers[0]);
+    hang_up(&callers[1]);
+}
+SCENARIO_OPTS(server__connection_with_too_many__others_find_room, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* A caller that asks again when it has its reply: the one place of its connection, and of its
+ * address, is free by then. */
+SCENARIO(server__next_request_when_answered__never_refused, "DSP-12", "DSP-13")
+{
+    start_server(RETURNS, TWO_PLACES "&inflight.address=1");
+    connect_and_ask(0);
+    callers[0].chain = REQUESTS_MAX - 1;
+    sim_assert(ask(&callers[0], 0, 1) == SPN_OK);
+    sim_settle();
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) == REQUESTS_MAX);
+    sim_assert(stats().rejected_connection == 0 && stats().rejected_address == 0);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__next_request_when_answered__never_refused, .schedules = 100,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* A thread that hangs, and a queue behind it that stands for an interval: a request is refused,
+ * unless the queue drains beside it; when it has drained, the next one is taken. */
+SCENARIO(server__queue_stands_and_drains__refused_meanwhile, "DSP-14", "EXC-22")
+{
+    const bool is_raced = sim_choose(2) == 0;
+
+    start_server(WAITS, URL STILL POOL "&dispatcher=message&queue.target=1");
+    connect_and_ask(2);
+    spn__gate_wait(&site.begun);
+    sim_sleep(SPN_MS(25));
+    sim_assert(ask(&callers[0], 2, 1) == SPN_OK); /* ends the first interval */
+    sim_settle();
+    sim_sleep(SPN_MS(25));
+    if (is_raced)
+        sim_thread(let_go, NULL);
+    sim_assert(ask(&callers[0], 3, 1) == SPN_OK);
+    sim_settle();
+    sim_assert(is_raced || callers[0].statuses[3] == SPN__STATUS_EXHAUSTED);
+    spn__gate_open(&site.may_go);
+    sim_join_all();
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 4);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) + (int)stats().rejected_delay ==
+               4);
+    sim_assert(dial(&callers[1], 1) == SPN_OK);
+    sim_settle();
+    sim_assert(with_status(&callers[1], SPN__STATUS_OK) == 1);
+    end_server();
+    hang_up(&callers[0]);
+    hang_up(&callers[1]);
+}
+SCENARIO_OPTS(server__queue_stands_and_drains__refused_meanwhile, .schedules = 60,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 static void shut_pool(void *arg)
@@ -981,6 +1076,41 @@ SCENARIO(server__half_closed_beside_finish_and_stop__nothing_left, "EXC-23", "EX
 SCENARIO_OPTS(server__half_closed_beside_finish_and_stop__nothing_left, .schedules = 60,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
+/* Two methods ask for their token, and wait for its end, beside the end of their connection
+ * from either side, or of the server: both hear of it, whoever makes the channel's token and
+ * whenever they ask. */
+SCENARIO(server__caller_leaves_beside_methods_that_listen__both_hear, "EXC-25",
+         "EXC-17")
+{
+    const struct sim_net_script half = {
+        .to_server = { .cut = SIM_CUT_END, .after = 2 * ASKED },
+    };
+    const unsigned how = sim_choose(4);
+
+    if (how == 0)
+        sim_net_set(&half);
+    start_server(LISTENS, URL STILL "&threadpool=fixed&threads=2&queues=-1"
+                                    "&dispatcher=message");
+    connect_and_ask(2);
+    spn__gate_wait(&site.begun);
+    if (how == 1)
+        sim_thread(close_it, &callers[0]);
+    else if (how == 2)
+        sim_thread(break_network, NULL);
+    sim_join_all();
+    if (how < 3) {
+        sim_settle();
+        sim_assert(stats().in_flight == 0);
+    }
+    if (how == 0)
+        sim_assert(with_status(&callers[0], SPN__STATUS_OK) == 2);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__caller_leaves_beside_methods_that_listen__both_hear,
+              .schedules = 150, .models = SIM_SC | SIM_C11, .early = SIM_NEVER,
+              .no_faults = ALL_IS_THERE)
+
 /* A part of a request. */
 static void ask_part(int id, size_t from, size_t to)
 {
@@ -1031,7 +1161,9 @@ SCENARIO_OPTS(server__frames_in_parts__late_only_if_they_are, .schedules = 60,
  * connection ends, and what there is of the server can be stopped and freed. */
 SCENARIO(server__nothing_to_be_had__nothing_left, "CLI-17", "NET-27")
 {
-    const int rc = start_server_with(RETURNS, URL STILL POOL "&dispatcher=all", NULL);
+    const int rc =
+        start_server_with(RETURNS, URL STILL POOL "&dispatcher=all&inflight.address=1",
+                          NULL);
 
     sim_assert(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EAGAIN);
     memset(&callers[0], 0, sizeof callers[0]);

@@ -161,6 +161,22 @@ static int sleep_for(void *arg, spn_request *request)
     return spn_request_return_int(request, ms);
 }
 
+/* The same, until the caller has gone: what a method does that would work for nobody. */
+static int sleep_for_caller(void *arg, spn_request *request)
+{
+    int32_t ms;
+    int rc = spn_request_int(request, 0, &ms);
+
+    (void)arg;
+    if (rc != SPN_OK)
+        return rc;
+    rc = spn_cancel_token_wait(spn_request_cancel_token(request),
+                               SPN_MS((int64_t)(ms > 0 ? ms : 0)));
+    if (rc == SPN_OK)
+        return SPN_ECANCELED;
+    return rc == SPN_ETIMEDOUT ? spn_request_return_int(request, ms) : rc;
+}
+
 static const spn_method methods[] = {
     { "sayHello", "Ljava/lang/String;", say_hello, NULL },
     { "echo", "", echo, NULL },
@@ -173,6 +189,7 @@ static const spn_method methods[] = {
     { "never", "", never, NULL },
     { "split", "", split, NULL },
     { "sleep", "I", sleep_for, NULL },
+    { "sleepForCaller", "I", sleep_for_caller, NULL },
 };
 
 const spn_service demo_service = {

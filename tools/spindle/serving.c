@@ -170,6 +170,9 @@ static void take_traffic(struct serving *serving, struct status *s)
         }
         s->rejected = stats.rejected;
         s->rejected_one_way = stats.rejected_one_way;
+        s->rejected_connection = stats.rejected_connection;
+        s->rejected_address = stats.rejected_address;
+        s->rejected_delay = stats.rejected_delay;
         s->expired = stats.expired;
         s->heartbeats = stats.heartbeats;
         s->bad_frames = stats.bad_frames;

@@ -63,6 +63,7 @@ struct status {
     double rate;
     uint64_t connections_open, connections_accepted, connections_refused;
     uint64_t received, one_way, in_flight, replied, failed, rejected, rejected_one_way;
+    uint64_t rejected_connection, rejected_address, rejected_delay;
     uint64_t expired, heartbeats, bad_frames, shared;
     uint64_t bytes_in, bytes_out;
     uint64_t latency_count;

@@ -31,6 +31,9 @@ static void write_traffic(struct json *j, const struct status *s)
     count(j, "failed", s->failed);
     count(j, "rejected", s->rejected);
     count(j, "rejected_one_way", s->rejected_one_way);
+    count(j, "rejected_connection", s->rejected_connection);
+    count(j, "rejected_address", s->rejected_address);
+    count(j, "rejected_delay", s->rejected_delay);
     count(j, "expired", s->expired);
     count(j, "heartbeats", s->heartbeats);
     count(j, "bad_frames", s->bad_frames);

@@ -77,7 +77,9 @@ static void heading(const struct drawing *d, const char *text)
 static void draw_traffic(const struct drawing *d, const struct status *s)
 {
     char p50[16], p99[16], p999[16], worst[16];
-    const uint64_t refused = s->rejected + s->rejected_one_way;
+    const uint64_t refused = s->rejected + s->rejected_one_way +
+                             s->rejected_connection + s->rejected_address +
+                             s->rejected_delay;
 
     fprintf(d->to,
             "%s%.0f%s requests/s   %" PRIu64 " in all   %" PRIu64
