@@ -45,6 +45,10 @@ extern "C" {
  * frame.timeout          ms for a frame to come, from its first byte on, and a second more
  *                        for each 4096 bytes that came of it; then the connection is
  *                        closed.  0: for ever                                     30000
+ * memory                 bytes (or with k, m, g) that unfinished frames, requests with what
+ *                        their methods take, and unread replies may have, of all
+ *                        connections; 0: no limit     a quarter of what the machine or its
+ *                                                     control group allows
  * connect.queue.capacity of the dispatcher `connection`: events that wait    2147483647
  * connect.queue.warning.size  the same: with more than so many, a warning          1000
  * channel.readonly.send  whether stop tells clients first                          true
@@ -65,6 +69,11 @@ extern "C" {
  *             36 bytes for each byte of it, more than Java writes in masses; then it is
  *             answered with status 40.  A method that is not there is answered with 70
  *             before its arguments take any.
+ *             What finds no room in `memory` is refused: a request is answered with status
+ *             100, and the rest of its frame is passed over; with status 40 if it has more
+ *             than a quarter of `memory`; a reply becomes a status 100.  From half of it on,
+ *             reading pauses from clients that leave 64 KiB unread.  A log line tells of
+ *             it, once in 10 s, and memory_refused counts.
  * Half-closed a client that ends its sending side behind its requests has their replies;
  *             then the connection is closed, at the latest after close.timeout (180 s
  *             where there is none, unless frame.timeout is 0, too).
@@ -238,6 +247,10 @@ typedef struct spn_server_stats {
     uint64_t rejected_connection; /* requests refused by inflight, one-way ones too */
     uint64_t rejected_address;    /* the same by inflight.address                   */
     uint64_t rejected_delay;      /* the same by queue.target                       */
+    uint64_t memory_used;    /* bytes counted against `memory` now                   */
+    uint64_t memory_limit;   /* what `memory` says; 0: no limit                      */
+    uint64_t memory_refused; /* requests, replies and connections refused for want of
+                                memory, of that or of the system's               */
 } spn_server_stats;
 
 #define SPN_SERVER_STATS_INIT            \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cpu.c - how many CPUs this process may really use.
+ * cpu.c - how many CPUs, and how much memory, this process may really use.
  *
  * OVERVIEW
  *   Four limits, the smallest counts: CPUs that are online, the affinity mask,
@@ -30,9 +30,12 @@
  *   worse than none: the affinity mask and the online count remain, and the
  *   answer is never 0.  Every read is bounded, and so is every loop by it.
  *
+ * THE LIMIT OF MEMORY is found in the same way, in the v2 tree and in the v1
+ *   hierarchy of its own; of memory.max and memory.high the smaller one counts.
+ *
  * MEMORY
  *   No allocation; about 14 KB of stack.  The mount table is scanned once for
- *   each of the three trees rather than all their paths kept at once.
+ *   each tree rather than all their paths kept at once.
  */
 #include "base/cpu.h"
 
@@ -295,6 +298,20 @@ static uint32_t read_quota_v1(struct path *directory)
     return good ? percent_of(quota_us, period_us) : 0;
 }
 
+/* Keeps the smaller of *kept, where 0 is none, and the number in the file; "max", and a number
+ * that no machine has, are none.  A group that may have nothing is taken for 1 byte. */
+static void read_memory(uint64_t *kept, struct path *directory, const char *name)
+{
+    struct reader reader;
+    uint64_t bytes;
+
+    if (!open_in(&reader, directory, name))
+        return;
+    if (parse_lone_number(&reader, &bytes) && (*kept == 0 || bytes < *kept))
+        *kept = bytes > 0 ? bytes : 1;
+    close(reader.fd);
+}
+
 static uint32_t read_cpuset(struct path *directory, const char *name)
 {
     struct reader reader;
@@ -309,11 +326,12 @@ static uint32_t read_cpuset(struct path *directory, const char *name)
 
 /* ---- one tree of groups -------------------------------------------------- */
 
-enum tree { TREE_V2, TREE_V1_CPU, TREE_V1_CPUSET, TREES };
+enum tree { TREE_V2, TREE_V1_CPU, TREE_V1_CPUSET, TREES, TREE_V1_MEMORY = TREES };
 
 struct found {
     bool mounted;
     uint32_t cpuset, quota_percent; /* 0: none */
+    uint64_t memory;                /* bytes; 0: none */
 };
 
 static void keep_smaller(uint32_t *kept, uint32_t value)
@@ -330,6 +348,11 @@ static void read_group(struct found *found, enum tree tree, struct path *directo
     case TREE_V2:
         quota_percent = read_quota_v2(directory);
         cpuset = read_cpuset(directory, "/cpuset.cpus.effective");
+        read_memory(&found->memory, directory, "/memory.max");
+        read_memory(&found->memory, directory, "/memory.high");
+        break;
+    case TREE_V1_MEMORY:
+        read_memory(&found->memory, directory, "/memory.limit_in_bytes");
         break;
     case TREE_V1_CPU:
         quota_percent = read_quota_v1(directory);
@@ -361,7 +384,7 @@ static bool has_word(const char *list, const char *word)
 
 static const char *controller_of(enum tree tree)
 {
-    return tree == TREE_V1_CPU ? "cpu" : "cpuset";
+    return tree == TREE_V1_CPU ? "cpu" : tree == TREE_V1_CPUSET ? "cpuset" : "memory";
 }
 
 /* Finds the process's group in the tree.  The path is part of `line`; NULL if
@@ -589,4 +612,28 @@ int spn_cpu_count(void)
     const int rc = spn_cpu_limits_get(&limits);
 
     return rc == SPN_OK ? (int)limits.usable : 1;
+}
+
+/* ---- memory --------------------------------------------------------------- */
+
+uint64_t spn__memory_limit_read(const char *root, uint64_t machine)
+{
+    const enum tree trees[] = { TREE_V2, TREE_V1_MEMORY };
+
+    for (size_t i = 0; i < sizeof trees / sizeof trees[0]; i++) {
+        const struct found found = read_tree(root, trees[i]);
+
+        if (found.memory != 0 && (machine == 0 || found.memory < machine))
+            machine = found.memory;
+    }
+    return machine;
+}
+
+uint64_t spn__memory_limit(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+
+    return spn__memory_limit_read("", pages > 0 && bytes > 0
+                                          ? (uint64_t)pages * (uint64_t)bytes
+                                          : 0);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* bytes.h - a run of bytes that grows at its end and is used up at its start. */
+/* bytes.h - a run of bytes that grows at its end and is used up at its start.  What is more
+ * than it may keep when it is empty counts against a budget. */
 #ifndef SPN__NET_BYTES_H
 #define SPN__NET_BYTES_H
 
 #include <string.h>
 
 #include "base/assert.h"
+#include "net/budget.h"
 #include "net/transport.h"
 #include "sync/seam.h"
 
@@ -15,7 +17,14 @@
 struct spn__bytes {
     unsigned char *data;
     size_t start, size, capacity; /* data[start .. start + size) */
+    struct spn__budget *budget;   /* NULL: not counted */
 };
+
+/* What of a capacity counts. */
+static inline size_t spn__bytes_counted(size_t capacity)
+{
+    return capacity > SPN__BYTES_KEPT ? capacity : 0;
+}
 
 static inline unsigned char *spn__bytes_first(const struct spn__bytes *b)
 {
@@ -34,15 +43,17 @@ static inline size_t spn__bytes_room(const struct spn__bytes *b)
 
 static inline void spn__bytes_fini(struct spn__bytes *b)
 {
-    spn__free(b->data);
-    *b = (struct spn__bytes){ 0 };
+    spn__large_put(b->data, b->capacity);
+    spn__budget_give(b->budget, spn__bytes_counted(b->capacity));
+    *b = (struct spn__bytes){ .budget = b->budget };
 }
 
-/* Makes room for `more` bytes at the end; doubles, so that growing costs no more
- * than filling. */
-static inline bool spn__bytes_reserve(struct spn__bytes *b, size_t more)
+/* Makes room for `more` bytes at the end, and not for many others.  False: no memory, or none
+ * for that share of the budget. */
+static inline bool spn__bytes_reserve(struct spn__bytes *b, size_t more,
+                                      enum spn__share share)
 {
-    size_t capacity = b->capacity < 1024 ? 1024 : b->capacity;
+    size_t capacity;
     unsigned char *data;
 
     if (b->data != NULL && spn__bytes_room(b) >= more)
@@ -54,27 +65,34 @@ static inline bool spn__bytes_reserve(struct spn__bytes *b, size_t more)
         b->start = 0;
         return true;
     }
-    while (capacity < b->size + more)
-        capacity *= 2;
-    data = spn__alloc(capacity);
-    if (data == NULL)
+    capacity = (b->size + more + 1023) & ~(size_t)1023;
+    if (!spn__budget_take(b->budget, spn__bytes_counted(capacity), share))
         return false;
+    data = spn__large_get(capacity);
+    if (data == NULL) {
+        spn__budget_give(b->budget, spn__bytes_counted(capacity));
+        return false;
+    }
     if (b->size != 0)
         memcpy(data, spn__bytes_first(b), b->size);
-    spn__free(b->data);
-    *b = (struct spn__bytes){ data, 0, b->size, capacity };
+    spn__large_put(b->data, b->capacity);
+    spn__budget_give(b->budget, spn__bytes_counted(b->capacity));
+    *b = (struct spn__bytes){ data, 0, b->size, capacity, b->budget };
     return true;
 }
 
 static inline bool spn__bytes_append(struct spn__bytes *b,
-                                     const struct spn__piece *pieces, size_t count)
+                                     const struct spn__piece *pieces, size_t count,
+                                     enum spn__share share)
 {
     size_t total = 0;
 
     for (size_t i = 0; i < count; i++)
         total += pieces[i].size;
-    if (!spn__bytes_reserve(b, total))
-        return false;
+    /* Half as much again at least, so that growing costs no more than filling. */
+    if (b->data == NULL || spn__bytes_room(b) < total)
+        if (!spn__bytes_reserve(b, total > b->size / 2 ? total : b->size / 2, share))
+            return false;
     for (size_t i = 0; i < count; i++) {
         if (pieces[i].size != 0)
             memcpy(spn__bytes_end(b), pieces[i].data, pieces[i].size);

@@ -39,6 +39,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct spn__budget;
 struct spn__conn;
 struct spn__listener;
 struct spn__transport;
@@ -56,6 +57,12 @@ struct spn__conn_events {
      * that status. */
     int64_t (*bytes)(void *context, struct spn__conn *conn, const unsigned char *data,
                      size_t size);
+
+    /* Optional.  As `bytes`, of what was not used and cannot be kept, for want of memory or
+     * because the budget has none for it: all of it is used, or the connection is closed.
+     * Without this it is closed with SPN_ENOMEM. */
+    int64_t (*crowded)(void *context, struct spn__conn *conn, const unsigned char *data,
+                       size_t size);
 
     /* Optional.  The outgoing stream has been handed to the kernel up to here. */
     void (*written)(void *context, struct spn__conn *conn, uint64_t position);
@@ -96,7 +103,7 @@ struct spn__piece {
 
 /* Takes a message.  `position`, when not NULL, is where it ends in the outgoing
  * stream.  Returns 0, SPN_ECLOSED, SPN_EFULL (more than the bound is waiting to
- * be written: nothing was taken), SPN_ENOMEM. */
+ * be written: nothing was taken), SPN_ENOMEM (the budget has no room for it either). */
 int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
                    size_t count, unsigned flags, uint64_t *position);
 /* How far the outgoing stream has been handed to the kernel. */
@@ -163,6 +170,9 @@ struct spn__transport_opts {
     size_t max_unwritten;    /* bytes a connection may have waiting; 0: 16 MiB */
     int max_connections;     /* accepted at one time; 0: no limit */
     int64_t linger_ns;       /* how long an ended connection may take; 0: 3 s */
+    /* For unfinished frames and unwritten bytes; there as long as the transport.  NULL: they
+     * are not counted. */
+    struct spn__budget *budget;
 };
 
 struct spn__listen_opts {

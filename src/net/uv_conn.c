@@ -13,7 +13,8 @@
  *   Into the loop's buffer, and what came is offered where it lies.  What is not used
  *   is copied to the connection's own buffer, and from then on is read behind it until
  *   all is used: a peer that sends byte by byte costs a read for each, not a copy.  The
- *   buffer grows with what comes, by doubling, and never to what was only announced.
+ *   buffer grows with what comes, by doubling, and never to what was only announced.  Where
+ *   it may not grow, the layer above is told (`crowded`), which does without those bytes.
  *
  * ENDING
  *   The sending side is shut when all is written; then what the peer still sends is
@@ -41,8 +42,8 @@
 #include "base/time.h"
 
 enum {
-    READ_TURNS = 4,   /* buffers read in a row before others have their turn */
-    READ_LEAST = 4096 /* room behind what is kept */
+    READ_LEAST = 4096, /* room behind what is kept */
+    READ_MANY = 16     /* connections ready in a turn: each further one reads less */
 };
 
 static void on_poll(uv_poll_t *handle, int status, int events);
@@ -77,6 +78,7 @@ struct spn__conn *spn__conn_create(struct spn__transport *transport,
     spn__init(&conn->last_read_ns, spn__now());
     spn__init(&conn->last_write_ns, spn__load(&conn->last_read_ns, relaxed));
     spn__init(&conn->splits, NULL);
+    conn->front.budget = conn->back.budget = conn->in.budget = transport->opts.budget;
     spn__fetch_add(&transport->conns, (int64_t)1, relaxed); /* see destroy */
     return conn;
 }
@@ -349,6 +351,23 @@ static bool is_reading(struct spn__conn *conn)
     return open && spn__load(&conn->pauses, relaxed) == 0;
 }
 
+/* There is no memory to keep that, which is all that has not been used. */
+static void crowd_out(struct spn__conn *conn, const unsigned char *data, size_t size)
+{
+    int64_t used = SPN_ENOMEM;
+
+    conn->want = 0;
+    if (conn->events->crowded != NULL) {
+        spn__conn_gather_begin(conn);
+        used = conn->events->crowded(conn->context, conn, data, size);
+        spn__conn_gather_end(conn);
+    }
+    if (used < 0)
+        spn__conn_close(conn, (int)used);
+    else
+        spn__assert((uint64_t)used == size);
+}
+
 /* Offers what lies at data, in the loop's buffer or in the connection's own. */
 static void offer(struct spn__conn *conn, const unsigned char *data, size_t size,
                   bool own)
@@ -372,12 +391,22 @@ static void offer(struct spn__conn *conn, const unsigned char *data, size_t size
     rest = (struct spn__piece){ data + used, size - (size_t)used };
     if (own)
         spn__bytes_take(&conn->in, (size_t)used);
-    else if (rest.size != 0 && !spn__bytes_append(&conn->in, &rest, 1))
-        spn__conn_close(conn, SPN_ENOMEM);
+    else if (rest.size != 0 &&
+             !spn__bytes_append(&conn->in, &rest, 1, SPN__SHARE_FRAMES)) {
+        crowd_out(conn, rest.data, rest.size);
+        rest.size = 0;
+    }
     /* Somebody may have resumed already what was paused in the event: its attendance is
      * on its way and must find this.  relaxed: as before. */
     conn->held = rest.size != 0 && (spn__load(&conn->pauses, relaxed) != 0 ||
                                     spn__load(&conn->pause_calls, relaxed) != before);
+}
+
+/* How much to read: the more have something to read in this turn, the longer the others wait
+ * for theirs. */
+static size_t read_most(struct spn__conn *conn)
+{
+    return spn__conn_loop(conn)->visits > READ_MANY ? SPN__LOOP_IN / 4 : SPN__LOOP_IN;
 }
 
 /* Where to read to. */
@@ -386,16 +415,18 @@ static unsigned char *room_for(struct spn__conn *conn, size_t *room)
     size_t least = READ_LEAST;
 
     if (conn->in.size == 0) {
-        *room = SPN__LOOP_IN;
+        *room = read_most(conn);
         return spn__conn_loop(conn)->in;
     }
     if (conn->want > conn->in.size && conn->want - conn->in.size > least)
         least = conn->want - conn->in.size;
     if (least > conn->in.size + READ_LEAST) /* not before half of it is there */
         least = conn->in.size + READ_LEAST;
-    if (!spn__bytes_reserve(&conn->in, least))
+    if (!spn__bytes_reserve(&conn->in, least, SPN__SHARE_FRAMES))
         return NULL;
     *room = spn__bytes_room(&conn->in);
+    if (*room > read_most(conn))
+        *room = read_most(conn);
     return spn__bytes_end(&conn->in);
 }
 
@@ -425,8 +456,9 @@ static void peer_ended(struct spn__conn *conn)
         spn__conn_end(conn);
 }
 
-/* false: nothing more has come yet. */
-static bool read_once(struct spn__conn *conn)
+/* One buffer; then others have their turn, however much there is: a hundred peers with large
+ * frames would hold up everybody else for as long as four buffers of each take. */
+static void read_once(struct spn__conn *conn)
 {
     const bool own = conn->in.size != 0;
     unsigned char *to;
@@ -435,18 +467,19 @@ static bool read_once(struct spn__conn *conn)
 
     to = room_for(conn, &room);
     if (to == NULL) {
-        spn__conn_close(conn, SPN_ENOMEM);
-        return false;
+        crowd_out(conn, spn__bytes_first(&conn->in), conn->in.size);
+        spn__bytes_fini(&conn->in);
+        return; /* what comes now goes to the loop's buffer */
     }
     n = get(conn, to, room);
     if (n == 0) {
         peer_ended(conn);
-        return false;
+        return;
     }
     if (n < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK)
             spn__conn_close(conn, spn__net_status(errno));
-        return false;
+        return;
     }
     if (own) {
         conn->in.size += (size_t)n;
@@ -454,7 +487,6 @@ static bool read_once(struct spn__conn *conn)
     } else {
         offer(conn, to, (size_t)n, false);
     }
-    return (size_t)n == room;
 }
 
 static void throw_away(struct spn__conn *conn)
@@ -488,9 +520,8 @@ static void on_poll(uv_poll_t *handle, int status, int events)
     if (events & UV_READABLE || status < 0) {
         if (ending)
             throw_away(conn);
-        else
-            for (int i = 0; i < READ_TURNS && is_reading(conn) && read_once(conn); i++)
-                ;
+        else if (is_reading(conn))
+            read_once(conn);
     }
     spn__conn_attend(conn);
     if (loop->give != 0)

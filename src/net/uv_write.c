@@ -35,7 +35,9 @@
  *
  * A MESSAGE IS SENT WHOLE OR NOT AT ALL.  Once its first byte is out there is no
  *   way back: if there is no memory for the rest, the connection is closed with
- *   SPN_ENOMEM, and send has succeeded.
+ *   SPN_ENOMEM, and send has succeeded.  So the budget is asked before: a large message that
+ *   is written from where it is takes its size, in case all of it has to be kept, and what is
+ *   kept then is taken whatever the limit.
  */
 #include "net/uv_net.h"
 
@@ -248,7 +250,7 @@ static bool put_now(struct spn__conn *conn, struct iovec *vector, size_t count,
     }
     if (left == 0)
         return true;
-    if (spn__bytes_append(&conn->front, rest, left))
+    if (spn__bytes_append(&conn->front, rest, left, SPN__SHARE_ALWAYS))
         let_go(conn, true, 0, on_loop);
     else
         let_go(conn, false, SPN_ENOMEM, on_loop);
@@ -375,11 +377,24 @@ static int refuse_locked(const struct spn__conn *conn, size_t total, unsigned fl
     return SPN_OK;
 }
 
+static enum spn__share share_of(unsigned flags)
+{
+    return (flags & SPN__SEND_URGENT) != 0 ? SPN__SHARE_ALWAYS : SPN__SHARE_REPLIES;
+}
+
+/* What to take from the budget before a message is written from where it is: small ones do
+ * not count. */
+static size_t deposit_of(size_t total)
+{
+    return spn__bytes_counted(total);
+}
+
 /* From another thread, which writes itself if it can. */
 static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
                       size_t count, size_t total, unsigned flags,
                       struct spn__split *split, uint64_t *position)
 {
+    const size_t deposit = deposit_of(total);
     struct iovec vector[MAX_PIECES];
     bool direct, drain = false, ask = false;
     size_t used = 0;
@@ -390,9 +405,14 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
     direct = rc == SPN_OK && (flags & (SPN__SEND_MORE | SPN__SEND_SOON)) == 0 &&
              count <= MAX_PIECES && conn->phase == SPN__OPEN && !conn->writing &&
              !conn->blocked && conn->front.size + conn->back.size == 0;
+    if (direct && !spn__budget_take(conn->back.budget, deposit, share_of(flags))) {
+        direct = false;
+        rc = SPN_ENOMEM;
+    }
     if (direct)
         conn->writing = true;
-    else if (rc == SPN_OK && !spn__bytes_append(&conn->back, pieces, count))
+    else if (rc == SPN_OK &&
+             !spn__bytes_append(&conn->back, pieces, count, share_of(flags)))
         rc = SPN_ENOMEM;
     if (rc == SPN_OK)
         advance_locked(conn, total, split, position);
@@ -409,6 +429,7 @@ static int send_apart(struct spn__conn *conn, const struct spn__piece *pieces,
             vector[used++] =
                 (struct iovec){ (void *)(uintptr_t)pieces[i].data, pieces[i].size };
         drain = put_now(conn, vector, used, false);
+        spn__budget_give(conn->transport->opts.budget, deposit);
     }
     if (drain)
         spn__conn_drain(conn, false);
@@ -421,6 +442,7 @@ static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
                      struct spn__split *split, uint64_t *position)
 {
     struct spn__loop *const loop = spn__conn_loop(conn);
+    const size_t deposit = deposit_of(total);
     bool ask = false, flush = false;
     int rc;
 
@@ -431,7 +453,11 @@ static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
         /* What fills the gathering buffer goes out behind it at once. */
         flush = loop->gathers == conn && loop->gathering && conn->back.size == 0 &&
                 count <= MAX_PIECES;
-        if (!flush && !spn__bytes_append(&conn->back, pieces, count))
+        if (flush && !spn__budget_take(conn->back.budget, deposit, share_of(flags))) {
+            flush = false;
+            rc = SPN_ENOMEM;
+        } else if (!flush &&
+                   !spn__bytes_append(&conn->back, pieces, count, share_of(flags)))
             rc = SPN_ENOMEM;
         else if (!flush && !conn->writing)
             ask = spn__conn_list_locked(conn);
@@ -439,8 +465,10 @@ static int send_here(struct spn__conn *conn, const struct spn__piece *pieces,
     if (rc == SPN_OK)
         advance_locked(conn, total, split, position);
     spn__unlock(&conn->lock);
-    if (flush)
+    if (flush) {
         (void)put_gathered(conn, pieces, count);
+        spn__budget_give(conn->transport->opts.budget, deposit);
+    }
     if (ask)
         spn__loop_ask(loop, conn);
     return rc;

@@ -72,8 +72,10 @@ static bool has_zero(spn_hspan text)
 {
     size_t at = 0;
 
+    if (text.data == NULL)
+        return false;
     if (text.length < sizeof(uint64_t))
-        return text.length > 0 && memchr(text.data, 0, text.length) != NULL;
+        return memchr(text.data, 0, text.length) != NULL;
     for (; text.length - at > sizeof(uint64_t); at += sizeof(uint64_t))
         if (word_has_zero(text.data + at))
             return true;

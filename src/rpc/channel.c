@@ -12,6 +12,23 @@
  *   Bad frames (see frame.c) end the connection, after a reply with status 40 where
  *   somebody waits for one.
  *
+ * MEMORY     a server's budget counts requests whose block is larger than SMALL, one by one.
+ *   Of the smaller ones a connection has UNCOUNTED in flight without more ado; beyond that
+ *   the I/O thread takes credit for CREDIT of them at a time, and the thread that ends the
+ *   last request in flight gives all of it back.  A thread that looked at the credit before
+ *   it was taken may be that last one: then the next to end the last request does, or the end
+ *   of the channel.
+ *
+ *   What finds no room is refused: a request is answered with status 100, or 40 if it alone
+ *   is too large, and the rest of its frame is passed over, so that the connection goes on.
+ *   The transport asks for that (`crowded`) when an unfinished frame may not grow.  Nobody
+ *   waits for the budget, so there is nobody to wake.
+ *
+ *   While half of the budget is in use, reading pauses from a client that has left PRESSED
+ *   bytes unread; otherwise, when half of max_unwritten is.
+ *   [credit]  the I/O thread adds with release, after it has taken from the budget; the
+ *             exchange that gives back acquires: no more is given than was taken.
+ *
  * LIFE       the connection, each message and each event under way hold the channel.
  *   [hold]     one word counts both: requests in flight in the upper half, other holders in
  *              the lower.  Each drop is a release, and an acquire for the one that brings
@@ -60,7 +77,11 @@
 #define HALF    (UINT64_C(1) << 31) /* see HALF-CLOSED */
 
 enum {
-    EVENT_MAX = 15 /* bytes of an event's body; longer ones are passed over */
+    EVENT_MAX = 15,  /* bytes of an event's body; longer ones are passed over */
+    SMALL = 2048,    /* bytes of a request with its body, at most; see MEMORY */
+    UNCOUNTED = 8,   /* such requests in flight that a connection may always have */
+    CREDIT = 32,     /* paid for at a time: 64 KiB */
+    PRESSED = 65536, /* bytes unwritten that are enough while memory is short */
 };
 
 /* ---- life ------------------------------------------------------------------- */
@@ -69,6 +90,9 @@ static void free_channel(struct spn__channel *channel)
 {
     struct spn__endpoint *endpoint = channel->endpoint;
 
+    /* relaxed: the last holder [hold]. */
+    spn__budget_give(&endpoint->budget,
+                     (uint64_t)spn__load(&channel->credit, relaxed) * SMALL);
     spn__conn_unref(channel->conn);
     spn__address_drop(channel->address);
     spn__channel_free_token(channel);
@@ -90,9 +114,9 @@ void spn__channel_hold(struct spn__channel *channel)
     (void)spn__fetch_add(&channel->holds, 1, relaxed);
 }
 
-void spn__channel_begin(struct spn__channel *channel)
+uint64_t spn__channel_begin(struct spn__channel *channel)
 {
-    (void)spn__fetch_add(&channel->holds, REQUEST, relaxed);
+    return spn__fetch_add(&channel->holds, REQUEST, relaxed) / REQUEST + 1;
 }
 
 void spn__channel_drop(struct spn__channel *channel)
@@ -107,11 +131,36 @@ static void end_half_closed(struct spn__channel *channel)
     drop(channel, HALF + 1);
 }
 
-void spn__channel_end(struct spn__channel *channel)
+static void give_credit(struct spn__channel *channel)
+{
+    const uint64_t credit = spn__exchange(&channel->credit, 0u, acquire); /* [credit] */
+
+    spn__budget_give(&channel->endpoint->budget, credit * SMALL);
+}
+
+/* Where credit was taken: the channel is held while it is given back. */
+static void end_with_credit(struct spn__channel *channel)
 {
     const uint64_t before =
-        spn__fetch_sub(&channel->holds, REQUEST, acq_rel); /* [hold] */
+        spn__fetch_sub(&channel->holds, REQUEST - 1, acq_rel); /* [hold] */
 
+    if (before / REQUEST == 1) {
+        give_credit(channel);
+        if ((before & HALF) != 0)
+            end_half_closed(channel);
+    }
+    drop(channel, 1);
+}
+
+void spn__channel_end(struct spn__channel *channel)
+{
+    uint64_t before;
+
+    if (spn__load(&channel->credit, relaxed) != 0) { /* relaxed: see MEMORY */
+        end_with_credit(channel);
+        return;
+    }
+    before = spn__fetch_sub(&channel->holds, REQUEST, acq_rel); /* [hold] */
     if (before == REQUEST)
         free_channel(channel);
     else if ((before & HALF) != 0 && before / REQUEST == 1)
@@ -126,8 +175,81 @@ uint64_t spn__channel_in_flight(const struct spn__channel *channel)
            32;
 }
 
+/* ---- memory --------------------------------------------------------------------- */
+
+/* Credit for a small request where so many are in flight; false: there is no room. */
+static bool take_credit(struct spn__channel *channel, uint64_t in_flight)
+{
+    /* relaxed: who gives it back meanwhile makes us take some that is not needed. */
+    if (in_flight <= UNCOUNTED + spn__load(&channel->credit, relaxed))
+        return true;
+    if (!spn__budget_take(&channel->endpoint->budget, (uint64_t)CREDIT * SMALL,
+                          SPN__SHARE_REQUESTS))
+        return false;
+    (void)spn__fetch_add(&channel->credit, CREDIT, release); /* [credit] */
+    return true;
+}
+
+void *spn__channel_get(struct spn__channel *channel, size_t bytes, uint64_t in_flight)
+{
+    struct spn__budget *budget = &channel->endpoint->budget;
+    void *memory;
+
+    if (bytes <= SMALL) {
+        channel->is_over = in_flight > UNCOUNTED && !take_credit(channel, in_flight);
+        return channel->is_over ? NULL : spn__block_get(bytes);
+    }
+    channel->is_over = !spn__budget_take(budget, bytes, SPN__SHARE_REQUESTS);
+    if (channel->is_over)
+        return NULL;
+    memory = spn__large_get(bytes);
+    if (memory == NULL)
+        spn__budget_give(budget, bytes);
+    return memory;
+}
+
+void spn__channel_put(struct spn__channel *channel, void *memory, size_t bytes)
+{
+    if (bytes <= SMALL) {
+        spn__block_put(memory);
+        return;
+    }
+    spn__large_put(memory, bytes);
+    spn__budget_give(&channel->endpoint->budget, bytes);
+}
+
+void spn__channel_lacks_memory(struct spn__channel *channel, const char *what,
+                               bool is_over)
+{
+    struct spn__endpoint *endpoint = channel->endpoint;
+
+    spn__count(&endpoint->counts, SPN__COUNT_MEMORY, 1);
+    if (is_over)
+        spn__log_limited(
+            SPN_LOG_WARN, SPN_SEC(10),
+            "rpc: no memory for %s of %s: %llu of memory=%llu bytes are in "
+            "use",
+            what, spn__conn_remote(channel->conn),
+            (unsigned long long)spn__budget_used(&endpoint->budget),
+            (unsigned long long)endpoint->budget.limit);
+    else
+        spn__log_limited(SPN_LOG_WARN, SPN_SEC(10),
+                         "rpc: no memory for %s of %s: the system refused it", what,
+                         spn__conn_remote(channel->conn));
+}
+
+void spn__channel_memory_text(const struct spn__channel *channel, char *text,
+                              size_t size)
+{
+    (void)snprintf(text, size,
+                   "Server side memory is exhausted: memory=%llu bytes are for all "
+                   "connections; try again later, or elsewhere",
+                   (unsigned long long)channel->endpoint->budget.limit);
+}
+
 void spn__endpoint_init(struct spn__endpoint *endpoint)
 {
+    spn__budget_init(&endpoint->budget, 0);
     spn__init(&endpoint->heartbeat_ns, 0);
     spn__init(&endpoint->close_ns, 0);
     spn__init(&endpoint->accepts, 0);
@@ -264,6 +386,7 @@ static int opened(void *context, struct spn__conn *conn)
     spn__init(&channel->state, 0);
     spn__init(&channel->paused, 0);
     spn__init(&channel->requests, 0);
+    spn__init(&channel->credit, 0);
     spn__init(&channel->frame_since_ns, 0);
     spn__init(&channel->frame_from, 0);
     spn__init(&channel->drain.deaf, 0);
@@ -350,6 +473,44 @@ static void refuse_request(struct spn__channel *channel, const struct spn__frame
         (void)spn__channel_answer(channel, frame, status, text, flags);
 }
 
+/* The largest body that the budget has room for when nothing else is in use: as long as it
+ * is unfinished, and then as a request beside that. */
+static uint64_t body_most(const struct spn__endpoint *endpoint)
+{
+    const uint64_t most = endpoint->budget.limit / 4;
+
+    return endpoint->budget.limit == 0 ? UINT64_MAX : most > SMALL ? most : SMALL;
+}
+
+/* Nor is there memory for what came. */
+static void refuse_memory(struct spn__channel *channel, const struct spn__frame *frame)
+{
+    struct spn__endpoint *endpoint = channel->endpoint;
+    const bool is_over = channel->is_over;
+    char text[192];
+
+    channel->is_over = false;
+    spn__channel_lacks_memory(channel,
+                              spn__frame_is_request(frame) ? "a request" : "a response",
+                              is_over);
+    if (!is_over) {
+        refuse_request(channel, frame, SPN__STATUS_SERVER_ERROR, "out of memory",
+                       SPN__SEND_URGENT);
+        return;
+    }
+    if ((uint64_t)frame->length > body_most(endpoint)) {
+        (void)snprintf(text, sizeof text,
+                       "Data length too large: %d; with memory=%llu a request has at "
+                       "most %llu bytes",
+                       (int)frame->length, (unsigned long long)endpoint->budget.limit,
+                       (unsigned long long)body_most(endpoint));
+        refuse_request(channel, frame, SPN__STATUS_BAD_REQUEST, text, SPN__SEND_URGENT);
+        return;
+    }
+    spn__channel_memory_text(channel, text, sizeof text);
+    refuse_request(channel, frame, SPN__STATUS_EXHAUSTED, text, SPN__SEND_URGENT);
+}
+
 /* A frame that is whole. */
 static void take(struct spn__channel *channel, const struct spn__frame *frame,
                  const unsigned char *body, int64_t now_ns)
@@ -378,6 +539,10 @@ static void take(struct spn__channel *channel, const struct spn__frame *frame,
             return;
         }
         message = make_event(channel, frame, body);
+    } else if (is_request && !endpoint->is_client &&
+               (uint64_t)frame->length > body_most(endpoint)) {
+        channel->is_over = true;
+        message = NULL;
     } else if (is_request || endpoint->is_client) {
         message = endpoint->message(channel, frame, body);
     } else {
@@ -385,8 +550,7 @@ static void take(struct spn__channel *channel, const struct spn__frame *frame,
         return; /* a server asks for nothing */
     }
     if (message == NULL) {
-        refuse_request(channel, frame, SPN__STATUS_SERVER_ERROR, "out of memory",
-                       SPN__SEND_URGENT);
+        refuse_memory(channel, frame);
         return;
     }
     message->arrived_ns = now_ns;
@@ -427,6 +591,43 @@ static void note_frame(struct spn__channel *channel, size_t part, bool begins,
     channel->in_frame = part > 0;
 }
 
+/* An unfinished frame that may not be kept: it is refused now, and what comes of it is passed
+ * over. */
+static int64_t refuse_unfinished(struct spn__channel *channel,
+                                 const struct spn__frame *frame, size_t needed,
+                                 size_t part)
+{
+    channel->skip = needed - part;
+    channel->is_over = channel->endpoint->budget.limit != 0;
+    refuse_memory(channel, frame);
+    return (int64_t)part;
+}
+
+static int64_t crowded(void *context, struct spn__conn *conn, const unsigned char *data,
+                       size_t size)
+{
+    struct spn__endpoint *endpoint = context;
+    struct spn__channel *channel = spn__conn_data(conn);
+    struct spn__frame frame;
+    size_t needed;
+
+    /* A client's call hears from the end of its connection. */
+    if (channel == NULL || endpoint->is_client || size < SPN__FRAME_BYTES ||
+        spn__frame_read(&frame, data, size, endpoint->payload, &needed) !=
+            SPN__FRAME_MORE)
+        return SPN_ENOMEM;
+    return refuse_unfinished(channel, &frame, needed, size);
+}
+
+/* The rest of a frame that was refused; returns how much of it is here. */
+static size_t skip(struct spn__channel *channel, size_t size)
+{
+    const size_t n = channel->skip < size ? channel->skip : size;
+
+    channel->skip -= n;
+    return n;
+}
+
 static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char *data,
                      size_t size)
 {
@@ -437,6 +638,8 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
 
     if (channel == NULL || channel->ended)
         return (int64_t)size;
+    if (channel->skip > 0)
+        used = skip(channel, size);
     while (used < size) {
         struct spn__frame frame;
         size_t needed;
@@ -449,6 +652,12 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
             continue;
         case SPN__FRAME_MORE:
             spn__conn_want(conn, needed);
+            if (!endpoint->is_client && size - used >= SPN__FRAME_BYTES &&
+                needed - SPN__FRAME_BYTES > body_most(endpoint)) {
+                spn__conn_want(conn, 0);
+                note_frame(channel, size - used, used > 0, now_ns);
+                used += (size_t)refuse_unfinished(channel, &frame, needed, size - used);
+            }
             break;
         case SPN__FRAME_NO_MAGIC:
             spn__count(&endpoint->counts, SPN__COUNT_BAD_FRAMES, 1);
@@ -463,10 +672,20 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
         }
         break;
     }
-    if (channel->in_frame || used < size)
+    if (channel->skip == 0 && (channel->in_frame || used < size))
         note_frame(channel, size - used, used > 0, now_ns);
     spn__count(&endpoint->counts, SPN__COUNT_BYTES_IN, used);
     return (int64_t)used;
+}
+
+/* Bytes that may wait for a client before reading from it pauses.  It goes on at half of
+ * that: also at 0, whatever the budget does meanwhile. */
+static size_t unread_limit(struct spn__endpoint *endpoint)
+{
+    const size_t limit = endpoint->max_unwritten / 2;
+
+    return limit > PRESSED && spn__budget_is_pressed(&endpoint->budget) ? PRESSED
+                                                                        : limit;
 }
 
 static void resume(struct spn__channel *channel)
@@ -487,7 +706,7 @@ static void written(void *context, struct spn__conn *conn, uint64_t position)
     /* [pause] written before the look.  mutant: a lock in the explorer's network, as there */
     spn__fence(seq_cst);
     if (spn__load(&channel->paused, relaxed) != 0 && /* ordered by the fence */
-        spn__conn_unwritten(conn) <= endpoint->max_unwritten / 4)
+        spn__conn_unwritten(conn) <= unread_limit(endpoint) / 2)
         resume(channel);
     spn__handler_sent(endpoint->chain, channel, position);
 }
@@ -531,6 +750,8 @@ static void closed(void *context, struct spn__conn *conn, int why)
     }
     if (!endpoint->is_client && (why == SPN_ECLOSED || why == SPN_ETIMEDOUT))
         count_lost(endpoint, spn__conn_lost(conn));
+    if (why == SPN_ENOMEM)
+        spn__channel_lacks_memory(channel, "the connection", false);
     spn__idle_stop(channel);
     (void)spn__fetch_sub(&endpoint->open, 1, relaxed); /* only a number */
     if (!endpoint->is_client)
@@ -542,6 +763,7 @@ static void closed(void *context, struct spn__conn *conn, int why)
 const struct spn__conn_events spn__channel_events = {
     .opened = opened,
     .bytes = bytes,
+    .crowded = crowded,
     .written = written,
     .peer_ended = peer_ended,
     .closed = closed,
@@ -553,9 +775,13 @@ const struct spn__conn_events spn__channel_events = {
 static void pause_if_behind(struct spn__channel *channel)
 {
     struct spn__endpoint *endpoint = channel->endpoint;
-    const size_t limit = endpoint->max_unwritten;
+    const size_t unread = spn__conn_unwritten(channel->conn);
+    size_t limit = endpoint->max_unwritten / 2;
 
-    if (limit == 0 || spn__conn_unwritten(channel->conn) <= limit / 2)
+    if (limit == 0 || unread <= (limit < PRESSED ? limit : PRESSED))
+        return; /* without a look at the budget */
+    limit = unread_limit(endpoint);
+    if (unread <= limit)
         return;
     /* [pause] Paused before it is said: who finds it said resumes at once.  acq_rel: of all
      * who pause one does, and the others take theirs back. */
@@ -567,7 +793,7 @@ static void pause_if_behind(struct spn__channel *channel)
     }
     /* [pause] paused before the second look.  mutant: as in written */
     spn__fence(seq_cst);
-    if (spn__conn_unwritten(channel->conn) <= limit / 4)
+    if (spn__conn_unwritten(channel->conn) <= limit / 2)
         resume(channel);
 }
 

@@ -11,6 +11,7 @@
 #include <spindle/timer.h>
 
 #include "base/list.h"
+#include "net/budget.h"
 #include "net/transport.h"
 #include "rpc/counts.h"
 #include "rpc/frame.h"
@@ -32,6 +33,7 @@ struct spn__endpoint {
     bool is_client;
     int32_t payload;                   /* bytes of a body at most */
     size_t max_unwritten;              /* the transport's bound; 0: nobody is paused */
+    struct spn__budget budget;         /* a server's, see MEMORY in channel.c */
     spn_timer *timer;                  /* for idle channels; NULL: none are looked at */
     SPN__ATOMIC(int64_t) heartbeat_ns; /* client: asks after so long; 0: never */
     SPN__ATOMIC(int64_t) close_ns;     /* closes after so long; 0: never */
@@ -74,15 +76,18 @@ struct spn__channel {
     SPN__ATOMIC(uint32_t) state;    /* CHANNEL_... */
     SPN__ATOMIC(uint32_t) paused;   /* [pause] */
     SPN__ATOMIC(uint64_t) requests; /* that came; written by the I/O thread */
+    SPN__ATOMIC(uint32_t) credit;   /* small requests that are paid for, see MEMORY */
     int64_t opened_ns;
     /* Of the frame of which a part has come [frame]. */
     SPN__ATOMIC(int64_t) frame_since_ns; /* its first byte; 0: there is none */
     SPN__ATOMIC(uint64_t) frame_from;    /* bytes that were read before it */
-    int64_t unpaused_ns;  /* the timer's: when reading was last seen paused */
-    bool in_frame;        /* I/O thread only: frame_since_ns is not 0 */
-    bool ended;           /* I/O thread only: what comes is not looked at any more */
-    uint32_t until_timed; /* I/O thread only: requests until one is timed */
-    void *data;           /* the client's */
+    int64_t unpaused_ns; /* the timer's: when reading was last seen paused */
+    bool in_frame;       /* I/O thread only: frame_since_ns is not 0 */
+    bool ended;          /* I/O thread only: what comes is not looked at any more */
+    bool is_over;        /* I/O thread only: the budget had no room for the message */
+    size_t skip; /* I/O thread only: bytes to come of a frame that was refused */
+    uint32_t until_timed;         /* I/O thread only: requests until one is timed */
+    void *data;                   /* the client's */
     SPN__ATOMIC(uintptr_t) token; /* [token], see channel_token.c */
     struct spn__address *address; /* a reference, see places.c; NULL: not counted */
     spn_timeout idle;             /* holds the channel while it is scheduled */
@@ -105,8 +110,8 @@ extern const struct spn__conn_events spn__channel_events;
 /* Another holder of a channel: it stays until all have dropped it. */
 void spn__channel_hold(struct spn__channel *channel);
 void spn__channel_drop(struct spn__channel *channel);
-/* The same as long as a request is in flight. */
-void spn__channel_begin(struct spn__channel *channel);
+/* The same as long as a request is in flight.  Returns how many are, with this one. */
+uint64_t spn__channel_begin(struct spn__channel *channel);
 void spn__channel_end(struct spn__channel *channel);
 uint64_t spn__channel_in_flight(const struct spn__channel *channel);
 
@@ -117,6 +122,18 @@ spn_cancel_token *spn__channel_child_token(struct spn__channel *channel);
 void spn__channel_cancel(struct spn__channel *channel, int reason);
 /* The channel is being freed. */
 void spn__channel_free_token(struct spn__channel *channel);
+/* Memory for a request that has begun; the I/O thread.  As many bytes are given to `put`,
+ * before spn__channel_end.  NULL: no memory, and channel->is_over says whether for want of
+ * room in the budget. */
+void *spn__channel_get(struct spn__channel *channel, size_t bytes, uint64_t in_flight);
+void spn__channel_put(struct spn__channel *channel, void *memory, size_t bytes);
+/* Something was refused for want of memory, of the budget (is_over) or of the system: counts
+ * it, and says so in the log. */
+void spn__channel_lacks_memory(struct spn__channel *channel, const char *what,
+                               bool is_over);
+/* A text for the peer, of the same. */
+void spn__channel_memory_text(const struct spn__channel *channel, char *text,
+                              size_t size);
 
 /* A request of a server's has come; the I/O thread. */
 void spn__channel_count_request(struct spn__channel *channel,

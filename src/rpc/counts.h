@@ -36,6 +36,7 @@ enum spn__count {
     SPN__COUNT_REJECTED_CONNECTION,
     SPN__COUNT_REJECTED_ADDRESS,
     SPN__COUNT_REJECTED_DELAY,
+    SPN__COUNT_MEMORY,
     SPN__COUNT_STATUS, /* by slot: see spn_server_status_slot */
     SPN__COUNT_STATUS_END = SPN__COUNT_STATUS + 16,
     SPN__COUNT_DISPATCHED = SPN__COUNT_STATUS_END, /* by event, then place */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "rpc/hessian_value.h"
 #include "rpc/request.h"
 #include "rpc/serving.h"
 
@@ -27,10 +28,24 @@ static void answer(spn_request *request, int status, char *text)
     (void)spn__request_send(request);
 }
 
+/* The arguments found no room in the server's memory; they may be as they should. */
+static void answer_no_room(spn_request *request)
+{
+    char text[192];
+
+    spn__channel_lacks_memory(request->message.channel, "the arguments", true);
+    spn__channel_memory_text(request->message.channel, text, sizeof text);
+    answer(request, SPN__STATUS_EXHAUSTED, text);
+}
+
 static void answer_broken(spn_request *request)
 {
     char text[640];
 
+    if (request->arena != NULL && request->arena->is_over) {
+        answer_no_room(request);
+        return;
+    }
     spn__count(&request->server->endpoint.counts, SPN__COUNT_BAD_BODIES, 1);
     (void)snprintf(text, sizeof text, "Fail to decode request due to: %s",
                    request->problem != NULL ? request->problem->text : "no memory");

@@ -12,7 +12,8 @@
  *   that would pass it is made smaller, down to what is asked for.
  *
  *   Large blocks are mapped, so that the memory of a large message is the system's again
- *   when it is freed.
+ *   when it is freed.  A request's arena takes all blocks but the first from the server's
+ *   budget.
  *
  *   A failure is remembered: those who build a tree look once, at its end.
  */
@@ -27,28 +28,26 @@ enum { BLOCK_DEFAULT = 4096, BLOCK_MIN = 256, BLOCK_MAX = 1 << 20 };
 #define LIMIT_DEFAULT ((size_t)64 << 20)
 #define ALIGNMENT     16
 
-/* From here on a block is mapped, and unmapped when it is freed.  malloc would keep it: once
- * a program has freed a block of that size, the next ones come from the heap.  Watched memory
- * is the watcher's. */
-#define MAPPED_FROM ((size_t)128 << 10)
-
-static struct spn__hblock *block_make(size_t bytes)
+static struct spn__hblock *block_make(spn_harena *arena, size_t bytes)
 {
-    struct spn__hblock *block = bytes >= MAPPED_FROM && !spn__mem_watched()
-                                    ? spn__os_map(sizeof *block + bytes)
-                                    : spn__alloc(sizeof *block + bytes);
+    struct spn__hblock *block;
 
+    if (!spn__budget_take(arena->budget, bytes, SPN__SHARE_REQUESTS)) {
+        arena->is_over = true;
+        return NULL;
+    }
+    block = spn__large_get(sizeof *block + bytes);
     if (block != NULL)
         block->bytes = bytes;
+    else
+        spn__budget_give(arena->budget, bytes);
     return block;
 }
 
-static void block_free(struct spn__hblock *block)
+static void block_free(spn_harena *arena, struct spn__hblock *block)
 {
-    if (block->bytes >= MAPPED_FROM && !spn__mem_watched())
-        spn__os_unmap(block, sizeof *block + block->bytes);
-    else
-        spn__free(block);
+    spn__budget_give(arena->budget, block->bytes);
+    spn__large_put(block, sizeof *block + block->bytes);
 }
 
 static void use_block(spn_harena *arena, struct spn__hblock *block)
@@ -103,11 +102,12 @@ void spn_harena_reset(spn_harena *arena)
 
         arena->blocks = block->next;
         spn__harena_give(block + 1, block->bytes);
-        block_free(block);
+        block_free(arena, block);
     }
     arena->total = arena->blocks->bytes;
     arena->full = 0;
     arena->status = SPN_OK;
+    arena->is_over = false;
     use_block(arena, arena->blocks);
 }
 
@@ -169,7 +169,7 @@ void *spn__harena_more(spn_harena *arena, size_t bytes, size_t alignment)
         size = left & ~(size_t)(ALIGNMENT - 1);
     if (size < bytes)
         size = bytes;
-    block = block_make(size);
+    block = block_make(arena, size);
     if (block == NULL) {
         arena->status = SPN_ENOMEM;
         return NULL;

@@ -15,6 +15,8 @@
 
 #include <spindle/hessian.h>
 
+#include "net/budget.h"
+
 struct spn_hvalue {
     uint8_t kind;   /* spn_hkind                                                  */
     uint8_t frozen; /* a constant, which belongs to every arena                   */
@@ -78,10 +80,11 @@ struct spn_harena {
     unsigned char *end;
     struct spn__hblock *blocks; /* newest first; the first one made stands last */
     size_t limit;
-    size_t total; /* bytes of all blocks            */
-    size_t full;  /* those of all but the newest    */
-    int status;   /* what could not be had, sticky until reset */
-    unsigned unused;
+    size_t total;               /* bytes of all blocks            */
+    size_t full;                /* those of all but the newest    */
+    int status;                 /* what could not be had, sticky until reset */
+    bool is_over;               /* that was for want of room in the budget */
+    struct spn__budget *budget; /* for all blocks but the first; NULL: not counted */
 };
 
 /*

@@ -23,6 +23,22 @@ enum { CAPACITY_FIRST = 256, DEPTH_DEFAULT = 128 };
 
 /* ---- the buffer ---------------------------------------------------------------- */
 
+/* A buffer up to here is not counted: most replies fit. */
+enum { COUNTED_FROM = 4096 };
+
+static size_t counted(size_t capacity)
+{
+    return capacity > COUNTED_FROM ? capacity : 0;
+}
+
+static void free_buffer(spn_hwriter *w)
+{
+    if (w->bytes == w->initial)
+        return;
+    spn__large_put(w->bytes, w->capacity);
+    spn__budget_give(spn__hwriter_budget(w), counted(w->capacity));
+}
+
 int spn_hwriter_init(spn_hwriter *writer, void *initial, size_t capacity,
                      const spn_hwriter_opts *opts)
 {
@@ -54,8 +70,7 @@ void spn_hwriter_fini(spn_hwriter *writer)
         spn_harena_destroy(tables->arena);
         spn__free(tables);
     }
-    if (writer->bytes != writer->initial)
-        spn__free(writer->bytes);
+    free_buffer(writer);
     /* Zero but for its limits: written to again, it begins anew. */
     *writer = (spn_hwriter){ .limit_bytes = writer->limit_bytes,
                              .max_depth = writer->max_depth };
@@ -122,6 +137,7 @@ struct spn__htables *spn__hwriter_tables(spn_hwriter *w)
         (void)spn__hwriter_fail(w, SPN_ENOMEM);
         return NULL;
     }
+    tables->arena->budget = spn__hwriter_budget(w);
     w->tables = tables;
     return tables;
 }
@@ -130,7 +146,7 @@ struct spn__htables *spn__hwriter_tables(spn_hwriter *w)
 static bool grow(spn_hwriter *w, size_t bytes)
 {
     size_t capacity = w->capacity < CAPACITY_FIRST ? CAPACITY_FIRST : w->capacity;
-    unsigned char *larger;
+    unsigned char *larger = NULL;
 
     if (bytes > w->limit_bytes || w->length > w->limit_bytes - bytes) {
         (void)spn__hwriter_fail(w, SPN_ERANGE);
@@ -140,15 +156,19 @@ static bool grow(spn_hwriter *w, size_t bytes)
         capacity = capacity > SIZE_MAX / 2 ? SIZE_MAX : capacity * 2;
     if (capacity > w->limit_bytes)
         capacity = w->limit_bytes;
-    larger = spn__alloc(capacity);
+    if (spn__budget_take(spn__hwriter_budget(w), counted(capacity),
+                         SPN__SHARE_REQUESTS)) {
+        larger = spn__large_get(capacity);
+        if (larger == NULL)
+            spn__budget_give(spn__hwriter_budget(w), counted(capacity));
+    }
     if (larger == NULL) {
         (void)spn__hwriter_fail(w, SPN_ENOMEM);
         return false;
     }
     if (w->length > 0)
         memcpy(larger, w->bytes, w->length);
-    if (w->bytes != w->initial)
-        spn__free(w->bytes);
+    free_buffer(w);
     w->bytes = larger;
     w->capacity = capacity;
     return true;

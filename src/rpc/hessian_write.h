@@ -5,6 +5,19 @@
 
 #include "rpc/hessian_value.h"
 
+/* The budget of a writer, for its buffer and tables; NULL: they are not counted. */
+static inline struct spn__budget *spn__hwriter_budget(const spn_hwriter *writer)
+{
+    return writer->spare[0];
+}
+
+/* Before anything is written. */
+static inline void spn__hwriter_set_budget(spn_hwriter *writer,
+                                           struct spn__budget *budget)
+{
+    writer->spare[0] = budget;
+}
+
 /* What a message has named so far.  All of it is in `arena`, which goes with the message;
  * simple messages do without. */
 struct spn__htables {

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "rpc/hessian_write.h"
 #include "rpc/request.h"
 #include "rpc/serving.h"
 
@@ -29,6 +30,7 @@ static int begin(spn_request *request)
     opts.limit_bytes = (size_t)payload + SPN__FRAME_BYTES;
     (void)!spn_hwriter_init(&request->writer, request->room, sizeof request->room,
                             &opts);
+    spn__hwriter_set_budget(&request->writer, &request->server->endpoint.budget);
     request->has_writer = 1;
     return spn_hwriter_raw(&request->writer, no_header, sizeof no_header);
 }

@@ -24,6 +24,7 @@
 #include "base/assert.h"
 #include "base/time.h"
 #include "config/problem.h"
+#include "rpc/hessian_value.h"
 #include "rpc/serving.h"
 #include "sync/blocks.h"
 
@@ -39,6 +40,12 @@ static struct spn__counts *counts_of(spn_request *request)
 
 /* ---- coming and going ------------------------------------------------------------- */
 
+/* With the body, and a zero byte behind it. */
+static size_t bytes_of(const struct spn__frame *frame)
+{
+    return sizeof(spn_request) + (size_t)frame->length + 1;
+}
+
 static void release(struct spn__message *message)
 {
     spn_request *request = request_of(message);
@@ -53,7 +60,7 @@ static void release(struct spn__message *message)
     if (request->token != NULL)
         spn_cancel_token_unref(request->token);
     spn__message_leave(message);
-    spn__block_put(request);
+    spn__channel_put(channel, request, bytes_of(&message->frame));
     spn__channel_end(channel);
 }
 
@@ -113,10 +120,13 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
                                          const unsigned char *body)
 {
     struct spn_server *server = spn__server_of(channel->endpoint);
-    spn_request *request = spn__block_get(sizeof *request + (size_t)frame->length + 1);
+    const uint64_t in_flight = spn__channel_begin(channel);
+    spn_request *request = spn__channel_get(channel, bytes_of(frame), in_flight);
 
-    if (request == NULL)
+    if (request == NULL) {
+        spn__channel_end(channel);
         return NULL;
+    }
     /* Not the rooms at the end: they are written before they are read. */
     memset(request, 0, offsetof(spn_request, inline_arguments));
     request->message.channel = channel;
@@ -135,12 +145,29 @@ struct spn__message *spn__request_create(struct spn__channel *channel,
         channel->until_timed = server->latency_every;
     }
     channel->until_timed--;
-    spn__channel_begin(channel);
     spn__channel_count_request(channel, frame);
     return &request->message;
 }
 
 /* ---- the reply's way out ------------------------------------------------------------ */
+
+/* For the log: whose memory it was is not known here, and the budget's figures tell. */
+static bool is_over(const spn_request *request)
+{
+    return request->server->endpoint.budget.limit != 0;
+}
+
+/* There is no memory for the reply: says that, which takes little. */
+static int answer_no_memory(spn_request *request)
+{
+    struct spn__channel *channel = request->message.channel;
+    char text[192];
+
+    spn__channel_lacks_memory(channel, "a reply", is_over(request));
+    spn__channel_memory_text(channel, text, sizeof text);
+    return spn__channel_answer(channel, &request->message.frame, SPN__STATUS_EXHAUSTED,
+                               text, SPN__SEND_URGENT);
+}
 
 static int send_reply(spn_request *request)
 {
@@ -152,6 +179,8 @@ static int send_reply(spn_request *request)
     int rc;
 
     rc = spn__reply_finish(request, &bytes, &size);
+    if (rc == SPN_ENOMEM)
+        return answer_no_memory(request);
     if (rc != SPN_OK) { /* too large, as a rule */
         char text[160];
 
@@ -166,6 +195,8 @@ static int send_reply(spn_request *request)
     if (spn__channel_in_flight(channel) > 1)
         flags |= SPN__SEND_SOON;
     rc = spn__channel_send(channel, bytes, size, flags);
+    if (rc == SPN_ENOMEM)
+        return answer_no_memory(request);
     if (rc != SPN_OK) {
         spn__count(counts, SPN__COUNT_DROPPED, 1);
         return rc;
@@ -226,6 +257,9 @@ int spn__request_conclude(struct spn_request *request, int status)
     const bool is_written =
         !request->has_writer || spn_hwriter_status(&request->writer) == SPN_OK;
 
+    if (status == SPN_ENOMEM)
+        spn__channel_lacks_memory(request->message.channel, "a method",
+                                  is_over(request));
     if (status != SPN_OK && !is_decided(request) && is_written && !request->dropped) {
         char text[640];
         const char *why =
@@ -411,8 +445,8 @@ spn_harena *spn_request_arena(spn_request *request)
 {
     if (request == NULL)
         return NULL;
-    if (request->arena == NULL)
-        (void)!spn_harena_create(&request->arena, NULL);
+    if (request->arena == NULL && spn_harena_create(&request->arena, NULL) == SPN_OK)
+        request->arena->budget = &request->server->endpoint.budget;
     return request->arena;
 }
 

@@ -34,6 +34,7 @@
 
 #include <spindle/url_pool.h>
 
+#include "base/cpu.h"
 #include "base/options.h"
 #include "base/time.h"
 #include "config/problem.h"
@@ -42,10 +43,11 @@
 #include "rpc/settings.h"
 
 enum { LATENCY_EVERY = 16, UNWRITTEN_MIB = 16 };
-#define LINGER_NS  SPN_SEC(1)
-#define SETTLE_NS  SPN_MS(20)
-#define INSISTS_NS SPN_SEC(1)
-#define EVENTS_NS  SPN_SEC(1) /* for handlers of events, beyond the deadline */
+#define LINGER_NS         SPN_SEC(1)
+#define SETTLE_NS         SPN_MS(20)
+#define INSISTS_NS        SPN_SEC(1)
+#define EVENTS_NS         SPN_SEC(1) /* for handlers of events, beyond the deadline */
+#define MEMORY_BY_MACHINE UINT64_MAX
 
 /* ---- what the URL says ------------------------------------------------------------ */
 
@@ -55,6 +57,7 @@ static int read_settings(spn_server *server, const spn_url *url, spn_problem *pr
     struct spn__endpoint *endpoint = &server->endpoint;
     struct spn__silence silence;
     int32_t payload, accepts, frame;
+    uint64_t memory;
     int rc;
 
     if ((rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) !=
@@ -62,8 +65,12 @@ static int read_settings(spn_server *server, const spn_url *url, spn_problem *pr
         (rc = spn__setting(url, "accepts", 0, &accepts, problem)) != SPN_OK ||
         (rc = spn__setting(url, "frame.timeout", SPN__FRAME_MS, &frame, problem)) !=
             SPN_OK ||
+        (rc = spn__setting_bytes(url, "memory", MEMORY_BY_MACHINE, &memory, problem)) !=
+            SPN_OK ||
         (rc = spn__silence_read(url, &silence, problem)) != SPN_OK)
         return rc;
+    spn__budget_init(&endpoint->budget,
+                     memory != MEMORY_BY_MACHINE ? memory : spn__memory_limit() / 4);
     rc = spn_url_io_threads(url, &server->io_threads);
     if (rc != SPN_OK)
         return spn__refuse(problem, rc, 0, "iothreads=%s is no number that fits",
@@ -279,6 +286,7 @@ static int listen_on(spn_server *server, spn_problem *problem)
         .thread_name = "spn-io",
         .max_unwritten = server->endpoint.max_unwritten,
         .linger_ns = LINGER_NS,
+        .budget = &server->endpoint.budget,
     };
     char room[256];
     struct spn__listen_opts where = {

@@ -83,6 +83,9 @@ int spn_server_stats_get(spn_server *server, spn_server_stats *stats)
     s.rejected_connection = spn__counts_sum(counts, SPN__COUNT_REJECTED_CONNECTION);
     s.rejected_address = spn__counts_sum(counts, SPN__COUNT_REJECTED_ADDRESS);
     s.rejected_delay = spn__counts_sum(counts, SPN__COUNT_REJECTED_DELAY);
+    s.memory_used = spn__budget_used(&server->endpoint.budget);
+    s.memory_limit = server->endpoint.budget.limit;
+    s.memory_refused = spn__counts_sum(counts, SPN__COUNT_MEMORY);
     for (int i = 0; i < 16; i++)
         s.statuses[i] = spn__counts_sum(counts, SPN__COUNT_STATUS + i);
     for (int event = 0; event < SPN_CHANNEL_EVENTS; event++)
@@ -126,7 +129,7 @@ int spn_server_each_channel(spn_server *server, spn_channel_fn fn, void *ctx)
 
 /* ---- for a registry of metrics ------------------------------------------------------ */
 
-enum { READ_CONNECTIONS = SPN__COUNTS, READ_IN_FLIGHT };
+enum { READ_CONNECTIONS = SPN__COUNTS, READ_IN_FLIGHT, READ_MEMORY, READ_MEMORY_LIMIT };
 
 static const struct reading {
     const char *name, *help;
@@ -160,6 +163,9 @@ static const struct reading {
     { "frames_bad", "Frames that are none.", SPN__COUNT_BAD_FRAMES },
     { "frames_late", "Connections closed for a frame that did not come in time.",
       SPN__COUNT_FRAMES_LATE },
+    { "memory_bytes", "Memory in use for connections and requests.", READ_MEMORY },
+    { "memory_limit_bytes", "Memory that may be; 0: no limit.", READ_MEMORY_LIMIT },
+    { "memory_refused", "What was refused for want of memory.", SPN__COUNT_MEMORY },
     { "received_bytes", "Bytes of frames read.", SPN__COUNT_BYTES_IN },
     { "sent_bytes", "Bytes of frames sent.", SPN__COUNT_BYTES_OUT },
     { "connections_cut_off", "Connections closed before their client had all replies.",
@@ -177,6 +183,10 @@ static int64_t read_now(void *thing, int which)
     switch (which) {
     case READ_CONNECTIONS:
         return spn__load(&server->endpoint.open, relaxed); /* only a number */
+    case READ_MEMORY:
+        return (int64_t)spn__budget_used(&server->endpoint.budget);
+    case READ_MEMORY_LIMIT:
+        return (int64_t)server->endpoint.budget.limit;
     case READ_IN_FLIGHT:
         spn__endpoint_each(&server->endpoint, add, &adding);
         return (int64_t)adding.in_flight;

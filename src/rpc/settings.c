@@ -21,6 +21,55 @@ int spn__setting(const spn_url *url, const char *key, int32_t otherwise, int32_t
     return SPN_OK;
 }
 
+/* How far k, m and g shift; -1: none of them. */
+static int shift_of(char unit)
+{
+    switch (unit) {
+    case 'k':
+    case 'K':
+        return 10;
+    case 'm':
+    case 'M':
+        return 20;
+    case 'g':
+    case 'G':
+        return 30;
+    default:
+        return -1;
+    }
+}
+
+int spn__setting_bytes(const spn_url *url, const char *key, uint64_t otherwise,
+                       uint64_t *value, spn_problem *problem)
+{
+    const char *text = spn_url_get(url, key), *at = text;
+    uint64_t number = 0;
+    int shift = 0;
+
+    *value = otherwise;
+    if (text == NULL || *text == '\0')
+        return SPN_OK;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        number = number * 10 + (uint64_t)(*at - '0');
+        if (number > (uint64_t)1 << 50)
+            return spn__refuse(problem, SPN_ERANGE, 0, "%s=%s: more than 1024 TiB", key,
+                               text);
+    }
+    if (at != text && *at != '\0')
+        shift = shift_of(*at++);
+    if (at == text || shift < 0 || *at != '\0')
+        return spn__refuse(
+            problem, SPN_EINVAL, 0,
+            "%s=%s: not a size; give a number of bytes, or one with k, m "
+            "or g, as in %s=64m",
+            key, text, key);
+    if (number > (uint64_t)1 << (50 - shift))
+        return spn__refuse(problem, SPN_ERANGE, 0, "%s=%s: more than 1024 TiB", key,
+                           text);
+    *value = number << shift;
+    return SPN_OK;
+}
+
 static int check_twice(const char *key, int32_t value, int32_t heartbeat,
                        spn_problem *problem)
 {

@@ -18,6 +18,10 @@ enum {
 int spn__setting(const spn_url *url, const char *key, int32_t otherwise, int32_t *value,
                  spn_problem *problem);
 
+/* A size of the URL: bytes, or with k, m or g so many KiB, MiB or GiB.  As above. */
+int spn__setting_bytes(const spn_url *url, const char *key, uint64_t otherwise,
+                       uint64_t *value, spn_problem *problem);
+
 /* Times of silence, as heartbeat, heartbeat.timeout and close.timeout have them. */
 struct spn__silence {
     int64_t heartbeat_ns, idle_ns, close_ns; /* 0: never */

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include "base/cpu.h"
 #include "rpc_serving.h"
 
 /* ---- services ---------------------------------------------------------------------- */
@@ -1853,4 +1854,209 @@ TEST(server__numbers__exact_when_quiet, "EXC-22")
     for (int i = 0; i < PEERS; i++)
         close(fds[i]);
     serving_end(&s);
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* What `memory` may be, and what it may not. */
+TEST(server__memory_of_the_url__read_or_refused, "EXC-26")
+{
+    static const struct {
+        const char *value;
+        uint64_t limit;
+    } good[] = {
+        { "0", 0 },          { "65536", 65536 },          { "8k", 8 << 10 },
+        { "64m", 64 << 20 }, { "3G", (uint64_t)3 << 30 },
+    };
+    static const struct {
+        const char *value;
+        int status;
+    } bad[] = {
+        { "abc", SPN_EINVAL },  { "64x", SPN_EINVAL },
+        { "-1", SPN_EINVAL },   { "1mm", SPN_EINVAL },
+        { "m", SPN_EINVAL },    { "99999999999999999", SPN_ERANGE },
+        { "1g g", SPN_EINVAL }, { "9999999g", SPN_ERANGE },
+    };
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_server *server;
+    char url[128];
+
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        (void)snprintf(url, sizeof url, "dubbo://127.0.0.1:0?memory=%s", good[i].value);
+        REQUIRE_OK(spn_server_create(&server, url, NULL, NULL));
+        CHECK_EQ(stats_of(server).memory_limit, good[i].limit);
+        CHECK_OK(spn_server_destroy(server));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        (void)snprintf(url, sizeof url, "dubbo://127.0.0.1:0?memory=%s", bad[i].value);
+        CHECK_STATUS(spn_server_create(&server, url, NULL, &problem), bad[i].status);
+        CHECK_HAS(problem.text, "memory=");
+    }
+    REQUIRE_OK(spn_server_create(&server, "dubbo://127.0.0.1:0", NULL, NULL));
+    CHECK_EQ(stats_of(server).memory_limit, spn__memory_limit() / 4);
+    CHECK_OK(spn_server_destroy(server));
+}
+
+/* A sayHello whose frame has so many bytes behind the attachments; free it. */
+static unsigned char *make_large(size_t size)
+{
+    unsigned char *frame = malloc(size);
+    struct bytes b = { .size = 0 };
+
+    REQUIRE(frame != NULL);
+    memset(frame, 0xff, size);
+    put_request(&b, &ask_hello);
+    memcpy(frame, b.data, b.size);
+    frame[12] = 0;
+    frame[13] = (size - 16) >> 16 & 0xff;
+    frame[14] = (size - 16) >> 8 & 0xff;
+    frame[15] = (size - 16) & 0xff;
+    return frame;
+}
+
+/* A message for which the budget can never have room is refused with its header, and the rest
+ * of it passed over: what follows on the connection is answered. */
+TEST(server__message_above_the_budget__refused_others_go_on, "EXC-26")
+{
+    enum { SIZE = 100000, FIRST = 20 };
+    unsigned char *frame = make_large(SIZE);
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "threads=2&queues=10&memory=64k", NULL);
+    fd = peer_open(s.port);
+    for (int i = 1; i <= 2; i++) {
+        peer_write(fd, frame, FIRST);
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.status, 40);
+        CHECK_HAS(told_text(&told),
+                  "with memory=65536 a request has at most 16384 bytes");
+        peer_write(fd, frame + FIRST, SIZE - FIRST);
+        CHECK(peer_ask(fd, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+        CHECK_EQ(stats_of(s.server).memory_refused, i);
+    }
+    T_AWAIT(stats_of(s.server).memory_used == 0);
+    close(fd);
+    serving_end(&s);
+    free(frame);
+}
+
+/* Unfinished frames have half of the budget.  The one that finds no room is refused at once,
+ * and its connection goes on; others are not touched; when one is given up there is room. */
+TEST(server__unfinished_frames__bounded_and_refused, "EXC-26", "EXC-27", "NET-32")
+{
+    enum { SIZE = 50000, PART = 45000 };
+    unsigned char *frame = make_large(SIZE);
+    struct serving s;
+    struct told told;
+    int fds[3], polite;
+
+    serve_with(&s, "threads=2&queues=10&memory=256k", NULL);
+    polite = peer_open(s.port);
+    for (int i = 0; i < 3; i++) {
+        fds[i] = peer_open(s.port);
+        peer_write(fds[i], frame, PART);
+        if (i < 2)
+            T_AWAIT(stats_of(s.server).memory_used >
+                    (uint64_t)PART * (unsigned)(i + 1));
+        CHECK(peer_ask(polite, &ask_hello, &told));
+        CHECK_EQ(told.status, 20);
+    }
+    CHECK(peer_told(fds[2], &told));
+    CHECK_EQ(told.status, 100);
+    CHECK_HAS(told_text(&told), "memory=262144 bytes are for all connections");
+    CHECK_EQ(stats_of(s.server).memory_refused, 1);
+    peer_write(fds[2], frame + PART, SIZE - PART);
+    CHECK(peer_ask(fds[2], &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
+    close(fds[0]);
+    T_AWAIT(stats_of(s.server).memory_used < 2 * PART);
+    peer_write(fds[1], frame + PART, SIZE - PART);
+    CHECK(peer_told(fds[1], &told));
+    CHECK_EQ(told.status, 20);
+    T_AWAIT(stats_of(s.server).memory_used == 0);
+    close(fds[1]);
+    close(fds[2]);
+    close(polite);
+    serving_end(&s);
+    free(frame);
+}
+
+/* A client that never reads has replies up to three quarters of the budget, and others are
+ * answered beside it; when it goes, all is given back. */
+TEST(server__unread_replies__bounded, "EXC-26", "EXC-27", "NET-32")
+{
+    enum { PIECE = 30000, LIMIT = 1 << 20 };
+    static const struct asked around = { .id = 7,
+                                         .method = "$echo",
+                                         .parameters = "Ljava/lang/Object;" };
+    unsigned char *frame = malloc(PIECE + 256);
+    struct bytes b = { .size = 0 };
+    struct serving s;
+    struct told told;
+    size_t head, size;
+    int fd, polite, small = 4096;
+
+    REQUIRE(frame != NULL);
+    put_request(&b, &around); /* and its argument where the attachments begin */
+    head = b.size - 1;
+    while (head > 0 && memcmp(b.data + head, "H\5group", 7) != 0)
+        head--;
+    REQUIRE(head > 0);
+    memcpy(frame, b.data, head);
+    frame[head] = 'B';
+    frame[head + 1] = PIECE >> 8;
+    frame[head + 2] = PIECE & 0xff;
+    memset(frame + head + 3, 'x', PIECE);
+    memcpy(frame + head + 3 + PIECE, b.data + head, b.size - head);
+    size = b.size + 3 + PIECE;
+    frame[13] = 0;
+    frame[14] = (size - 16) >> 8 & 0xff;
+    frame[15] = (size - 16) & 0xff;
+    serve_with(&s, "threads=2&queues=10000&memory=1m", NULL);
+    polite = peer_open(s.port);
+    fd = peer_open(s.port);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    for (int i = 0; i < 1000; i++) {
+        struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+        if (poll(&p, 1, 200) != 1)
+            break; /* it reads no more */
+        if (send(fd, frame, size, MSG_DONTWAIT) != (ssize_t)size)
+            break;
+        CHECK(stats_of(s.server).memory_used <= LIMIT + LIMIT / 5);
+    }
+    CHECK(peer_ask(polite, &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
+    CHECK(stats_of(s.server).memory_used > 0);
+    close(fd);
+    T_AWAIT(stats_of(s.server).memory_used == 0);
+    close(polite);
+    serving_end(&s);
+    free(frame);
+}
+
+/* What is refused for want of memory is counted each time, also where all of it has come at
+ * once. */
+TEST(server__memory_refused__counted_each_time, "EXC-26", "EXC-28")
+{
+    enum { SIZE = 30000, TIMES = 20 };
+    unsigned char *frame = make_large(SIZE);
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "threads=2&queues=10&memory=64k", NULL);
+    fd = peer_open(s.port);
+    for (int i = 0; i < TIMES; i++) {
+        peer_write(fd, frame, SIZE);
+        CHECK(peer_told(fd, &told));
+        CHECK_EQ(told.status, 40);
+    }
+    CHECK_EQ(stats_of(s.server).memory_refused, TIMES);
+    close(fd);
+    serving_end(&s);
+    free(frame);
 }

@@ -171,7 +171,8 @@ static void transmit(struct spn__conn *conn)
         return;
     piece = (struct spn__piece){ spn__bytes_first(&conn->out), passes };
     if (passes != 0 && !peer->pipe_ends) {
-        if (!spn__bytes_append(&peer->pipe, &piece, 1)) { /* as if it broke */
+        if (!spn__bytes_append(&peer->pipe, &piece, 1,
+                               SPN__SHARE_ALWAYS)) { /* as if it broke */
             break_both(conn);
             return;
         }
@@ -237,6 +238,7 @@ static struct spn__conn *make_conn(struct spn__transport *transport,
     conn->data = data;
     conn->refs = 1;
     conn->deadline_ns = SPN_FOREVER;
+    conn->in.budget = conn->out.budget = transport->opts.budget;
     conn->loop = &transport->loops[transport->next++ % (unsigned)transport->loop_count];
     return conn;
 }
@@ -360,6 +362,38 @@ static void offer(struct spn__conn *conn)
     spn__unlock(&net.lock);
 }
 
+/* There is no memory for the first so many bytes of the pipe behind what is kept: as over a
+ * socket, what is kept is given up, and these are offered alone. */
+static void crowd_out(struct spn__conn *conn, const struct spn__piece *more)
+{
+    unsigned char few[4096];
+    const size_t size = more->size < sizeof few ? more->size : sizeof few;
+    const struct spn__piece kept = { spn__bytes_first(&conn->in), conn->in.size };
+    int64_t used = SPN_ENOMEM;
+
+    memcpy(few, more->data, size);
+    spn__bytes_take(&conn->pipe, size);
+    conn->received += size;
+    conn->want = 0;
+    spn__unlock(&net.lock);
+    if (kept.size > 0 && conn->events->crowded != NULL)
+        used = conn->events->crowded(conn->context, conn, kept.data, kept.size);
+    if (used >= 0)
+        used = conn->events->bytes(conn->context, conn, few, size);
+    if (used >= 0 && (size_t)used < size)
+        used =
+            conn->events->crowded(conn->context, conn, few + used, size - (size_t)used);
+    spn__lock(&net.lock);
+    spn__bytes_fini(&conn->in);
+    if (used < 0)
+        begin_closing(conn, (int)used);
+    if (conn->peer != NULL) {
+        transmit(conn->peer);
+        nudge(conn->peer);
+    }
+    spn__unlock(&net.lock);
+}
+
 static void receive(struct spn__conn *conn)
 {
     struct spn__piece piece = { spn__bytes_first(&conn->pipe), conn->pipe.size };
@@ -369,8 +403,11 @@ static void receive(struct spn__conn *conn)
 
         piece.size = how == 0 ? piece.size : how == 1 ? 1 : (piece.size + 1) / 2;
     }
-    if (conn->phase == OPEN && !spn__bytes_append(&conn->in, &piece, 1))
-        begin_closing(conn, SPN_ENOMEM);
+    if (conn->phase == OPEN &&
+        !spn__bytes_append(&conn->in, &piece, 1, SPN__SHARE_FRAMES)) {
+        crowd_out(conn, &piece);
+        return;
+    }
     spn__bytes_take(&conn->pipe, piece.size);
     conn->last_read_ns = spn__now();
     conn->loop->transport->stats.bytes_read += piece.size;
@@ -766,7 +803,10 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
     else if ((flags & SPN__SEND_URGENT) == 0 && waiting != 0 &&
              (waiting > most || total > most - waiting))
         rc = SPN_EFULL;
-    else if (total != 0 && !spn__bytes_append(&conn->out, pieces, count))
+    else if (total != 0 &&
+             !spn__bytes_append(&conn->out, pieces, count,
+                                (flags & SPN__SEND_URGENT) != 0 ? SPN__SHARE_ALWAYS
+                                                                : SPN__SHARE_REPLIES))
         rc = SPN_ENOMEM;
     if (rc == SPN_OK) {
         conn->position += total;

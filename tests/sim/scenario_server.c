@@ -21,7 +21,7 @@
 #include "rpc/frame.h"
 #include "sync/seam.h"
 
-enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
+enum { PORT = 7, REQUESTS_MAX = 12, HEARTBEAT_ID = 99, CLOSE_MS = 6, LARGE = 40000 };
 
 #define ALL_IS_THERE "the last scenario is for failures"
 #define URL          "dubbo://sim:7?iothreads=1&dump.enable=false"
@@ -32,7 +32,16 @@ enum { PORT = 7, REQUESTS_MAX = 4, HEARTBEAT_ID = 99, CLOSE_MS = 6 };
 /* ---- the service ------------------------------------------------------------------------- */
 
 /* What its method does. */
-enum plan { RETURNS, DEFERS, WAITS, RETURNS_LONG, DROPS, ENDS_THREAD, LISTENS };
+enum plan {
+    RETURNS,
+    DEFERS,
+    WAITS,
+    RETURNS_LONG,
+    RETURNS_LARGE,
+    DROPS,
+    ENDS_THREAD,
+    LISTENS
+};
 
 static struct {
     enum plan plan;
@@ -49,6 +58,7 @@ static struct {
 
 static int method(void *arg, spn_request *request)
 {
+    char large[LARGE];
     static const char words[] =
         "a reply that is a good deal longer than what a narrow network takes at a time";
 
@@ -60,6 +70,9 @@ static int method(void *arg, spn_request *request)
         return 0;
     case RETURNS_LONG:
         return spn_request_return_text(request, words);
+    case RETURNS_LARGE:
+        memset(large, 'x', sizeof large);
+        return spn_request_return_string(request, large, sizeof large);
     case WAITS:
         spn__gate_open(&site.begun);
         spn__gate_wait(&site.may_go);
@@ -170,6 +183,7 @@ static void end_server(void)
     s = stats();
     sim_assert(s.connections == 0 && s.in_flight == 0);
     sim_assert(s.requests == s.replies + s.dropped + s.one_way);
+    sim_assert(s.memory_used == 0);
     rc = spn_server_destroy(site.server);
     sim_assert(rc == SPN_OK);
 }
@@ -264,7 +278,7 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
     size_t used = 0, needed = 0;
     struct spn__frame frame;
 
-    while (used < size && spn__frame_read(&frame, data + used, size - used, 4096,
+    while (used < size && spn__frame_read(&frame, data + used, size - used, 65536,
                                           &needed) == SPN__FRAME_WHOLE) {
         take(context, &frame);
         used += needed;
@@ -1154,6 +1168,110 @@ SCENARIO(server__frames_in_parts__late_only_if_they_are, "EXC-24")
 }
 SCENARIO_OPTS(server__frames_in_parts__late_only_if_they_are, .schedules = 60,
               .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* More small requests in flight than a connection may have uncounted: credit is taken on the
+ * I/O thread, if there is any, beside the ends of others on two threads, and given back,
+ * once.  Whoever finds none is told. */
+SCENARIO(server__credit_beside_ends_of_requests__given_back_once, "EXC-26")
+{
+    const bool has_room = sim_choose(2) == 0;
+
+    start_server(RETURNS, has_room ? URL STILL "&threadpool=fixed&threads=2&queues=-1"
+                                               "&dispatcher=message&memory=1m"
+                                   : URL STILL "&threadpool=fixed&threads=2&queues=-1"
+                                               "&dispatcher=message&memory=32k");
+    connect_and_ask(10);
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 10);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) >= (has_room ? 10 : 8));
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) +
+                   with_status(&callers[0], SPN__STATUS_EXHAUSTED) ==
+               10);
+    sim_assert(ask(&callers[0], 10, 1) == SPN_OK);
+    sim_settle();
+    sim_assert(callers[0].statuses[10] == SPN__STATUS_OK);
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__credit_beside_ends_of_requests__given_back_once, .schedules = 40,
+              .models = SIM_SC | SIM_C11, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* The request of ask, made as large as LARGE by what nobody reads, in two parts. */
+static void ask_large(struct caller *c, int id, int part)
+{
+    enum { FIRST = LARGE / 4 * 3 };
+    static unsigned char all[LARGE];
+    const struct spn__frame frame = {
+        .flags = SPN__FRAME_REQUEST | SPN__FRAME_TWO_WAY | SPN__HESSIAN2,
+        .id = id,
+        .length = LARGE - SPN__FRAME_BYTES,
+    };
+    const struct spn__piece piece = { part == 0 ? all : all + FIRST,
+                                      part == 0 ? FIRST : LARGE - FIRST };
+
+    memset(all, 'N', sizeof all);
+    spn__frame_write(all, &frame);
+    memcpy(all + SPN__FRAME_BYTES, body, sizeof body - 1);
+    sim_assert(spn__conn_send(c->conn, &piece, 1, 0, NULL) == SPN_OK);
+}
+
+/* Two unfinished frames for which there is room, and none to finish both at a time: one may be
+ * refused, and gives its memory back, so that nothing waits for ever; both connections go
+ * on. */
+SCENARIO(server__unfinished_frames_fill_the_budget__none_stuck, "EXC-26", "EXC-27")
+{
+    start_server(RETURNS, URL STILL POOL "&dispatcher=message&memory=160k");
+    for (int i = 0; i < 2; i++)
+        sim_assert(dial(&callers[i], 0) == SPN_OK);
+    sim_settle();
+    for (int i = 0; i < 4; i++) {
+        ask_large(&callers[i % 2], 0, i / 2);
+        if (sim_choose(2) == 0)
+            sim_settle();
+    }
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 1 && answered(&callers[1]) == 1);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) +
+                   with_status(&callers[1], SPN__STATUS_OK) >=
+               1);
+    for (int i = 0; i < 2; i++)
+        sim_assert(ask(&callers[i], 1, 1) == SPN_OK);
+    sim_settle();
+    for (int i = 0; i < 2; i++)
+        sim_assert(callers[i].statuses[1] == SPN__STATUS_OK);
+    end_server();
+    for (int i = 0; i < 2; i++)
+        hang_up(&callers[i]);
+}
+SCENARIO_OPTS(server__unfinished_frames_fill_the_budget__none_stuck, .schedules = 40,
+              .models = SIM_SC, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
+
+/* Replies that make more than half of the budget wait: reading pauses though max_unwritten is
+ * far, goes on when they have been read, and no request is without an answer. */
+SCENARIO(server__budget_pressed_by_replies__paused_and_resumed, "EXC-18", "EXC-26")
+{
+    const struct sim_net_script script = { .capacity = 30000 };
+
+    sim_net_set(&script);
+    start_server(RETURNS_LARGE, URL STILL "&threadpool=fixed&threads=2&queues=-1"
+                                          "&dispatcher=message&memory=256k");
+    connect_and_ask(4);
+    if (sim_choose(2) == 0)
+        sim_settle();
+    sim_assert(ask(&callers[0], 4, 2) == SPN_OK);
+    sim_settle();
+    sim_assert(answered(&callers[0]) == 6);
+    sim_assert(with_status(&callers[0], SPN__STATUS_OK) +
+                   with_status(&callers[0], SPN__STATUS_EXHAUSTED) ==
+               6);
+    sim_outcome((unsigned)with_status(&callers[0], SPN__STATUS_OK));
+    end_server();
+    hang_up(&callers[0]);
+}
+SCENARIO_OPTS(server__budget_pressed_by_replies__paused_and_resumed, .schedules = 60,
+              .models = SIM_SC, .early = SIM_NEVER, .no_faults = ALL_IS_THERE)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 

@@ -104,6 +104,9 @@ static spn_cpu_limits read_tree(uint32_t online, uint32_t affinity)
 #define V2  "/sys/fs/cgroup"
 #define V1  "/sys/fs/cgroup/cpu,cpuacct"
 #define V1S "/sys/fs/cgroup/cpuset"
+#define V1M "/sys/fs/cgroup/memory"
+#define MOUNT_V1_MEMORY \
+    "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 
 /* ---- the table ----------------------------------------------------------------- */
 
@@ -899,6 +902,46 @@ TEST(cpu__this_system__sane)
     CHECK(limits.reason <= SPN_CPU_LIMIT_QUOTA);
     CHECK_EQ(limits.reserved, 0);
     CHECK_EQ(spn_cpu_count(), limits.usable);
+}
+
+/* ---- memory ---------------------------------------------------------------------------- */
+
+/* The least of what the machine has and what the groups above the process allow, v1 and v2;
+ * "max", and what is no number, is no limit. */
+TEST(cpu__memory_of_groups__least_counts, "P47")
+{
+    static const struct {
+        const char *cgroup, *mounts, *path, *text;
+        uint64_t machine, expected;
+    } limits[] = {
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.max", "max\n", 1000, 1000 },
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.max", "700\n", 1000, 700 },
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.high", "600\n", 1000, 600 },
+        { "0::/a/b\n", MOUNT_V2("/"), V2 "/a/memory.max", "500\n", 1000, 500 },
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.max", "7000\n", 1000, 1000 },
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.max", "700\n", 0, 700 },
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.max", "0\n", 1000, 1 },
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.max", "-1\n", 1000, 1000 },
+        { "0::/a\n", MOUNT_V2("/"), V2 "/a/memory.max", "7x\n", 1000, 1000 },
+        { "9:memory:/a\n", MOUNT_V1_MEMORY, V1M "/a/memory.limit_in_bytes", "400\n",
+          1000, 400 },
+        { "9:memory:/a\n", MOUNT_V1_MEMORY, V1M "/a/memory.limit_in_bytes",
+          "9223372036854771712\n", 1000, 1000 },
+        { "9:cpu:/a\n", MOUNT_V1_MEMORY, V1M "/a/memory.limit_in_bytes", "400\n", 1000,
+          1000 },
+    };
+
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        make_tree();
+        write_text(CGROUP, limits[i].cgroup);
+        write_text(MOUNTINFO, limits[i].mounts);
+        write_text(limits[i].path, limits[i].text);
+        if (!CHECK_EQ(spn__memory_limit_read(tree, limits[i].machine),
+                      limits[i].expected))
+            fprintf(stderr, "  in case %zu\n", i);
+        remove_tree();
+    }
+    CHECK(spn__memory_limit() >= 1 << 20);
 }
 
 static void pin_to_one(void *arg)

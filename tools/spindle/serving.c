@@ -179,6 +179,9 @@ static void take_traffic(struct serving *serving, struct status *s)
         s->bytes_in = stats.bytes_in;
         s->bytes_out = stats.bytes_out;
         s->shared = stats.shared;
+        s->memory_used = stats.memory_used;
+        s->memory_limit = stats.memory_limit;
+        s->memory_refused = stats.memory_refused;
         for (int e = 0; e < STATUS_EVENTS && e < SPN_CHANNEL_EVENTS; e++) {
             const uint64_t *places = stats.dispatched[e];
 

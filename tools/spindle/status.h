@@ -66,6 +66,7 @@ struct status {
     uint64_t rejected_connection, rejected_address, rejected_delay;
     uint64_t expired, heartbeats, bad_frames, shared;
     uint64_t bytes_in, bytes_out;
+    uint64_t memory_used, memory_limit, memory_refused;
     uint64_t latency_count;
     double p50_us, p90_us, p99_us, p999_us, max_us;
     int pool_count, timer_count, service_count;

@@ -45,6 +45,12 @@ static void write_traffic(struct json *j, const struct status *s)
     count(j, "out", s->bytes_out);
     json_close(j, '}');
 
+    json_open(j, "memory", '{');
+    count(j, "used", s->memory_used);
+    count(j, "limit", s->memory_limit);
+    count(j, "refused", s->memory_refused);
+    json_close(j, '}');
+
     json_open(j, "latency_us", '{');
     count(j, "count", s->latency_count);
     json_number(j, "p50", s->p50_us);
