@@ -46,6 +46,12 @@ passed = failed = 0
 
 
 def text(value):
+    out = b""
+    while len(value) > 65535:
+        out += b"R\xff\xff" + value[:65535]
+        value = value[65535:]
+    if out or len(value) > 1023:
+        return out + b"S" + struct.pack(">H", len(value)) + value
     if len(value) < 32:
         return bytes([len(value)]) + value
     return bytes([0x30 + (len(value) >> 8), len(value) & 255]) + value
@@ -210,6 +216,13 @@ def attack_deep(port, count):
     return all
 
 
+def attack_hog(port, count):
+    """Slow calls for all threads there are, and as many again, on one connection."""
+    all = open_all(port, 1)
+    all[0].sendall(frame(request(b"sleep", b"I", b"I" + struct.pack(">i", 2000))) * count)
+    return all
+
+
 def attack_flood(port, count):
     """Connections as fast as they come, of which none says a word."""
     return open_all(port, count)
@@ -222,6 +235,7 @@ ODD = [
     frame(b"\1R", flags=0x80 | EVENT), frame(b"x" * 4000, flags=TWO_WAY | EVENT),
     frame(b"x" * 64, flags=0x02, status=20), frame(text(b"2.0.2") * 5),
     frame(request(path=b"a\0b")), frame(request(method=b"echo\0" + b"a" * 900)),
+    frame(request(method=b"echo\0" + b"a" * 1000000)), frame(request(path=b"p" * 300000)),
     frame(request(descriptor=b"[[[[[[[[L;")), frame(request(descriptor=b"I" * 900)),
     frame(echo(b"X" + b"I\x7f\xff\xff\xff")), frame(echo(b"\x79" * 4000)),
     frame(echo(b"O\x90" * 50)), frame(echo(b"Q\x90")), frame(echo(b"C" * 300)),
@@ -410,6 +424,10 @@ def closed_late(status, log):
     yield "no frame was closed as late", "did not bring the rest" in log
 
 
+def refused_hog(status, log):
+    yield "nothing of the attacker's was refused", status["requests"]["rejected_connection"] > 0
+
+
 def limited(status, log):
     yield "more than accepts=40 stand", status["connections"]["open"] <= 41
     yield "nobody was refused", status["connections"]["refused"] > 0
@@ -438,6 +456,8 @@ ROWS = [
      POOL + "&memory=64m&frame.timeout=0"),
     ("slow calls", "deep", 1, 1, "threads=4&queues=100000&memory=512k", requests_bounded,
      "threads=4&queues=100000&memory=0"),
+    ("pipelined calls", "hog", 400, 400, "threads=200&queues=0&memory=64m", refused_hog,
+     "threads=200&queues=0&memory=64m&inflight=0"),
     ("connections", "flood", 100, 800, POOL + "&memory=64m&accepts=40", limited,
      POOL + "&memory=64m&accepts=0"),
     ("odd frames", "odd", 200, 4000, POOL + "&memory=64m", nothing, None),
