@@ -19,6 +19,7 @@ switched off, where the row must fail: else it shows nothing.  --long is both.
 --sanitized: PROGRAM has a sanitizer, which keeps freed memory for itself, so RSS is told and
 not judged; what the server itself counts must stay within its limit all the same.
 """
+import http.client
 import json
 import os
 import random
@@ -336,16 +337,22 @@ class Server:
 
     def memory(self, what="VmRSS"):
         with open(f"/proc/{self.process.pid}/status") as f:
-            return int(re.search(what + r":\s+(\d+)", f.read())[1]) * 1024
+            found = re.search(what + r":\s+(\d+)", f.read())
+        return int(found[1]) * 1024 if found else 0  # it is ending
 
     def forget_peak(self):
         with open(f"/proc/{self.process.pid}/clear_refs", "w") as f:
             f.write("5")
 
     def status(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.page}/status.json",
-                                    timeout=10) as r:
-            return json.load(r)
+        """None: the server has ended."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.page}/status.json",
+                                        timeout=10) as r:
+                return json.load(r)
+        except (OSError, http.client.HTTPException):
+            self.process.wait(5)
+            return None
 
     def alive(self):
         return self.process.poll() is None
@@ -499,8 +506,9 @@ def row(name, attack, count, query, expects, seed):
                 return False
             state["next"] = now + 0.1
             state.setdefault("least", now + 0.6)  # what the kernel still has
-            return (not server.alive() or now > state["least"] + 9 or
-                    server.status()["requests"]["in_flight"] <= 1 and now > state["least"])
+            status = server.status() if server.alive() else None
+            return (status is None or now > state["least"] + 9 or
+                    status["requests"]["in_flight"] <= 1 and now > state["least"])
         if attack in CALM:
             p99 = 0.0
             while not over():
@@ -509,8 +517,8 @@ def row(name, attack, count, query, expects, seed):
             p99 = polite.calls(over)
         child.stdout.readline()
         peak = server.memory("VmHWM") if server.alive() else 0
-        if server.alive():
-            status = server.status()
+        status = server.status() if server.alive() else None
+        if status is not None:
             for what, holds in expects(status, server.logged()):
                 if not holds:
                     wrong.append(what)
