@@ -185,8 +185,9 @@ static void net_closed(void *context, struct spn__conn *conn, int why)
 static void run_net_loops(struct bench *b, int loops)
 {
     const struct spn__transport_opts how = { .loops = loops };
-    static const struct spn__conn_events events = { net_opened, net_bytes, NULL,
-                                                    net_closed };
+    static const struct spn__conn_events events = { .opened = net_opened,
+                                                    .bytes = net_bytes,
+                                                    .closed = net_closed };
     const struct spn__listen_opts opts = { .host = "127.0.0.1" };
     struct spn__transport *transport;
     struct spn__listener *listener;
