@@ -368,9 +368,11 @@ static void crowd_out(struct spn__conn *conn, const struct spn__piece *more)
 {
     unsigned char few[4096];
     const size_t size = more->size < sizeof few ? more->size : sizeof few;
-    const struct spn__piece kept = { spn__bytes_first(&conn->in), conn->in.size };
+    struct spn__piece kept = { NULL, conn->in.size };
     int64_t used = SPN_ENOMEM;
 
+    if (kept.size > 0)
+        kept.data = spn__bytes_first(&conn->in);
     memcpy(few, more->data, size);
     spn__bytes_take(&conn->pipe, size);
     conn->received += size;
