@@ -278,7 +278,8 @@ typedef struct spn_pool_opts {
     size_t size;          /* sizeof(spn_pool_opts), set by _INIT                   */
     const char *name;     /* threads are "name-thread-1"...; copied.  NULL: "pool-N",
                                N counting the pools of the process                  */
-    int32_t core_threads; /* SPN_DEFAULT: the CPUs this process may use            */
+    int32_t core_threads; /* SPN_DEFAULT: the CPUs this process may use, but at most
+                               max_threads where that is given                      */
     int32_t max_threads;  /* SPN_DEFAULT: as core_threads, but 1 at least          */
     int64_t
         keep_alive_ns; /* SPN_DEFAULT: 60 s.  0: idle threads above core end at once */

@@ -51,8 +51,11 @@ static int settle_options(spn_pool_opts *o, int64_t *capacity)
 {
     if (o->name != NULL && strlen(o->name) > SPN_THREAD_NAME_MAX - 20)
         return SPN_EINVAL;
-    if (is_default(o->core_threads))
+    if (is_default(o->core_threads)) {
         o->core_threads = spn_cpu_count();
+        if (!is_default(o->max_threads) && o->max_threads < o->core_threads)
+            o->core_threads = o->max_threads;
+    }
     if (is_default(o->max_threads))
         o->max_threads = o->core_threads > 0 ? o->core_threads : 1;
     if (is_default(o->keep_alive_ns))

@@ -252,6 +252,24 @@ TEST(pool__no_options__the_documented_defaults, "P18")
     pool_close(pool);
 }
 
+/* max_threads alone is enough on every machine: the default core is not above it. */
+TEST(pool__max_without_core__core_is_the_smaller_of_cpus_and_max, "TPE-1")
+{
+    static const int32_t max[] = { 1, 2, 3, SPN_POOL_THREADS_MAX };
+    const int32_t cpus = spn_cpu_count();
+
+    for (size_t i = 0; i < sizeof max / sizeof max[0]; i++) {
+        spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+        spn_pool *pool;
+
+        opts.max_threads = max[i];
+        pool = pool_with(&opts);
+        CHECK_EQ(spn_pool_core_threads(pool), cpus < max[i] ? cpus : max[i]);
+        CHECK_EQ(spn_pool_max_threads(pool), max[i]);
+        pool_close(pool);
+    }
+}
+
 /* A setter that is refused has changed nothing. */
 TEST(pool__setter_refused__everything_as_before, "TPE-5", "TPE-7", "TPE-8", "TPE-9",
      "TPE-10", "G-3")
