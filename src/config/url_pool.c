@@ -277,6 +277,29 @@ static void fill_change(spn_pool_change *change, const struct wanted *w)
         change->keep_alive_ns = SPN_MS(w->alive_ms);
 }
 
+/* Names the key that the pool refused. */
+static int refuse_change(spn_pool *pool, const struct wanted *w, int rc,
+                         const spn_pool_change *change, spn_problem *problem)
+{
+    const char *capacity =
+        w->has_queues ? spn__pool_capacity_problem(pool, change->queue_capacity) : NULL;
+
+    if (rc != SPN_EINVAL)
+        return spn__refuse(problem, rc, 0, "this pool cannot be changed: %s",
+                           spn_status_text(rc));
+    if (capacity != NULL)
+        return spn__refuse(problem, rc, 0, "queues=%lld: %s", (long long)w->queues,
+                           capacity);
+    if (w->has_alive && w->alive_ms == 0 && spn_pool_core_timeout(pool) == 1)
+        return spn__refuse(
+            problem, rc, 0,
+            "alive=0: this pool ends idle core threads, so alive must be more than 0");
+    return spn__refuse(problem, rc, 0,
+                       "corethreads=%lld is more than threads, which is %lld",
+                       (long long)(w->has_core ? w->core : spn_pool_core_threads(pool)),
+                       (long long)(w->has_max ? w->max : spn_pool_max_threads(pool)));
+}
+
 int spn_url_pool_reconfigure(spn_pool *pool, const spn_url *url, spn_problem *problem)
 {
     spn_pool_change change = SPN_POOL_CHANGE_INIT;
@@ -290,11 +313,5 @@ int spn_url_pool_reconfigure(spn_pool *pool, const spn_url *url, spn_problem *pr
         return rc;
     fill_change(&change, &w);
     rc = spn__pool_change_by(pool, &change, keep_fixed, &w);
-    if (rc != SPN_OK)
-        return spn__refuse(
-            problem, rc, 0,
-            "a pool with core %d and max %d cannot be changed to this: %s",
-            (int)spn_pool_core_threads(pool), (int)spn_pool_max_threads(pool),
-            spn_status_text(rc));
-    return SPN_OK;
+    return rc != SPN_OK ? refuse_change(pool, &w, rc, &change, problem) : SPN_OK;
 }

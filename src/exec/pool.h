@@ -377,5 +377,7 @@ typedef void (*spn__pool_rule_fn)(int32_t core, int32_t max, spn_pool_change *ch
                                   const void *ctx);
 int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
                         spn__pool_rule_fn rule, const void *ctx);
+/* Why the capacity of a living pool cannot become this; NULL: it can. */
+const char *spn__pool_capacity_problem(const struct spn_pool *pool, int32_t capacity);
 
 #endif /* SPN__POOL_H */

@@ -29,11 +29,17 @@ static bool is_default(int64_t value)
     return value == SPN_DEFAULT;
 }
 
-static bool capacity_changes(struct spn_pool *pool, const spn_pool_change *change)
+const char *spn__pool_capacity_problem(const struct spn_pool *pool, int32_t capacity)
 {
-    return !is_default(change->queue_capacity) &&
-           (pool->handoff || pool->kind == SPN__WORK_LANES ||
-            pool->kind == SPN__WORK_USER || change->queue_capacity == SPN_HANDOFF);
+    if (pool->handoff)
+        return "this pool was made with queues=0 and cannot get a queue while it lives";
+    if (pool->kind == SPN__WORK_LANES)
+        return "lanes are unbounded and have no capacity to change";
+    if (pool->kind == SPN__WORK_USER)
+        return "the pool cannot change the capacity of a queue it did not make";
+    if (capacity == SPN_HANDOFF)
+        return "this pool was made with a queue and cannot lose it while it lives";
+    return NULL;
 }
 
 /* The knobs as they will be, if they can be so; pool->lock is held. */
@@ -53,7 +59,8 @@ static int merge(struct spn_pool *pool, const spn_pool_change *change, struct kn
     if (k->core < 0 || k->max <= 0 || k->core > k->max ||
         k->max > SPN_POOL_THREADS_MAX || k->keep_alive_ns < 0 ||
         (k->core_timeout != 0 && k->keep_alive_ns == 0) ||
-        capacity_changes(pool, change) ||
+        (!is_default(change->queue_capacity) &&
+         spn__pool_capacity_problem(pool, change->queue_capacity) != NULL) ||
         (change->reject != NULL && !spn__reject_is_whole(change->reject)) ||
         (change->factory != NULL && !spn__factory_is_whole(change->factory)))
         return SPN_EINVAL;

@@ -310,7 +310,7 @@ TEST(url_pool__reconfigure__all_or_nothing, "REP-12")
     CHECK_EQ(stats.keep_alive_ns, SPN_MS(40));
     change(pool, false, "h?threads=5&alive=1", SPN_EINVAL, 10, 20); /* core above */
     CHECK_EQ(spn_pool_keep_alive(pool), SPN_MS(40));
-    CHECK(problem.text[0] != '\0');
+    CHECK_STR(problem.text, "corethreads=10 is more than threads, which is 5");
     change(pool, false, "h?queues=0&threads=30", SPN_EINVAL, 10, 20); /* to hand-off */
     change(pool, false, "h?threads=0", SPN_ERANGE, 10, 20);
     change(pool, false, "h?corethreads=x", SPN_EINVAL, 10, 20);
@@ -319,6 +319,54 @@ TEST(url_pool__reconfigure__all_or_nothing, "REP-12")
     change(pool, false, "h?threads=7", SPN_OK, 7, 7); /* fixed stays fixed */
     change(pool, false, "h?corethreads=1", SPN_OK, 1, 7);
     finish(up);
+}
+
+/* A change of the queue that cannot be is refused with a sentence that names the key. */
+TEST(url_pool__reconfigure_queues_in_vain__the_key_is_named, "REP-12")
+{
+    static const char *const rows[][3] = {
+        { "h?threads=2", "h?queues=7&threads=3",
+          "queues=7: this pool was made with queues=0 and cannot get a queue while it "
+          "lives" },
+        { "h?threads=2&queues=5", "h?queues=0",
+          "queues=0: this pool was made with a queue and cannot lose it while it "
+          "lives" },
+        { "h?threads=2&queues=-1&queue=lanes", "h?queues=7",
+          "queues=7: lanes are unbounded and have no capacity to change" },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        spn_url_pool *up;
+
+        REQUIRE_OK(make(&up, rows[i][0], NULL));
+        change(spn_url_pool_pool(up), false, rows[i][1], SPN_EINVAL, 2, 2);
+        CHECK_STR(problem.text, rows[i][2]);
+        finish(up);
+    }
+}
+
+/* As above for the other reasons of the pool: idle core threads that end, and a pool that
+ * cannot be changed at all. */
+TEST(url_pool__reconfigure_in_vain__the_reason_is_told, "REP-12")
+{
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+    spn_pool *pool;
+
+    opts.core_threads = 1;
+    opts.core_timeout = 1;
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    change(pool, false, "h?alive=0", SPN_EINVAL, 1, 1);
+    CHECK_STR(
+        problem.text,
+        "alive=0: this pool ends idle core threads, so alive must be more than 0");
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+    opts = spn_pool_opts_single();
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    change(pool, false, "h?queues=3", SPN_ESTATE, 1, 1);
+    CHECK(strncmp(problem.text, "this pool cannot be changed: ", 29) == 0);
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
 }
 
 /* ---- extensions ------------------------------------------------------------------------------ */
