@@ -36,9 +36,6 @@ typedef struct spn_extensions spn_extensions;
 #define SPN_KIND_DISPATCHER \
     "dispatcher" /* all       dispatcher, dispather,
                                                            channel.handler                */
-#define SPN_KIND_SERIALIZATION \
-    "serialization"                    /* hessian2  serialization                  */
-#define SPN_KIND_TRANSPORT "transport" /* uv        server, transporter            */
 
 /* A kind.  Append only. */
 typedef struct spn_extension_kind {

@@ -30,6 +30,9 @@ extern "C" {
  *                        2147483647                                            8388608
  * accepts                connections at a time; 0: no limit       what RLIMIT_NOFILE leaves
  *                        at start, less a quarter of it, at most 128, for other files
+ * transporter, server    uv; another value is refused                               uv
+ * serialization          hessian2; another value is refused                   hessian2
+ * codec                  dubbo; another value is refused                         dubbo
  * heartbeat              ms after which a client says it is there; 0: nobody asks 60000
  * heartbeat.timeout      ms without a sign of life                       heartbeat * 3
  * close.timeout          ms after which a silent connection is closed   the one before
@@ -130,9 +133,10 @@ typedef struct spn_server_opts {
  * destroy: frees it, after stop, or if it was never started; NULL is a no-op.
  *
  * Returns  create: SPN_OK; SPN_EINVAL, SPN_ERANGE: a value is wrong, *problem (may be NULL)
- *          says of which key; SPN_EEMPTY: there is no such dispatcher or thread pool, and
- *          *problem lists those there are; SPN_ENOMEM; SPN_EAGAIN (no thread); what an
- *          extension of the program's said when it was made.
+ *          says of which key; SPN_EEMPTY: there is no such dispatcher, thread pool,
+ *          transporter, serialization or codec, and *problem lists those there are;
+ *          SPN_ENOMEM; SPN_EAGAIN (no thread); what an extension of the program's said
+ *          when it was made.
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs or a request
  *          is not finished.
  * Since    0.1

@@ -3,8 +3,8 @@
  * ext_builtin.c - what is built in: constant tables, so that linking the library is all it
  * takes to have them.
  *
- * Dispatchers, serializations and transports are kinds without extensions here: they come
- * with the library that has a network, which registers its own.
+ * Dispatchers are a kind without extensions here: they come with the library that has a
+ * network, which registers its own.
  */
 #include "config/ext.h"
 #include "config/url_pool.h"
@@ -15,8 +15,6 @@ const spn_extension_kind spn__builtin_kinds[] = {
     { sizeof(spn_extension_kind), SPN_KIND_QUEUE, "fifo", "queue" },
     { sizeof(spn_extension_kind), SPN_KIND_DISPATCHER, "all",
       "dispatcher,dispather,channel.handler" },
-    { sizeof(spn_extension_kind), SPN_KIND_SERIALIZATION, "hessian2", "serialization" },
-    { sizeof(spn_extension_kind), SPN_KIND_TRANSPORT, "uv", "server,transporter" },
 };
 const size_t spn__builtin_kind_count =
     sizeof spn__builtin_kinds / sizeof *spn__builtin_kinds;

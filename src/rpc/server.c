@@ -51,6 +51,28 @@ enum { LATENCY_EVERY = 16, UNWRITTEN_MIB = 16 };
 
 /* ---- what the URL says ------------------------------------------------------------ */
 
+/* Of each of these there is one.  Another that a URL asks for is refused. */
+static int check_only(const spn_url *url, spn_problem *problem)
+{
+    static const char *const only[][2] = {
+        { "transporter", "uv" },
+        { "server", "uv" },
+        { "serialization", "hessian2" },
+        { "codec", "dubbo" },
+    };
+
+    for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
+        const char *key = only[i][0], *ours = only[i][1];
+        const char *value = spn_url_get_string(url, key, ours);
+
+        if (strcmp(value, ours) != 0)
+            return spn__refuse(problem, SPN_EEMPTY, 0,
+                               "there is no %s '%.80s'; there is: %s", key, value,
+                               ours);
+    }
+    return SPN_OK;
+}
+
 /* All of it that is not the pool's or the dispatcher's. */
 static int read_settings(spn_server *server, const spn_url *url, spn_problem *problem)
 {
@@ -60,7 +82,8 @@ static int read_settings(spn_server *server, const spn_url *url, spn_problem *pr
     uint64_t memory;
     int rc;
 
-    if ((rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) !=
+    if ((rc = check_only(url, problem)) != SPN_OK ||
+        (rc = spn__setting(url, "payload", SPN__PAYLOAD, &payload, problem)) !=
             SPN_OK ||
         (rc = spn__setting(url, "accepts", 0, &accepts, problem)) != SPN_OK ||
         (rc = spn__setting(url, "frame.timeout", SPN__FRAME_MS, &frame, problem)) !=

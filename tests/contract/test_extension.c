@@ -96,8 +96,7 @@ static void note(void *ctx, const spn_extension *e, const char *origin)
 TEST(extension__kinds__have_defaults_and_are_listed, "EXT-1", "EXT-18")
 {
     static const char built_in[] =
-        "dispatcher=all queue=fifo reject=report "
-        "serialization=hessian2 threadpool=fixed transport=uv ";
+        "dispatcher=all queue=fifo reject=report threadpool=fixed ";
     const spn_extension_kind again = { sizeof again, "codec", "x", NULL };
     char text[512] = "";
 

@@ -962,6 +962,35 @@ TEST(server__times_of_silence__checked, "EXC-16")
     }
 }
 
+/* There is one transport, one serialization and one codec: a URL may name it, and no other. */
+TEST(server__foreign_transport_or_codec__refused_with_what_there_is, "EXC-29")
+{
+    static const char *const rows[][2] = {
+        { "transporter=mina", "there is no transporter 'mina'; there is: uv" },
+        { "server=netty", "there is no server 'netty'; there is: uv" },
+        { "serialization=java",
+          "there is no serialization 'java'; there is: hessian2" },
+        { "codec=foo", "there is no codec 'foo'; there is: dubbo" },
+        { "transporter=uv&server=uv&serialization=hessian2&codec=dubbo", NULL },
+        { "transporter=&serialization=&codec=", NULL },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        spn_problem problem = SPN_PROBLEM_INIT;
+        spn_server *server;
+        char url[200];
+        int rc;
+
+        (void)snprintf(url, sizeof url, "dubbo://127.0.0.1:0?%s", rows[i][0]);
+        rc = spn_server_create(&server, url, NULL, &problem);
+        CHECK_STATUS(rc, rows[i][1] != NULL ? SPN_EEMPTY : SPN_OK);
+        if (rc == SPN_OK)
+            CHECK_OK(spn_server_destroy(server));
+        else
+            CHECK_STR(problem.text, rows[i][1]);
+    }
+}
+
 /* Gone without an order: what the other side sends is refused. */
 static void peer_reset(int fd)
 {
