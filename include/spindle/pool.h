@@ -177,7 +177,7 @@ typedef struct spn_refusal {
  */
 typedef struct spn_reject_policy spn_reject_policy;
 struct spn_reject_policy {
-    size_t size;      /* sizeof(spn_reject_policy) */
+    size_t size;      /* sizeof(spn_reject_policy) alone, not of what is behind it   */
     const char *name; /* for logs; may be NULL     */
     int (*refused)(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
                    const spn_refusal *why);
@@ -430,7 +430,8 @@ SPN_API int spn_pool_is_terminated(spn_pool *pool);
  * Since    0.1
  */
 typedef struct spn_pool_change {
-    size_t size;          /* sizeof(spn_pool_change), set by _INIT   */
+    size_t size;          /* sizeof(spn_pool_change), set by _INIT.  The fields that an
+                             older, shorter one lacks stay as they are        */
     int32_t core_threads; /* SPN_DEFAULT: as it is; the others too   */
     int32_t max_threads;
     int64_t keep_alive_ns;

@@ -25,6 +25,7 @@
 #include <spindle/pool.h>
 
 #include "base/list.h"
+#include "base/options.h"
 #include "exec/room.h"
 #include "exec/work.h"
 #include "sync/audit.h"
@@ -305,10 +306,13 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg);
 /* For tests that want the same names every time. */
 void spn__pool_reset_numbers(void);
 
-/* Whether a policy, which is not NULL, can be used. */
+/* Whether a policy of any age, which is not NULL, can be used. */
 static inline bool spn__reject_is_whole(const spn_reject_policy *policy)
 {
-    return policy->size >= sizeof *policy && policy->refused != NULL;
+    spn_reject_policy known;
+
+    return spn__options_copy(&known, sizeof known, policy) == SPN_OK &&
+           known.refused != NULL;
 }
 /* nested.c: operations of the executor, and whether all workers wait for tasks of
  * the pool; pool->lock is held. */

@@ -132,13 +132,29 @@ static int change_all(struct spn_pool *pool, spn_pool_change *change)
     return spn__pool_change_by(pool, change, NULL, NULL);
 }
 
+/* Copies a change of any age.  A field that an older, shorter one lacks reads as "leave as
+ * it is", and not as 0, which is a value here. */
+static int copy_change(spn_pool_change *to, const spn_pool_change *change)
+{
+    static const spn_pool_change none = SPN_POOL_CHANGE_INIT;
+    const int rc = spn__options_copy(to, sizeof *to, change);
+    size_t size;
+
+    if (rc != SPN_OK)
+        return rc;
+    size = change->size;
+    if (size < sizeof *to)
+        memcpy((char *)to + size, (const char *)&none + size, sizeof *to - size);
+    return SPN_OK;
+}
+
 int spn_pool_reconfigure(spn_pool *pool, const spn_pool_change *change)
 {
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+    spn_pool_change c;
 
     if (pool == NULL || change == NULL)
         return SPN_EINVAL;
-    if (spn__options_copy(&c, sizeof c, change) != SPN_OK || change->size < sizeof c ||
+    if (copy_change(&c, change) != SPN_OK ||
         (!is_default(c.core_timeout) && c.core_timeout != 0 && c.core_timeout != 1))
         return SPN_EINVAL;
     return change_all(pool, &c);

@@ -749,8 +749,7 @@ static void free_report(struct spn_reject_report *report)
 
 static bool valid_opts(const spn_reject_report_opts *o)
 {
-    if (o->next != NULL &&
-        (o->next->size < sizeof(spn_reject_policy) || o->next->refused == NULL))
+    if (o->next != NULL && !spn__reject_is_whole(o->next))
         return false;
     return o->interval_ns >= 0 && o->max_frames <= SPN_REPORT_FRAMES_MAX &&
            o->no_stacks <= 1 && o->reserved == 0 &&

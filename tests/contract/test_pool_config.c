@@ -352,16 +352,64 @@ TEST(pool__older_change_struct__missing_fields_stay, "TPE-4")
     c.size = offsetof(spn_pool_change, keep_alive_ns);
     c.core_threads = 3;
     c.keep_alive_ns = 1; /* beyond its size: not there */
-    if (spn_pool_reconfigure(pool, &c) == SPN_OK) {
-        CHECK_EQ(spn_pool_core_threads(pool), 3);
-        CHECK_EQ(spn_pool_max_threads(pool), 4);
-        CHECK_EQ(spn_pool_keep_alive(pool), SPN_SEC(3600));
-        CHECK_EQ(stats_of(pool).capacity, 5);
-        CHECK_EQ(spn_pool_core_timeout(pool), 0);
-    } else {
-        CHECK_EQ(spn_pool_core_threads(pool), 2);
-    }
+    c.reject = spn_reject_discard();
+    CHECK_OK(spn_pool_reconfigure(pool, &c));
+    CHECK_EQ(spn_pool_core_threads(pool), 3);
+    CHECK_EQ(spn_pool_max_threads(pool), 4);
+    CHECK_EQ(spn_pool_keep_alive(pool), SPN_SEC(3600));
+    CHECK_EQ(stats_of(pool).capacity, 5);
+    CHECK_EQ(spn_pool_core_timeout(pool), 0);
+    CHECK(spn_pool_reject(pool) == spn_reject_abort());
+    c.size = offsetof(spn_pool_change, factory);
+    CHECK_OK(spn_pool_reconfigure(pool, &c));
+    CHECK_EQ(spn_pool_keep_alive(pool), 1);
+    CHECK(spn_pool_reject(pool) == spn_reject_discard());
+    CHECK(spn_pool_factory(pool) == spn_thread_factory_default());
+    c.core_threads = 4;
+    c.size = sizeof(size_t); /* knows of no field */
+    CHECK_OK(spn_pool_reconfigure(pool, &c));
+    c.size = 0; /* never set */
+    CHECK_STATUS(spn_pool_reconfigure(pool, &c), SPN_EINVAL);
+    c.size = offsetof(spn_pool_change, max_threads); /* ends inside */
+    CHECK_STATUS(spn_pool_reconfigure(pool, &c), SPN_EINVAL);
+    CHECK_EQ(spn_pool_core_threads(pool), 3);
     pool_close(pool);
+}
+
+/* A policy of another age: its size is judged as that of options is, and what it must
+ * have is the function. */
+TEST(pool__policies_of_other_ages__taken_while_they_have_the_function)
+{
+    struct {
+        spn_reject_policy policy;
+        void *newer[2];
+    } p = { .policy = { .name = "aged", .refused = refuse } };
+    const struct {
+        size_t size;
+        void *newer;
+        int rc;
+    } rows[] = {
+        { offsetof(spn_reject_policy, refused) + sizeof p.policy.refused, NULL,
+          SPN_OK },
+        { sizeof p, NULL, SPN_OK },
+        { sizeof p, &p, SPN_EINVAL }, /* asks for what is not there */
+        { offsetof(spn_reject_policy, refused), NULL, SPN_EINVAL },
+        { sizeof p.policy + 1, NULL, SPN_EINVAL },
+        { 0, NULL, SPN_EINVAL },
+        { SIZE_MAX, NULL, SPN_EINVAL },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+        spn_pool *pool = pool_of(1, 1, 1);
+
+        p.policy.size = rows[i].size;
+        p.newer[1] = rows[i].newer;
+        opts.reject = &p.policy;
+        CHECK_STATUS(create(&opts), rows[i].rc);
+        CHECK_STATUS(spn_pool_set_reject(pool, &p.policy), rows[i].rc);
+        pool_close(pool);
+    }
 }
 
 struct readers {
