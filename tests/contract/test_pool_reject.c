@@ -63,7 +63,7 @@ static int done_null(void *arg, void **result)
 }
 
 /* A submitted task that is discarded does not leave its future pending for ever: it
- * fails with the reason, which Java's does not (a deviation: better told than hung). */
+ * fails with the reason. */
 TEST(pool_reject__submitted_task_discarded__future_fails, "TPE-81")
 {
     const spn_reject_policy *policies[] = { spn_reject_discard(),
@@ -75,6 +75,7 @@ TEST(pool_reject__submitted_task_discarded__future_fails, "TPE-81")
         struct item item;
         spn_future *future;
         void *value;
+        int code = 0;
 
         full_pool_start(&f, &opts);
         if (i == 0) {
@@ -86,6 +87,8 @@ TEST(pool_reject__submitted_task_discarded__future_fails, "TPE-81")
         }
         CHECK_STATUS(spn_future_get(future, &value, SPN_NOWAIT), SPN_EFAILED);
         CHECK_EQ(spn_future_is_done(future), 1);
+        CHECK_OK(spn_future_error(future, &code, NULL, 0));
+        CHECK_STATUS(code, SPN_EREJECTED);
         spn_future_unref(future);
         full_pool_stop(&f);
     }

@@ -104,10 +104,12 @@ TEST(scheduled__periodic_running_at_shutdown__finishes_its_run, "STPE-27")
     destroy();
 }
 
-/* All three read back what was set. */
+/* All three have their default, and read back what was set. */
 TEST(scheduled__policies__read_back, "STPE-28")
 {
-    static const int usual[] = { 1, 1, 0 };
+    static const int usual[] = { [SPN_SCHEDULED_REMOVE_ON_CANCEL] = 1,
+                                 [SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN] = 1,
+                                 [SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN] = 0 };
 
     open_pool(1);
     for (int p = 0; p < 3; p++) {
