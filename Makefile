@@ -58,7 +58,7 @@ mutate: ## weakens each memory order in turn: the tests must notice
 	@scripts/build sim
 	@scripts/mutate build/sim
 
-contract: ## which lines of docs/contract.md and docs/pitfalls.md have a test
+contract: ## which lines of docs/contract.md and docs/pitfalls.md have a test, or changed under it
 	@scripts/packages build
 	@scripts/contract
 
