@@ -125,9 +125,9 @@ typedef struct spn_timer_opts {
  *         started.  opts may be NULL for all defaults.  More than 64 timers at a time
  *         are logged as a warning, once: a program hardly needs more than one.
  * destroy: frees a timer that was stopped, or never used; NULL is a no-op.
- * Returns  create: SPN_OK; SPN_EINVAL (NULL out, bad opts, slots * tick_ns beyond
- *          int64_t); SPN_ENOMEM; SPN_EAGAIN or SPN_ENOTSUP (no descriptor for
- *          SPN_TIMER_FD).
+ * Returns  create: SPN_OK; SPN_EINVAL (NULL out, bad opts, slots * tick_ns, with slots
+ *          rounded up, beyond int64_t); SPN_ENOMEM; SPN_EAGAIN or SPN_ENOTSUP (no
+ *          descriptor for SPN_TIMER_FD).
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs, has
  *          timeouts, or somebody waits on it.  A task of its own that the executor still
  *          has is harmless: it finds nothing to do.

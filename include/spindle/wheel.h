@@ -88,7 +88,7 @@ typedef struct spn_wheel_opts {
  *         opts may be NULL for all defaults.
  * destroy: frees it; NULL is a no-op.
  * Returns  create: SPN_OK; SPN_EINVAL (NULL out, bad opts, or a turn of slots *
- *          tick_ns that does not fit int64_t); SPN_ENOMEM.
+ *          tick_ns, with slots rounded up, that does not fit int64_t); SPN_ENOMEM.
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it has nodes.
  * Since    0.1
  */

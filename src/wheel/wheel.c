@@ -375,13 +375,14 @@ static int check_opts(spn_wheel_opts *o)
     if (o->slots == 0)
         o->slots = DEFAULT_SLOTS;
     if (o->tick_ns < 0 || o->origin_ns < 0 || o->slots > SPN_WHEEL_SLOTS_MAX ||
-        o->layout > SPN_WHEEL_HASHED || o->tick_ns >= INT64_MAX / o->slots)
+        o->layout > SPN_WHEEL_HASHED)
         return SPN_EINVAL;
     if (o->layout == SPN_WHEEL_HIERARCHICAL && o->slots < 4)
         o->slots = 4;
     if (o->slots > 1)
         o->slots = UINT32_C(1) << bits_of(o->slots - 1);
-    return SPN_OK;
+    /* A turn of the slots there are, not only of those asked for, must fit. */
+    return o->tick_ns < INT64_MAX / o->slots ? SPN_OK : SPN_EINVAL;
 }
 
 int spn_wheel_create(spn_wheel **out, const spn_wheel_opts *opts)

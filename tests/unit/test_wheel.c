@@ -538,6 +538,12 @@ TEST(wheel__bad_options__refused, "HWT-2")
         { INT64_MAX / 8, 0, 8, 1, SPN_EINVAL },
         { INT64_MAX / 8 - 1, 0, 8, 1, SPN_OK },
         { INT64_MAX / 8 - 1, 0, 8, 0, SPN_OK },
+        /* A turn of the slots asked for fits, one of those rounded up does not. */
+        { INT64_MAX / 6, 0, 5, 0, SPN_EINVAL },
+        { INT64_MAX / 6, 0, 5, 1, SPN_EINVAL },
+        { INT64_MAX / 8 - 1, 0, 5, 1, SPN_OK },
+        { INT64_MAX / 3, 0, 1, 0, SPN_EINVAL },
+        { INT64_MAX / 3, 0, 1, 1, SPN_OK },
         { 1, 0, 8, 2, SPN_EINVAL },
         { 1, INT64_MAX, 8, 0, SPN_OK },
         { 0, 0, 0, 0, SPN_OK },
