@@ -32,7 +32,8 @@ extern "C" {
  * Callbacks   run on the timer's own thread one after the other, or, if the timer was
  *             given an executor, on its threads, several at once; always with no lock
  *             held.  On the timer's thread a slow one delays all others.  A callback may
- *             schedule and cancel any timeout, itself included, and free its own.
+ *             schedule and cancel any timeout, itself included, and free its own, if
+ *             no other thread may be about to cancel that: see cancel.
  * Threads     every call is safe from any thread, except that a timeout is scheduled for
  *             the first time, or in another timer, by one thread at a time.
  * Ownership   timeouts are the caller's, embedded in its own structs; a timeout must
@@ -280,6 +281,15 @@ enum {
  *         not know the timeout any more, and its memory may be used for anything.
  * cancel_sync: the same, and waits for a callback that runs, up to timeout_ns: also
  *         after RUNNING the memory is free for anything.  Interruptible.
+ * Both read the timeout, so its memory must stay until they have returned.  Where the
+ * callback frees it and another thread may cancel it, count references: one is the
+ * timer's, which the callback drops, and one is that thread's.  (Handles, below, count by
+ * themselves; examples/timer_references.c is a whole program.)
+ *
+ *     if (spn_timer_cancel(timer, &c->idle) == SPN_TIMEOUT_REMOVED)
+ *         connection_unref(c, 2); // the timer's as well: on_idle will not be called
+ *     else
+ *         connection_unref(c, 1); // on_idle drops the timer's
  *
  * Returns  one of the above; SPN_EINVAL: a NULL, or pending or repeating in another timer;
  *          cancel_sync also SPN_EDEADLK in the very callback, which changes nothing;
@@ -302,8 +312,9 @@ SPN_API int spn_timeout_is_pending(const spn_timeout *timeout);
 SPN_API int spn_timeout_is_expired(const spn_timeout *timeout);
 SPN_API int spn_timeout_is_cancelled(const spn_timeout *timeout);
 
-/* The timer it was last scheduled in, NULL if in none; valid as long as that is.
- * Since 0.1 */
+/* The timer it was last scheduled in; NULL if in none, if stop returned it, or once that
+ * timer was destroyed.  A timer made later may get the memory of one that was destroyed,
+ * and is told in its place then.  Takes a lock of the process for a moment.  Since 0.1 */
 SPN_API spn_timer *spn_timeout_timer(const spn_timeout *timeout);
 
 /*

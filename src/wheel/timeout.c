@@ -705,8 +705,16 @@ int spn_timeout_is_cancelled(const spn_timeout *t)
 spn_timer *spn_timeout_timer(const spn_timeout *t)
 {
     const struct spn__shard *home = t != NULL ? spn__home_get(t) : NULL;
+    struct spn_timer *timer;
 
-    return home != NULL ? home->timer : NULL;
+    if (home == NULL)
+        return NULL;
+    /* The home is freed with its timer: ask the timers there are. */
+    spn__lock(&spn__timer_census.lock);
+    for (timer = spn__timer_census.first; timer != NULL && !is_ours(timer, home);)
+        timer = timer->census_next;
+    spn__unlock(&spn__timer_census.lock);
+    return timer;
 }
 
 int64_t spn_timer_remaining(spn_timer *timer, spn_timeout *t)

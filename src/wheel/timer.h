@@ -211,7 +211,8 @@ struct spn_timer {
     SPN__AUDIT_FIELD
 };
 
-/* The timers there are, for two messages: too many, and forgotten ones. */
+/* The timers there are: for two messages, too many and forgotten ones, and to tell whether
+ * a timeout's home is still there. */
 struct spn__timer_census {
     struct spn__lock lock;
     struct spn_timer *first;

@@ -1555,6 +1555,34 @@ TEST(timer__another_timer__only_when_not_pending, "X-1", "P29")
     CHECK_EQ(shut(), 1);
 }
 
+/* A timeout outlives its timer: whose it was is not read from freed memory. */
+TEST(timer__destroyed__its_timeouts_have_none, "HWT-36")
+{
+    spn_timer_opts opts = defaults();
+    spn_timer *other;
+
+    open_driven();
+    opts.clock = clock_;
+    REQUIRE_OK(spn_timer_create(&other, &opts));
+    for (int i = 0; i < 3; i++)
+        schedule(i, i < 2 ? TICK : 2 * TICK);
+    CHECK_OK(spn_timer_schedule(other, &jobs[3].timeout, note, TICK));
+    CHECK_EQ(spn_timer_cancel(timer, &jobs[1].timeout), SPN_TIMEOUT_REMOVED);
+    CHECK_EQ(step(TICK), 1);
+    for (int i = 0; i < 4; i++)
+        CHECK(spn_timeout_timer(&jobs[i].timeout) == (i < 3 ? timer : other));
+    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    CHECK(spn_timeout_timer(&jobs[0].timeout) == timer); /* it fired */
+    CHECK(spn_timeout_timer(&jobs[1].timeout) == timer); /* it was cancelled */
+    CHECK(spn_timeout_timer(&jobs[2].timeout) == NULL);  /* stop gave it back */
+    CHECK_OK(spn_timer_destroy(timer));
+    for (int i = 0; i < 3; i++)
+        CHECK(spn_timeout_timer(&jobs[i].timeout) == NULL);
+    CHECK(spn_timeout_timer(&jobs[3].timeout) == other);
+    timer = other;
+    CHECK_EQ(shut(), 1);
+}
+
 static spn_timer *second;
 
 /* Its run is to arm it again here, so it cannot be had elsewhere, unless it is cancelled. */
