@@ -82,8 +82,9 @@ typedef struct spn_timer_opts {
     uint32_t drive;      /* spn_timer_drive                                          */
     uint32_t parallel;   /* with an executor: callbacks at a time at most, 1 .. 1024;
                              0: 16                                                    */
-    uint32_t unreported; /* 1: say nothing about it if it is forgotten: debug builds
-                             report at exit a timer that was started and not stopped  */
+    uint32_t unreported; /* 1: say nothing about it if it is forgotten: otherwise one
+                            line of the log, at exit, names a timer that was started
+                            and never stopped, and says how many more there are       */
     spn_executor *executor; /* runs the callbacks; NULL: the timer's thread.  Must
                                outlive the timer                                      */
     spn_clock *clock;       /* NULL: the monotonic one.  A manual one is for tests    */

@@ -65,7 +65,7 @@ _Static_assert(sizeof(spn_timer_stats) == sizeof(size_t) + 15 * sizeof(uint64_t)
 #define DEFAULT_SHARDS   8 /* at most: each is looked at in every pass */
 #define LIVE_WARNING     64
 
-struct spn__timer_census spn__timer_census = { SPN__LOCK_INIT, NULL, 0, false };
+struct spn__timer_census spn__timer_census = { SPN__LOCK_INIT, NULL, 0, 0, false };
 
 /* ---- the census --------------------------------------------------------------- */
 
@@ -80,6 +80,7 @@ static void census_enter(struct spn_timer *timer)
     if (timer->census_next != NULL)
         timer->census_next->census_link = &timer->census_next;
     spn__timer_census.first = timer;
+    timer->generation = spn__timer_census.generation;
     live = ++spn__timer_census.live;
     warn = live > LIVE_WARNING && !spn__timer_census.warned;
     spn__timer_census.warned = spn__timer_census.warned || warn;
@@ -100,18 +101,40 @@ static void census_leave(struct spn_timer *timer)
     spn__unlock(&spn__timer_census.lock);
 }
 
-#if !defined(NDEBUG) && !defined(SPN_SIM)
-/* At exit: timers that were started and nobody stopped. */
-__attribute__((destructor)) static void census_report(void)
+#ifndef SPN_SIM
+/* In the child of a fork.  The lock's holder may be a thread the child does not have; the
+ * list under it is whole, read forwards, at every step. */
+static void census_after_fork(void)
 {
+    spn__lock_init(&spn__timer_census.lock);
+    spn__timer_census.generation++;
+}
+
+__attribute__((constructor)) static void census_begin(void)
+{
+    (void)spn__os_on_fork_child(census_after_fork);
+}
+
+/* At exit: timers that this process started and nobody stopped.  101: after the program's
+ * destructors, which may stop them.  The log's hook may use timers, so without the lock. */
+__attribute__((destructor(101))) static void census_report(void)
+{
+    char name[SPN_THREAD_NAME_MAX + 1] = "";
+    uint32_t count = 0;
+
     spn__lock(&spn__timer_census.lock);
     for (const struct spn_timer *t = spn__timer_census.first; t != NULL;
          t = t->census_next)
-        /* relaxed: the process ends.  The lock stays with us, as the log hook may not
-         * make timers here. */
-        if (spn__load(&t->state, relaxed) == SPN__TIMER_STARTED && !t->unreported)
-            spn__log(SPN_LOG_WARN, "timer %s was started and never stopped", t->name);
+        /* relaxed: the process ends. */
+        if (spn__load(&t->state, relaxed) == SPN__TIMER_STARTED && !t->unreported &&
+            t->generation == spn__timer_census.generation && count++ == 0)
+            memcpy(name, t->name, sizeof name);
     spn__unlock(&spn__timer_census.lock);
+    if (count == 1)
+        spn__log(SPN_LOG_WARN, "timer %s was started and never stopped", name);
+    if (count > 1)
+        spn__log(SPN_LOG_WARN, "timer %s and %u more were started and never stopped",
+                 name, count - 1);
 }
 #endif
 
