@@ -28,6 +28,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes_out.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/limiter.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/nested.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/pending.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/pool.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/reconfigure.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/reject.c

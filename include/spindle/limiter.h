@@ -4,6 +4,7 @@
 
 #include <spindle/clock.h>
 #include <spindle/executor.h>
+#include <spindle/pool.h>
 #include <spindle/status.h>
 
 #ifdef __cplusplus
@@ -28,8 +29,14 @@ extern "C" {
  * Lifecycle   create -> execute... -> shutdown -> await -> destroy.  The executor behind
  *             is the user's and must last as long; it may be shared.
  * Threads     every call is safe from any thread, tasks included.  A task that waits here
- *             is handed over by the thread that ends another one.
- * Memory      create allocates for all tasks there can be; execute allocates nothing.
+ *             is handed over by the thread that ends another one.  If that one is being
+ *             taken back (remove) at this moment, the thread that removes it does.
+ * Memory      follows the number of tasks the limiter has, not its limits.  Of many that
+ *             wait, each takes at most 32 bytes, in chunks that grow with their number
+ *             and are given back.  A task in flight takes about 180; what 32 of them need
+ *             is kept for the next ones.  execute allocates before it accepts a task, and
+ *             gives SPN_ENOMEM if it cannot: that is not counted as a refusal, nor told
+ *             to the hook.  Handing over and taking back allocate nothing.
  * Jobs        an spn_job keeps deadline, priority, label, owner and context.  Whoever
  *             waits is not asked for its deadline before it reaches the executor behind.
  * Waiting for a task of the same limiter from inside another can wait for ever, as with
@@ -51,7 +58,7 @@ typedef enum spn_limiter_reason {
 typedef struct spn_limiter_stats {
     size_t size;
     int32_t max_in_flight;
-    int32_t max_waiting;
+    int32_t max_waiting; /* INT32_MAX: unbounded                                  */
     int32_t in_flight;   /* with the executor behind                              */
     int32_t waiting;     /* here                                                  */
     uint32_t overloaded; /* 1: refuses because of the time tasks wait             */
@@ -77,7 +84,8 @@ typedef struct spn_limiter_stats {
             0                                                                         \
     }
 
-/* Most tasks a limiter can have, in flight and waiting together. */
+/* Most tasks a limiter can have, in flight and waiting together; in flight, if max_waiting
+ * is SPN_UNBOUNDED. */
 #define SPN_LIMITER_TASKS_MAX (1 << 20)
 
 /* Zero means default.  Append only. */
@@ -85,7 +93,7 @@ typedef struct spn_limiter_opts {
     size_t size;            /* sizeof(spn_limiter_opts), set by _INIT               */
     spn_executor *executor; /* behind; borrowed for the limiter's life.  Required   */
     int32_t max_in_flight;  /* 0: 1024                                              */
-    int32_t max_waiting;    /* 0: none waits here                                   */
+    int32_t max_waiting;    /* 0: none waits here.  SPN_UNBOUNDED: any number       */
     int64_t target_ns;      /* 0: no limit by time                                  */
     int64_t interval_ns;    /* 0: 20 times target_ns                                */
     spn_clock *clock;       /* what time is measured with; borrowed for the limiter's
@@ -118,9 +126,9 @@ SPN_API int spn_limiter_destroy(spn_limiter *limiter);
 /*
  * Its executor, borrowed: valid as long as it is.  NULL for NULL.
  *
- * execute       SPN_OK; SPN_EREJECTED; SPN_ESHUTDOWN; SPN_EBUSY; what the executor
- *               behind refuses with, if the task was its turn.  Whether it may block or
- *               run the task is the executor behind's to say.
+ * execute       SPN_OK; SPN_EREJECTED; SPN_ESHUTDOWN; SPN_EBUSY; SPN_ENOMEM; what the
+ *               executor behind refuses with, if it was the task's turn.  Whether it may
+ *               block or run the task is the executor behind's to say.
  * shutdown      those that wait will still have their turn.
  * shutdown_now  gives back what waits here and, where that is supported, what is queued
  *               behind; tasks that run are not interrupted: their threads are another's.

@@ -3,23 +3,31 @@
  * limiter.c - an executor that lets so many tasks through to another one.
  *
  * OVERVIEW
- *   A task that is accepted gets a slot, one of as many as there can be tasks.  The slot
- *   is a job of its own, which the executor behind gets in the task's stead and which
- *   runs the task: so the limiter sees each task start and end.  The task's links point
- *   to its slot, so that it can be taken back without a search.
+ *   A task that is accepted gets an entry (pending.h) until it starts.  A task whose turn it
+ *   is gets a slot.  The slot is a job of its own, which the executor behind gets in the
+ *   task's stead and which runs the task: so the limiter sees each task start and end.
+ *   The task's link[0] is the entry's, and link[1] is its slot, NULL while it waits.
  *
- * STATE of a slot
- *   FREE -> WAITING -> HANDED -> RUNNING -> FREE
- *           in turn    given to  its fn     ended
- *                      the executor
+ * STATE of a task
+ *   WAITING -> HANDED -> RUNNING -> ended
+ *   in turn    given to  its fn
+ *              the executor
  *   A task finds its way back early from WAITING (remove), and from HANDED if the
  *   executor behind refuses, drops or gives it back.  A permit is what HANDED and
- *   RUNNING slots have; `in_flight` counts them and is changed under the lock together
+ *   RUNNING tasks have; `in_flight` counts them and is changed under the lock together
  *   with the state: whoever ends one takes the next that waits in the same step, so that
  *   a permit is neither lost nor given twice.
  *
- *   A slot that a remove is asking the executor behind about is pinned: it may end
- *   meanwhile, but is not used again, or the remove could hit another task.
+ * MEMORY
+ *   Only tasks in flight have a slot; up to SPARES free slots are kept.  execute allocates
+ *   the entry, and the slot if it is the task's turn, before it accepts the task.  When a
+ *   task ends, the next one that waits gets its slot, so that handing over allocates
+ *   nothing.  Nothing is allocated or freed with the lock held.
+ *
+ *   A slot that a remove is asking the executor behind about is pinned: its task may end
+ *   meanwhile, but the slot is not used again, or the remove could hit another task.
+ *   If there is no other free slot, the next task waits until the remove has its answer
+ *   and hands it over.  A task that comes meanwhile waits behind it.
  *
  * BEHIND THE CALLER'S BACK
  *   The executor behind may run the job inside execute.  The end of that job must not
@@ -47,6 +55,7 @@
 #include "base/list.h"
 #include "base/options.h"
 #include "base/time.h"
+#include "exec/pending.h"
 #include "exec/standing.h"
 #include "future/ambient.h"
 #include "future/core.h"
@@ -54,9 +63,12 @@
 #include "sync/thread_record.h"
 #include "sync/waitq.h"
 
-#define DEFAULT_IN_FLIGHT 1024
+enum {
+    DEFAULT_IN_FLIGHT = 1024,
+    SPARES = 32 /* free slots that are kept, for tasks to come */
+};
 
-enum slot_state { FREE, WAITING, HANDED, RUNNING };
+enum slot_state { FREE, HANDED, RUNNING };
 
 /* How a task came to its end. */
 enum fate { COMPLETED, FAILED, DROPPED, RETURNED, REFUSED };
@@ -65,10 +77,9 @@ struct slot {
     spn_job job;                 /* first: what the executor behind has */
     struct spn_limiter *limiter; /* fixed */
     spn_task *task;              /* the user's */
-    struct spn_context *context; /* the user's, until it is handed over */
     int64_t accepted_ns;
     /* Guarded by the lock. */
-    struct spn__list_node link; /* in free, waiting or handed */
+    struct spn__list_node link; /* in free or handed */
     uint8_t state;
     bool ended;              /* while pinned: to be freed by who pinned it */
     bool swept;              /* a shutdown_now is about to take it back */
@@ -94,19 +105,40 @@ struct spn_limiter {
     spn_clock *clock;
     void (*refused)(void *, spn_limiter_reason, const spn_limiter_stats *);
     void *ctx;
-    size_t slot_count;
-    struct slot *slots;
 
-    struct spn__lock lock; /* guards the rest */
-    struct spn__list free;
-    struct spn__list waiting; /* the oldest first */
-    struct spn__list handed;  /* given to the executor, not started; the oldest first */
-    uint32_t state;           /* spn_executor_state */
+    struct spn__lock lock;       /* guards the rest */
+    struct spn__pending pending; /* of the tasks that have not started */
+    struct spn__list free;       /* slots */
+    uint32_t free_count;
+    struct spn__list handed; /* given to the executor, not started; the oldest first */
+    uint32_t state;          /* spn_executor_state */
     struct spn__waitq awaiting;
     uint32_t holds;                /* of those who hold it */
     spn_limiter_stats stats;       /* in_flight, waiting and all that counts */
     struct spn__standing standing; /* without a target: not used */
 };
+
+/* What is left to do when the lock is not held any more. */
+struct after {
+    struct spn__chosen chosen; /* to wake */
+    struct slot *slot;         /* to free, as the next; or NULL */
+    struct spn__pending_entry *chunk;
+};
+#define AFTER_INIT                 \
+    {                              \
+        { NULL, NULL }, NULL, NULL \
+    }
+
+/* The limiter may be gone afterwards, if it has come to its end. */
+static void unlock_and(struct spn_limiter *l, struct after *after)
+{
+    spn__unlock(&l->lock);
+    spn__chosen_grant(&after->chosen);
+    if (after->slot != NULL)
+        spn__free(after->slot);
+    if (after->chunk != NULL)
+        spn__free(after->chunk);
+}
 
 static struct spn_limiter *limiter_of(spn_executor *executor)
 {
@@ -129,10 +161,11 @@ static int64_t now_of(const struct spn_limiter *l)
 static int64_t oldest_delay(const struct spn_limiter *l, int64_t now_ns)
 {
     struct spn__list_node *node = spn__list_first(&l->handed);
+    const struct spn__pending_entry *first = spn__pending_first(&l->pending);
 
-    if (node == NULL)
-        node = spn__list_first(&l->waiting);
-    return node != NULL ? spn__time_sub(now_ns, slot_of(node)->accepted_ns) : 0;
+    if (node != NULL)
+        return spn__time_sub(now_ns, slot_of(node)->accepted_ns);
+    return first != NULL ? spn__time_sub(now_ns, first->accepted_ns) : 0;
 }
 
 /* Ends an interval whose time is over. */
@@ -153,8 +186,8 @@ static bool too_slow(struct spn_limiter *l, int64_t now_ns)
     if (l->standing.target_ns == 0)
         return false;
     turn_interval(l, now_ns);
-    return spn__standing_refuses(&l->standing, spn__list_empty(&l->handed) &&
-                                                   spn__list_empty(&l->waiting));
+    return spn__standing_refuses(&l->standing,
+                                 spn__list_empty(&l->handed) && l->stats.waiting == 0);
 }
 
 /* All of its figures; the lock is held. */
@@ -190,80 +223,105 @@ static void count(struct spn_limiter *l, enum fate fate)
     }
 }
 
-/* The slot has no task any more.  The lock is held. */
-static void free_slot(struct slot *s)
-{
-    s->task = NULL;
-    s->state = FREE;
-    if (s->pins != 0)
-        s->ended = true;
-    else
-        spn__list_push_back(&s->limiter->free, &s->link);
-}
-
-static void unpin(struct slot *s)
-{
-    if (--s->pins == 0 && s->ended) {
-        s->ended = false;
-        spn__list_push_back(&s->limiter->free, &s->link);
-    }
-}
-
-/* Gives a permit to a slot that is on no list.  The lock is held. */
-static void permit(struct slot *s)
+/* The slot is not used any more; to be freed if there are enough.  The lock is held. */
+static void free_slot(struct slot *s, struct after *after)
 {
     struct spn_limiter *l = s->limiter;
 
+    s->task = NULL;
+    s->state = FREE;
+    s->ended = s->pins != 0;
+    if (s->ended)
+        return;
+    if (l->free_count < SPARES) {
+        spn__list_push_front(&l->free, &s->link);
+        l->free_count++;
+    } else {
+        after->slot = s;
+    }
+}
+
+static int slot_run(spn_task *job);
+static void slot_drop(spn_task *job, int reason);
+
+/* Gives a permit and a free slot to a task that has an entry.  The lock is held. */
+static struct slot *permit(struct spn_limiter *l,
+                           const struct spn__pending_entry *entry)
+{
+    struct slot *s = slot_of(spn__list_pop_front(&l->free));
+    spn_task *task = entry->task;
+    const spn_job *job = spn__job_of(task);
+
+    l->free_count--;
+    s->job = (spn_job)SPN_JOB_INIT(slot_run, slot_drop);
+    if (job != NULL) {
+        s->job.deadline_ns = job->deadline_ns;
+        s->job.priority = job->priority;
+        s->job.urgent = job->urgent;
+        s->job.owner = job->owner;
+        s->job.label = job->label;
+    }
+    s->task = task;
+    s->accepted_ns = entry->accepted_ns;
+    s->swept = false;
     s->state = HANDED;
+    task->link[1] = s;
     spn__list_push_back(&l->handed, &s->link);
     if (++l->stats.in_flight > l->stats.peak_in_flight)
         l->stats.peak_in_flight = l->stats.in_flight;
     spn__debug_assert(l->stats.in_flight <= l->max_in_flight);
+    return s;
 }
 
 /* The one whose turn it is, with a permit, or NULL.  The lock is held. */
 static struct slot *next_in_turn(struct spn_limiter *l)
 {
-    struct spn__list_node *node;
+    struct spn__pending_entry *first = spn__pending_first(&l->pending);
 
-    if (l->stats.in_flight >= l->max_in_flight || l->state >= SPN_EXECUTOR_STOP)
+    if (first == NULL || l->stats.in_flight >= l->max_in_flight ||
+        l->state >= SPN_EXECUTOR_STOP || spn__list_empty(&l->free))
         return NULL;
-    node = spn__list_pop_front(&l->waiting);
-    if (node == NULL)
-        return NULL;
+    spn__pending_dequeue(&l->pending, first);
     l->stats.waiting--;
-    permit(slot_of(node));
-    return slot_of(node);
+    return permit(l, first);
+}
+
+/* A task that was handed over starts, or leaves: it cannot be taken back any more.  The
+ * lock is held, and the task still ours.  Returns a chunk to be freed, or NULL. */
+static struct spn__pending_entry *slot_leave(struct slot *s)
+{
+    spn__list_remove(&s->link);
+    s->state = RUNNING;
+    return spn__pending_remove(&s->limiter->pending, s->task);
 }
 
 /* Who awaits the end, if this is it.  The lock is held. */
-static void look_for_end(struct spn_limiter *l, struct spn__chosen *chosen)
+static void look_for_end(struct spn_limiter *l, struct after *after)
 {
     if (l->state != SPN_EXECUTOR_RUNNING && l->stats.in_flight == 0 &&
         l->stats.waiting == 0 && l->holds == 0) {
         l->state = SPN_EXECUTOR_TERMINATED;
-        spn__waitq_choose_all(&l->awaiting, chosen);
+        spn__waitq_choose_all(&l->awaiting, &after->chosen);
     }
 }
 
-/* Takes a permit back and frees the slot; returns the next in turn.  The limiter may be
- * gone if there is none. */
+/* Takes a permit back and frees the slot; returns the next in turn.  The task is still ours
+ * unless it has left.  The limiter may be gone if there is no next one. */
 static struct slot *end_permit(struct slot *s, enum fate fate)
 {
     struct spn_limiter *l = s->limiter;
-    struct spn__chosen chosen = { NULL, NULL };
+    struct after after = AFTER_INIT;
     struct slot *next;
 
     spn__lock(&l->lock);
     if (s->state == HANDED)
-        spn__list_remove(&s->link);
+        after.chunk = slot_leave(s);
     l->stats.in_flight--;
     count(l, fate);
-    free_slot(s);
+    free_slot(s, &after);
     next = next_in_turn(l);
-    look_for_end(l, &chosen);
-    spn__unlock(&l->lock);
-    spn__chosen_grant(&chosen);
+    look_for_end(l, &after);
+    unlock_and(l, &after);
     return next;
 }
 
@@ -274,6 +332,21 @@ static void drop(spn_task *task, int reason)
 {
     spn_task_release(task);
     spn__task_drop_guarded(task, reason);
+}
+
+/* The same for one that was handed over, and will not run. */
+static void slot_give_up(struct slot *s, int reason)
+{
+    struct spn_limiter *l = s->limiter;
+    spn_task *task = s->task;
+    struct spn__pending_entry *chunk;
+
+    spn__lock(&l->lock);
+    chunk = slot_leave(s);
+    spn__unlock(&l->lock);
+    if (chunk != NULL)
+        spn__free(chunk);
+    drop(task, reason);
 }
 
 static void hand_over_all(struct slot *s);
@@ -296,15 +369,13 @@ static void after_hand_over(void *p)
 static int hand_over(struct slot *s, struct slot **next)
 {
     struct spn__limiter_frame frame = { .self = spn__thread_self(), .slot = s };
-    struct spn_context *context = s->context;
     int rc;
 
-    s->context = NULL;
     if (frame.self != NULL) {
         frame.outer = frame.self->limiter;
         frame.self->limiter = &frame;
     }
-    spn__context_enter(&frame.context, frame.self, context);
+    spn__context_enter(&frame.context, frame.self, spn__job_take(s->task));
     SPN__CLEANUP_PUSH(after_hand_over, &frame);
     rc = spn_executor_execute(s->limiter->behind, &s->job.task);
     frame.returned = true;
@@ -321,7 +392,7 @@ static void hand_over_all(struct slot *s)
         const int rc = hand_over(s, &next);
 
         if (rc != SPN_OK) {
-            drop(s->task, rc);
+            slot_give_up(s, rc);
             next = end_permit(s, DROPPED);
         }
         s = next;
@@ -370,13 +441,15 @@ static int slot_run(spn_task *job)
     struct spn_limiter *l = r.slot->limiter;
     spn_task *task = r.slot->task;
     const int64_t now_ns = now_of(l);
+    struct spn__pending_entry *chunk;
 
     spn__lock(&l->lock);
-    spn__list_remove(&r.slot->link);
-    r.slot->state = RUNNING;
+    chunk = slot_leave(r.slot);
     if (l->standing.target_ns != 0)
         sample(l, r.slot, now_ns);
     spn__unlock(&l->lock);
+    if (chunk != NULL)
+        spn__free(chunk);
     r.entered = spn_executor_enter(&l->executor, &r.inside) == SPN_OK;
     spn_task_release(task);
     SPN__CLEANUP_PUSH(after_run, &r);
@@ -390,11 +463,18 @@ static void slot_drop(spn_task *job, int reason)
 {
     struct slot *s = (struct slot *)(void *)job;
 
-    drop(s->task, reason);
+    slot_give_up(s, reason);
     ended(s, DROPPED, false);
 }
 
 /* ---- as an executor ------------------------------------------------------------------------ */
+
+/* Whether it is a new task's turn at once.  If a task waits for a pinned slot, there is a
+ * permit, but that task comes first.  The lock is held. */
+static bool has_turn(const struct spn_limiter *l)
+{
+    return l->stats.in_flight < l->max_in_flight && l->stats.waiting == 0;
+}
 
 static int wants_to_refuse(struct spn_limiter *l, int64_t now_ns)
 {
@@ -402,10 +482,7 @@ static int wants_to_refuse(struct spn_limiter *l, int64_t now_ns)
         l->stats.refused_shutdown++;
         return SPN_LIMITER_SHUTDOWN;
     }
-    /* Without a free slot though there is a permit, a remove has one pinned. */
-    if ((l->stats.in_flight >= l->max_in_flight &&
-         l->stats.waiting >= l->max_waiting) ||
-        spn__list_empty(&l->free)) {
+    if (!has_turn(l) && l->stats.waiting >= l->max_waiting) {
         l->stats.refused_full++;
         return SPN_LIMITER_FULL;
     }
@@ -416,36 +493,57 @@ static int wants_to_refuse(struct spn_limiter *l, int64_t now_ns)
     return 0;
 }
 
-/* A slot for the task, with a permit or in the queue.  The lock is held. */
+/* Whether a task can be taken without an allocation.  The lock is held. */
+static bool has_room(const struct spn_limiter *l)
+{
+    return spn__pending_has_room(&l->pending) &&
+           (!has_turn(l) || !spn__list_empty(&l->free));
+}
+
+/* Makes an entry or a slot.  The lock is held, but not all the while: others may change
+ * everything, and take what was made.  SPN_OK or SPN_ENOMEM. */
+static int make_room(struct spn_limiter *l)
+{
+    const uint32_t number = l->pending.chunk_count;
+    const bool needs_entry = !spn__pending_has_room(&l->pending);
+    struct spn__pending_entry *chunk = NULL;
+    struct slot *s = NULL;
+
+    spn__unlock(&l->lock);
+    if (needs_entry)
+        chunk = spn__pending_chunk_get(number);
+    else
+        s = spn__alloc(sizeof *s);
+    spn__lock(&l->lock);
+    if (s != NULL) {
+        memset(s, 0, sizeof *s);
+        s->limiter = l;
+        spn__list_push_front(&l->free, &s->link);
+        l->free_count++;
+    } else if (chunk == NULL) {
+        return SPN_ENOMEM;
+    } else if (!spn__pending_chunk_add(&l->pending, number, chunk)) {
+        spn__unlock(&l->lock);
+        spn__free(chunk);
+        spn__lock(&l->lock);
+    }
+    return SPN_OK;
+}
+
+/* Takes a task for which there is room.  Its slot, or NULL: it waits.  The lock is held. */
 static struct slot *take_in(struct spn_limiter *l, spn_task *task, int64_t now_ns)
 {
-    struct slot *s = slot_of(spn__list_pop_front(&l->free));
-    const spn_job *job = spn__job_of(task);
+    struct spn__pending_entry *entry = spn__pending_add(&l->pending, task, now_ns);
 
-    s->job = (spn_job)SPN_JOB_INIT(slot_run, slot_drop);
-    s->context = NULL;
-    s->swept = false;
-    if (job != NULL) {
-        s->job.deadline_ns = job->deadline_ns;
-        s->job.priority = job->priority;
-        s->job.urgent = job->urgent;
-        s->job.owner = job->owner;
-        s->job.label = job->label;
-        s->context = spn__context_capture();
-    }
-    s->task = task;
-    s->accepted_ns = now_ns;
-    task->link[0] = s;
+    spn__job_capture(task);
     l->stats.accepted++;
-    if (l->stats.in_flight < l->max_in_flight) {
-        permit(s);
-    } else {
-        s->state = WAITING;
-        spn__list_push_back(&l->waiting, &s->link);
-        if (++l->stats.waiting > l->stats.peak_waiting)
-            l->stats.peak_waiting = l->stats.waiting;
-    }
-    return s;
+    if (has_turn(l))
+        return permit(l, entry);
+    task->link[1] = NULL;
+    spn__pending_enqueue(&l->pending, entry);
+    if (++l->stats.waiting > l->stats.peak_waiting)
+        l->stats.peak_waiting = l->stats.waiting;
+    return NULL;
 }
 
 static int limiter_execute(spn_executor *executor, spn_task *task)
@@ -453,7 +551,6 @@ static int limiter_execute(spn_executor *executor, spn_task *task)
     struct spn_limiter *l = limiter_of(executor);
     struct slot *s = NULL, *next = NULL;
     spn_limiter_stats stats;
-    bool waits = false;
     int64_t now_ns;
     int reason, rc = spn_task_claim(task);
 
@@ -461,22 +558,26 @@ static int limiter_execute(spn_executor *executor, spn_task *task)
         return rc;
     now_ns = now_of(l);
     spn__lock(&l->lock);
-    reason = wants_to_refuse(l, now_ns);
-    if (reason == 0) {
-        s = take_in(l, task, now_ns);
-        waits = s->state == WAITING;
-    } else {
+    while ((reason = wants_to_refuse(l, now_ns)) == 0 && !has_room(l))
+        if ((rc = make_room(l)) != SPN_OK)
+            break;
+    if (reason != 0)
         copy_stats(l, &stats);
-    }
+    else if (rc == SPN_OK)
+        s = take_in(l, task, now_ns);
     spn__unlock(&l->lock);
+    if (rc != SPN_OK) {
+        spn_task_release(task);
+        return rc;
+    }
     if (reason != 0) {
         spn_task_release(task);
         if (l->refused != NULL)
             l->refused(l->ctx, (spn_limiter_reason)reason, &stats);
         return reason == SPN_LIMITER_SHUTDOWN ? SPN_ESHUTDOWN : SPN_EREJECTED;
     }
-    if (waits)
-        return SPN_OK; /* the slot is not ours any more */
+    if (s == NULL)
+        return SPN_OK; /* it waits, or not any more */
     rc = hand_over(s, &next);
     if (rc != SPN_OK) {
         next = end_permit(s, REFUSED);
@@ -486,79 +587,70 @@ static int limiter_execute(spn_executor *executor, spn_task *task)
     return rc;
 }
 
-/* The slot of a task that is here, or NULL.  The lock is held. */
-static struct slot *find(struct spn_limiter *l, spn_task *task)
-{
-    const uintptr_t first = (uintptr_t)l->slots, at = (uintptr_t)task->link[0];
-    struct slot *s = task->link[0];
-
-    /* The links of a task that is elsewhere point anywhere. */
-    if (at < first || at >= first + l->slot_count * sizeof *s ||
-        (at - first) % sizeof *s != 0)
-        return NULL;
-    return s->task == task ? s : NULL;
-}
-
 /* Takes a task that waits here out; it is the caller's to release.  The lock is held. */
-static void take_waiting(struct slot *s, struct spn__chosen *chosen,
-                         struct spn_context **context)
+static void take_waiting(struct spn_limiter *l, const spn_task *task,
+                         struct after *after)
 {
-    struct spn_limiter *l = s->limiter;
-
-    spn__list_remove(&s->link);
+    after->chunk = spn__pending_remove(&l->pending, task);
     l->stats.waiting--;
     count(l, RETURNED);
-    *context = s->context;
-    s->context = NULL;
-    free_slot(s);
-    look_for_end(l, chosen);
+    look_for_end(l, after);
+}
+
+/* The executor behind has answered whether it gives the slot back.  The next in turn, if
+ * it had to wait for that. */
+static struct slot *unpin(struct slot *s)
+{
+    struct spn_limiter *l = s->limiter;
+    struct after after = AFTER_INIT;
+    struct slot *next = NULL;
+
+    spn__lock(&l->lock);
+    if (--s->pins == 0 && s->ended) {
+        free_slot(s, &after);
+        next = next_in_turn(l);
+    }
+    unlock_and(l, &after);
+    return next;
 }
 
 /* Takes a task back from the executor behind; the slot is pinned, and is not any more
  * afterwards.  NULL: it has started. */
 static spn_task *take_handed(struct slot *s)
 {
-    struct spn_limiter *l = s->limiter;
     spn_task *task = NULL;
 
-    if (spn_executor_remove(l->behind, &s->job.task) == 1) {
+    if (spn_executor_remove(s->limiter->behind, &s->job.task) == 1) {
         task = s->task; /* and the slot ours to end */
-        spn__lock(&l->lock);
-        unpin(s);
-        spn__unlock(&l->lock);
+        (void)unpin(s); /* it has not ended */
         hand_over_all(end_permit(s, RETURNED));
-        return task;
+    } else {
+        hand_over_all(unpin(s));
     }
-    spn__lock(&l->lock);
-    unpin(s);
-    spn__unlock(&l->lock);
-    return NULL;
+    return task;
 }
 
 static int limiter_remove(spn_executor *executor, spn_task *task)
 {
     struct spn_limiter *l = limiter_of(executor);
-    struct spn__chosen chosen = { NULL, NULL };
-    struct spn_context *context = NULL;
-    bool found = false, handed = false;
-    struct slot *s;
+    struct after after = AFTER_INIT;
+    struct slot *handed = NULL;
+    bool found;
 
     spn__lock(&l->lock);
-    s = find(l, task);
-    if (s != NULL && s->state == WAITING) {
-        take_waiting(s, &chosen, &context);
-        found = true;
-    } else if (s != NULL && s->state == HANDED) {
-        s->pins++;
-        handed = true;
+    found = spn__pending_find(&l->pending, task) != NULL;
+    if (found && task->link[1] == NULL) {
+        take_waiting(l, task, &after);
+    } else if (found) {
+        handed = task->link[1];
+        handed->pins++;
     }
-    spn__unlock(&l->lock);
-    spn__chosen_grant(&chosen);
-    spn_context_unref(context);
-    if (handed)
-        found = take_handed(s) != NULL;
+    unlock_and(l, &after);
+    if (handed != NULL)
+        found = take_handed(handed) != NULL;
     if (!found)
         return 0;
+    spn__job_forget(task); /* nothing, if it was handed over */
     spn__task_given_back(task);
     spn_task_release(task);
     return SPN__GIVEN_BACK;
@@ -567,14 +659,13 @@ static int limiter_remove(spn_executor *executor, spn_task *task)
 static int limiter_shutdown(spn_executor *executor)
 {
     struct spn_limiter *l = limiter_of(executor);
-    struct spn__chosen chosen = { NULL, NULL };
+    struct after after = AFTER_INIT;
 
     spn__lock(&l->lock);
     if (l->state < SPN_EXECUTOR_SHUTDOWN)
         l->state = SPN_EXECUTOR_SHUTDOWN;
-    look_for_end(l, &chosen);
-    spn__unlock(&l->lock);
-    spn__chosen_grant(&chosen);
+    look_for_end(l, &after);
+    unlock_and(l, &after);
     return SPN_OK;
 }
 
@@ -592,20 +683,19 @@ static void give_back(spn_task *task, spn_unrun_fn unrun, void *ctx)
 /* Those that wait, one by one. */
 static spn_task *take_first_waiting(struct spn_limiter *l)
 {
-    struct spn__chosen chosen = { NULL, NULL };
-    struct spn_context *context = NULL;
-    struct spn__list_node *node;
+    struct after after = AFTER_INIT;
+    const struct spn__pending_entry *first;
     spn_task *task = NULL;
 
     spn__lock(&l->lock);
-    node = spn__list_first(&l->waiting);
-    if (node != NULL) {
-        task = slot_of(node)->task;
-        take_waiting(slot_of(node), &chosen, &context);
+    first = spn__pending_first(&l->pending);
+    if (first != NULL) {
+        task = first->task;
+        take_waiting(l, task, &after);
     }
-    spn__unlock(&l->lock);
-    spn__chosen_grant(&chosen);
-    spn_context_unref(context);
+    unlock_and(l, &after);
+    if (task != NULL)
+        spn__job_forget(task);
     return task;
 }
 
@@ -633,7 +723,7 @@ static int limiter_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void
                                 int64_t *count_out)
 {
     struct spn_limiter *l = limiter_of(executor);
-    struct spn__chosen chosen = { NULL, NULL };
+    struct after after = AFTER_INIT;
     struct slot *s, *next;
     spn_task *task;
     int64_t given = 0;
@@ -643,9 +733,8 @@ static int limiter_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void
     if (l->state < SPN_EXECUTOR_STOP)
         l->state = SPN_EXECUTOR_STOP; /* nobody gets a turn any more */
     s = pin_handed(l);
-    look_for_end(l, &chosen);
-    spn__unlock(&l->lock);
-    spn__chosen_grant(&chosen);
+    look_for_end(l, &after);
+    unlock_and(l, &after);
     for (; s != NULL; s = next) {
         next = s->next_swept;
         task = take_handed(s);
@@ -709,22 +798,23 @@ static void limiter_hold(spn_executor *executor)
 static void limiter_release(spn_executor *executor)
 {
     struct spn_limiter *l = limiter_of(executor);
-    struct spn__chosen chosen = { NULL, NULL };
+    struct after after = AFTER_INIT;
 
     spn__lock(&l->lock);
     l->holds--;
-    look_for_end(l, &chosen);
-    spn__unlock(&l->lock);
-    spn__chosen_grant(&chosen);
+    look_for_end(l, &after);
+    unlock_and(l, &after);
 }
 
 /* ---- making and asking ---------------------------------------------------------------------- */
 
 static bool fits(const spn_limiter_opts *o)
 {
-    return o->executor != NULL && o->max_in_flight >= 0 && o->max_waiting >= 0 &&
+    const int32_t waiting = o->max_waiting == SPN_UNBOUNDED ? 0 : o->max_waiting;
+
+    return o->executor != NULL && o->max_in_flight >= 0 && waiting >= 0 &&
            o->target_ns >= 0 && o->interval_ns >= 0 &&
-           (int64_t)o->max_in_flight + o->max_waiting <= SPN_LIMITER_TASKS_MAX;
+           (int64_t)o->max_in_flight + waiting <= SPN_LIMITER_TASKS_MAX;
 }
 
 int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
@@ -740,7 +830,6 @@ int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
                                           .release = limiter_release };
     spn_limiter_opts o = SPN_LIMITER_OPTS_INIT;
     struct spn_limiter *l;
-    size_t count;
 
     if (out == NULL)
         return SPN_EINVAL;
@@ -749,16 +838,12 @@ int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
         return SPN_EINVAL;
     if (o.max_in_flight == 0)
         o.max_in_flight = DEFAULT_IN_FLIGHT;
-    count = (size_t)o.max_in_flight + (size_t)o.max_waiting;
+    if (o.max_waiting == SPN_UNBOUNDED)
+        o.max_waiting = INT32_MAX;
     l = spn__alloc(sizeof *l);
     if (l == NULL)
         return SPN_ENOMEM;
     memset(l, 0, sizeof *l);
-    l->slots = spn__alloc(count * sizeof l->slots[0]);
-    if (l->slots == NULL) {
-        spn__free(l);
-        return SPN_ENOMEM;
-    }
     l->executor.ops = &ops;
     l->behind = o.executor;
     l->max_in_flight = l->stats.max_in_flight = o.max_in_flight;
@@ -767,27 +852,19 @@ int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
     l->clock = o.clock != NULL ? o.clock : spn_clock_monotonic();
     l->refused = o.refused;
     l->ctx = o.ctx;
-    l->slot_count = count;
     spn__lock_init(&l->lock);
+    spn__pending_init(&l->pending);
     spn__list_init(&l->free);
-    spn__list_init(&l->waiting);
     spn__list_init(&l->handed);
     spn__waitq_init(&l->awaiting);
     l->stats.size = sizeof l->stats;
-    for (size_t i = 0; i < count; i++) {
-        struct slot *s = &l->slots[i];
-
-        memset(s, 0, sizeof *s);
-        s->limiter = l;
-        s->state = FREE;
-        spn__list_push_back(&l->free, &s->link);
-    }
     *out = l;
     return SPN_OK;
 }
 
 int spn_limiter_destroy(spn_limiter *l)
 {
+    struct spn__list_node *node;
     bool busy;
 
     if (l == NULL)
@@ -798,7 +875,9 @@ int spn_limiter_destroy(spn_limiter *l)
     spn__unlock(&l->lock);
     if (busy)
         return SPN_EBUSY;
-    spn__free(l->slots);
+    while ((node = spn__list_pop_front(&l->free)) != NULL)
+        spn__free(slot_of(node));
+    spn__pending_fini(&l->pending);
     spn__free(l);
     return SPN_OK;
 }

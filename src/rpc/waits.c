@@ -14,8 +14,8 @@
  *   the first case, and is the one that came in the second.  So it has waited that long at
  *   least, and in the first case that is the whole interval, more than the target.
  *
- * WHY NOT a limiter in front of the pool?  It has a slot for each task there can be, and
- *   the queue of a server may be unbounded.  The rule is the limiter's.
+ * WHY NOT a limiter in front of the pool?  It has a slot for each task that it handed
+ *   over, and the queue of a server may be unbounded.  The rule is the limiter's.
  *
  * LOCKS      `lock`, a leaf, twice for each request; without queue.target it is not taken.
  */

@@ -846,6 +846,8 @@ static inline void open_groups(void)
     REQUIRE_OK(spn_group_create(&fixture.stopped_group, NULL));
     CHECK_EQ(spn_group_cancel(fixture.stopped_group, -5, 0), 1);
     REQUIRE_OK(spn_limiter_create(&fixture.limiter, good_limits()));
+    start_limited(); /* the limiter has memory for a task from then on */
+    CHECK_OK(spn_manual_executor_run_all(fixture.manual, NULL));
 }
 
 static inline void close_groups(void)

@@ -28,6 +28,20 @@ static int run(spn_task *task)
     return 0;
 }
 
+static bool second_has_run;
+
+static int run_second(spn_task *task)
+{
+    second_has_run = true;
+    return run(task);
+}
+
+static int run_third(spn_task *task)
+{
+    sim_assert(second_has_run);
+    return run(task);
+}
+
 static void drop(spn_task *task, int reason)
 {
     (void)task;
@@ -45,6 +59,7 @@ static bool create(spn_executor *behind, int32_t max_in_flight, int32_t max_wait
     spn__init(&drops, 0);
     spn__init(&refused, 0);
     spn__init(&taken_back, 0);
+    second_has_run = false;
     for (int i = 0; i < TASKS; i++)
         tasks[i] = (spn_task)SPN_TASK_INIT(run, drop);
     opts.executor = behind;
@@ -67,7 +82,8 @@ static void submit(void *task)
 {
     const int rc = spn_executor_execute(spn_limiter_executor(limiter), task);
 
-    sim_assert(rc == SPN_OK || rc == SPN_EREJECTED || rc == SPN_ESHUTDOWN);
+    sim_assert(rc == SPN_OK || rc == SPN_EREJECTED || rc == SPN_ESHUTDOWN ||
+               rc == SPN_ENOMEM);
     (void)spn__fetch_add(&refused, rc != SPN_OK, relaxed);
 }
 
@@ -114,6 +130,8 @@ SCENARIO(limiter__submitters_at_the_limit__never_exceeded, "G-20", "G-19")
     check_end(3);
 }
 
+SCENARIO_OPTS(limiter__submitters_at_the_limit__never_exceeded, .faults = true)
+
 /* Without a queue, two submitters: one runs or both, one after the other. */
 SCENARIO(limiter__no_queue__runs_or_refuses, "G-20")
 {
@@ -147,6 +165,49 @@ SCENARIO(limiter__taken_back_as_it_starts__settled_once, "G-20")
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(limiter__taken_back_as_it_starts__settled_once, .dfs = 2,
+              .dfs_models = SIM_SC)
+
+/* One is being taken back as it ends, and another waits: the only slot is still asked
+ * about, and the other has its turn all the same. */
+SCENARIO(limiter__taken_back_as_it_ends__next_has_its_turn, "G-20", "LIM-3")
+{
+    if (!create_over_manual(1, 1))
+        return;
+    submit(&tasks[0]);
+    submit(&tasks[1]);
+    sim_thread(run_all, NULL);
+    take_back(&tasks[0]);
+    sim_join_all();
+    run_all(NULL);
+    sim_outcome((unsigned)spn__load(&taken_back, relaxed));
+    sim_assert(spn__load(&runs, relaxed) + spn__load(&taken_back, relaxed) +
+                   spn__load(&refused, relaxed) ==
+               2);
+    check_end(2);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(limiter__taken_back_as_it_ends__next_has_its_turn, .dfs = 3,
+              .dfs_models = SIM_SC, .faults = true)
+
+/* The same while a third comes: it does not pass the one that waits. */
+SCENARIO(limiter__submitted_as_a_slot_is_asked_about__waits_behind, "LIM-3")
+{
+    if (!create_over_manual(1, 2))
+        return;
+    tasks[1].fn = run_second;
+    tasks[2].fn = run_third;
+    submit(&tasks[0]);
+    submit(&tasks[1]);
+    sim_thread(run_all, NULL);
+    sim_thread(submit, &tasks[2]);
+    take_back(&tasks[0]);
+    sim_join_all();
+    run_all(NULL);
+    sim_assert(spn__load(&runs, relaxed) + spn__load(&taken_back, relaxed) == 3);
+    check_end(3);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(limiter__submitted_as_a_slot_is_asked_about__waits_behind, .dfs = 2,
               .dfs_models = SIM_SC)
 
 /* Two who take the same one back, while its slot may be wanted by another. */
