@@ -130,10 +130,14 @@ typedef struct spn_invocation {
 
 /*
  * call:    sends it and waits for the reply, at most for its timeout; interruptible.
- * submit:  sends it; the future has the reply as its value, or fails with the code that
- *          call would have returned.  Cancelling it gives the reply up.  What is read from
- *          it is the reader's, to give back with spn_reply_destroy.  Does not block, but
- *          for the look-up of a name when a connection must be made.
+ * submit:  sends it; the future has the reply as its value if call would have returned
+ *          SPN_OK.  Otherwise the future fails with the code that call would have
+ *          returned, also where a reply came, and spn_future_error reads the text: an
+ *          exception as "class: message", else the server's message.  The text is cut to
+ *          SPN_FUTURE_MESSAGE_MAX bytes; call gives the whole exception.  Cancelling the
+ *          future gives the reply up.  What is read from it is the reader's, to give back
+ *          with spn_reply_destroy.  Does not block, but for the look-up of a name when a
+ *          connection must be made.
  * send:    sends it and wants no reply; SPN_OK: it is on its way.
  *
  * Returns  SPN_OK; with a reply in *out too, which is otherwise NULL: SPN_EREMOTE (the

@@ -81,7 +81,8 @@ struct completing {
     spn_reply *reply; /* NULL: a failure */
     spn_executor_frame
         ending; /* a stage that is run by this and calls close is told so */
-    bool entered, was_done;
+    bool entered;
+    bool unread; /* nobody else has the reply */
 };
 
 /* Follows the stages, also when one of them ended its thread. */
@@ -91,9 +92,28 @@ static void after_stages(void *arg)
 
     if (c->entered)
         (void)spn_executor_leave(&c->ending);
-    if (c->was_done)
-        spn_reply_destroy(c->reply); /* cancelled a moment ago */
+    if (c->unread)
+        spn_reply_destroy(c->reply);
     part(c->call, 1);
+}
+
+/* Fails the future with what a reply says.  An exception reads as in Java, "class:
+ * message".  The future cuts the text to its size, between two characters. */
+static void complete_failed(struct spn__call *call, const spn_reply *reply, int code)
+{
+    const char *class = spn_hvalue_type(spn_reply_exception(reply));
+    const char *message = spn_reply_message(reply);
+    char text[2 * MESSAGE_BYTES];
+
+    if (message == NULL)
+        message = "";
+    if (class != NULL && *class != '\0')
+        snprintf(text, sizeof text, "%s%s%s", class, *message != '\0' ? ": " : "",
+                 message);
+    else
+        snprintf(text, sizeof text, "%s",
+                 *message != '\0' ? message : spn_status_text(code));
+    (void)spn_future_complete_error(call->future, code, text);
 }
 
 /* Completes the future, with a reply or else a failure, and gives the call up. */
@@ -104,10 +124,14 @@ static void complete(struct spn__call *call, spn_reply *reply, int code,
 
     c.entered = spn_executor_enter(&call->client->ending, &c.ending) == SPN_OK;
     SPN__CLEANUP_PUSH(after_stages, &c);
-    if (reply != NULL)
-        c.was_done = spn_future_complete(call->future, reply) != 1;
-    else
+    if (reply == NULL) {
         (void)spn_future_complete_error(call->future, code, message);
+    } else if (code != SPN_OK && call->threadless == NULL) {
+        c.unread = true;
+        complete_failed(call, reply, code);
+    } else { /* a thread that waits takes any reply; see outcome */
+        c.unread = spn_future_complete(call->future, reply) != 1; /* just cancelled */
+    }
     SPN__CLEANUP_POP();
 }
 
@@ -128,7 +152,7 @@ void spn__call_fail_if_listed(struct spn__call *call, enum spn__call_end end, in
 void spn__call_reply(struct spn__call *call, spn_reply *reply)
 {
     conclude(call, SPN__END_REPLY);
-    complete(call, reply, SPN_OK, NULL);
+    complete(call, reply, spn_reply_check(reply), NULL);
 }
 
 size_t spn__calls_fail(struct spn_client *client, const struct spn__channel *channel,

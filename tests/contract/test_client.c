@@ -213,6 +213,91 @@ TEST(client__exception_error_and_refusal__each_its_status, "CLI-2")
     serving_end(&s);
 }
 
+/* The same calls with a future: it fails with the code that call returns, and says why. */
+TEST(client__submit_of_a_call_that_fails__future_fails_as_call_does, "CLI-2", "CLI-3")
+{
+    static const struct {
+        const char *method;
+        int code;
+        const char *text; /* what the future's text begins with */
+    } cases[] = {
+        { "fail", SPN_EREMOTE, "java.lang.IllegalStateException: boom" },
+        { "busy", SPN_EREJECTED, "" },
+        { "noSuchMethod", SPN_EREMOTE, "" },
+    };
+    struct serving s;
+    spn_client *client;
+
+    serve_with(&s, "threads=4&queues=16", NULL);
+    client = client_of(s.port, "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const spn_invocation what = of(cases[i].method);
+        spn_problem problem = SPN_PROBLEM_INIT;
+        char text[SPN_FUTURE_MESSAGE_MAX] = "";
+        void *value = NULL;
+        spn_reply *reply;
+        spn_future *future;
+        int code = SPN_OK;
+
+        CHECK_STATUS(spn_client_call(client, &what, &reply, &problem), cases[i].code);
+        spn_reply_destroy(reply);
+        REQUIRE_OK(spn_client_submit(client, &what, &future));
+        CHECK_STATUS(spn_future_get(future, &value, T_LONG_NS), SPN_EFAILED);
+        spn_reply_destroy(value);
+        (void)spn_future_error(future, &code, text, sizeof text);
+        CHECK_STATUS(code, cases[i].code);
+        CHECK(strncmp(text, cases[i].text, strlen(cases[i].text)) == 0);
+        if (cases[i].text[0] == '\0') /* no exception: the server's own words */
+            CHECK(text[0] != '\0' && strncmp(text, problem.text, strlen(text)) == 0);
+        spn_future_unref(future);
+    }
+    client_end(client);
+    serving_end(&s);
+}
+
+/* A server that gave up has no exception to show; and an exception may have no message. */
+TEST(client__submit_answered_without_a_text__status_or_class_is_the_text, "CLI-2",
+     "CLI-3")
+{
+    /* the flag 0, the class "E" without fields, and an object of it */
+    static const char exception[] = { (char)0x90, 'C', 1, 'E', (char)0x90, 0x60 };
+    static const struct {
+        int status;
+        const char *body;
+        uint32_t size;
+        int code;
+        const char *text;
+    } cases[] = {
+        { 20, exception, sizeof exception, SPN_EREMOTE, "E" },
+        { 31, "\0", 1, SPN_ETIMEDOUT, "" },
+        { 80, "\4gone", 5, SPN_EREMOTE, "gone" },
+    };
+    const spn_invocation what = of("nothing");
+    spn_client *client;
+    struct fake f;
+
+    fake_open(&f);
+    client = client_of(f.port, "heartbeat=0");
+    fake_accept(&f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *expected =
+            cases[i].text[0] != '\0' ? cases[i].text : spn_status_text(cases[i].code);
+        char text[SPN_FUTURE_MESSAGE_MAX] = "";
+        spn_future *future;
+        int code = SPN_OK;
+
+        REQUIRE_OK(spn_client_submit(client, &what, &future));
+        fake_reply(&f, fake_take(&f), cases[i].status, cases[i].body, cases[i].size);
+        CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
+        (void)spn_future_error(future, &code, text, sizeof text);
+        CHECK_STATUS(code, cases[i].code);
+        CHECK_STR(text, expected);
+        spn_future_unref(future);
+    }
+    client_end(client);
+    fake_close(&f);
+}
+
 struct seen {
     pthread_t thread;
     atomic_int done;
