@@ -29,9 +29,12 @@ extern "C" {
  *             slept or were inside tasks, and make your own.  exec, system and popen
  *             called straight from a thread with blocked signals hand the mask
  *             on: see spn_thread_exec_sigmask.
- * Cancel      pthread_cancel on a thread of the library, or on one inside a call
- *             of it, is not supported; interrupt it instead.  A C++ exception
- *             that leaves fn ends the process.
+ * Cancel      Threads of the library, and those of spn_thread_create, start with
+ *             cancellation disabled: pthread_cancel has no effect on them.  A task
+ *             that enables it disables it again before it returns; cancelled before
+ *             that, it ends like one that calls pthread_exit.  pthread_cancel on a
+ *             thread of yours inside a call of the library is not supported;
+ *             interrupt it instead.  A C++ exception that leaves fn ends the process.
  */
 typedef struct spn_thread spn_thread;
 

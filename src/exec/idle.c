@@ -507,6 +507,7 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     int64_t due_ns = SPN_FOREVER;
     bool leads = false, has_post = false, in_time = true, searched;
 
+    spn__os_cancel_disable(); /* a task may have enabled it */
     if (w->outrun && give_way(w))
         return;
     if (search(w, epoch)) { /* with a task, perhaps: `given` */

@@ -53,6 +53,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
     void *item = NULL;
     int rc = SPN_EINTR;
 
+    spn__os_cancel_disable();            /* as in spn__idle_wait */
     spn__store(&w->waiting, 1, release); /* [user] with it comes `self` */
     spn__fence_light();                  /* [user] */
     /* relaxed: after the fence. */

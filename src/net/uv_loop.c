@@ -211,6 +211,7 @@ static void *run(void *arg)
     struct spn__loop *const loop = arg;
     void *const self = spn__thread_self();
 
+    spn__os_cancel_disable();
     spn__os_set_name(loop->name);
     spn__store(&loop->self, self, relaxed); /* see spn__loop_is_mine */
     loop->has_record = self != NULL;

@@ -254,6 +254,11 @@ void spn__os_thread_detach(spn__os_thread thread);
 /* Gives the calling thread one of the time-sharing classes, and a nice value
  * where it has one: SPN_OK, SPN_EPERM or SPN_EINVAL. */
 int spn__os_set_sched(uint32_t sched, int32_t nice);
+/* Has pthread_cancel wait until the calling thread enables cancellation. */
+static inline void spn__os_cancel_disable(void)
+{
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+}
 /* Names the calling thread for the kernel; at most 15 bytes. */
 SPN__SHARED void spn__os_set_name(const char *name);
 void spn__os_get_name(char name[16]);

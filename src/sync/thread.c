@@ -124,6 +124,7 @@ static void *run(void *p)
     struct spn_thread *self = p;
     char name[16];
 
+    spn__os_cancel_disable();
     if (self->set_sched) {
         const int status = spn__os_set_sched(self->sched, self->priority);
 

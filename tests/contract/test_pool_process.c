@@ -3,10 +3,14 @@
  * other pools. */
 #include "pools.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+
+#include <spindle/timer.h>
 
 /* ---- exit --------------------------------------------------------------------------- */
 
@@ -145,6 +149,79 @@ TEST(process__forked_while_workers_work__child_not_stuck, "P13")
     gate_open(gate);
     pool_close(pool);
     gate_free(gate);
+}
+
+/* ---- cancellation ------------------------------------------------------------------------ */
+
+/* What a task or callback finds on its thread, and what it leaves there. */
+struct cancelling {
+    pthread_t thread;
+    int found; /* the state of cancellation */
+    bool enable;
+    atomic_int ran;
+    spn_timeout timeout;
+};
+
+static int note_and_leave(void *arg)
+{
+    struct cancelling *c = arg;
+
+    c->thread = pthread_self();
+    CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &c->found), 0);
+    /* At once, and not at the next call that is a cancellation point. */
+    CHECK_EQ(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &(int){ 0 }), 0);
+    if (c->enable)
+        CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &(int){ 0 }), 0);
+    atomic_fetch_add(&c->ran, 1);
+    return 0;
+}
+
+/* An idle worker that is cancelled goes on, also after a task that left cancellation
+ * enabled and asynchronous. */
+TEST_EACH(process__idle_worker_is_cancelled__goes_on, "G-21")
+{
+    for (int enable = 0; enable < 2; enable++) {
+        struct cancelling c = { .enable = enable != 0 }, again = { .enable = false };
+        struct bed b = bed_open(k, 1, 1);
+        spn_executor *executor = spn_pool_executor(b.pool);
+
+        REQUIRE_OK(spn_executor_call(executor, note_and_leave, &c));
+        T_AWAIT(atomic_load(&c.ran) == 1 && stats_of(b.pool).parked == 1);
+        CHECK_EQ(c.found, PTHREAD_CANCEL_DISABLE);
+        CHECK_EQ(pthread_cancel(c.thread), 0);
+        REQUIRE_OK(spn_executor_call(executor, note_and_leave, &again));
+        T_AWAIT(atomic_load(&again.ran) == 1);
+        CHECK_EQ(again.found, PTHREAD_CANCEL_DISABLE);
+        CHECK(pthread_equal(c.thread, again.thread));
+        CHECK_EQ(stats_of(b.pool).threads_died, 0);
+        bed_close(&b);
+    }
+}
+
+static int note_in_timer(spn_timeout *timeout)
+{
+    return note_and_leave((char *)timeout - offsetof(struct cancelling, timeout));
+}
+
+/* The same for the thread of a timer. */
+TEST(process__timer_thread_is_cancelled__goes_on, "G-21")
+{
+    struct cancelling c = { .enable = false }, again = c;
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+    spn_timer *timer;
+
+    opts.drive = SPN_TIMER_THREAD;
+    REQUIRE_OK(spn_timer_create(&timer, &opts));
+    REQUIRE_OK(spn_timer_schedule(timer, &c.timeout, note_in_timer, 0));
+    T_AWAIT(atomic_load(&c.ran) == 1);
+    CHECK_EQ(c.found, PTHREAD_CANCEL_DISABLE);
+    CHECK_EQ(pthread_cancel(c.thread), 0);
+    REQUIRE_OK(spn_timer_schedule(timer, &again.timeout, note_in_timer, 0));
+    T_AWAIT(atomic_load(&again.ran) == 1);
+    CHECK_EQ(again.found, PTHREAD_CANCEL_DISABLE);
+    CHECK(pthread_equal(c.thread, again.thread));
+    CHECK_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_destroy(timer));
 }
 
 /* ---- signals ----------------------------------------------------------------------------- */

@@ -226,6 +226,53 @@ static int die(void *arg, spn_request *request)
     pthread_exit(NULL);
 }
 
+/* What a method on an I/O thread found. */
+struct io_thread {
+    pthread_t thread;
+    int found; /* the state of cancellation */
+};
+
+static int note_io_thread(void *arg, spn_request *request)
+{
+    struct io_thread *io = arg;
+
+    (void)request;
+    io->thread = pthread_self();
+    CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &io->found), 0);
+    CHECK_EQ(pthread_setcancelstate(io->found, &(int){ 0 }), 0);
+    return SPN_OK;
+}
+
+/* pthread_cancel does not end an I/O thread: the next request is answered there. */
+TEST(server__io_thread_is_cancelled__goes_on, "G-21")
+{
+    struct io_thread io[2] = { { .found = -1 }, { .found = -1 } };
+    const spn_method methods[] = { { "first", "", note_io_thread, &io[0] },
+                                   { "second", "", note_io_thread, &io[1] } };
+    const spn_service service = { .size = sizeof(spn_service),
+                                  .interface = "demo.Io",
+                                  .methods = methods,
+                                  .method_count = 2 };
+    struct asked asked = { .path = "demo.Io", .version = "-", .group = "-" };
+    struct serving s;
+    struct told told;
+    int fd;
+
+    serve_with(&s, "dispatcher=direct", NULL);
+    REQUIRE_OK(spn_server_export(s.server, &service, NULL));
+    fd = peer_open(s.port);
+    for (int i = 0; i < 2; i++) {
+        asked.method = methods[i].name;
+        REQUIRE(peer_ask(fd, &asked, &told));
+        CHECK_EQ(told.status, 20);
+        CHECK_EQ(io[i].found, PTHREAD_CANCEL_DISABLE);
+        CHECK_EQ(pthread_cancel(io[i].thread), 0);
+    }
+    CHECK(pthread_equal(io[0].thread, io[1].thread));
+    close(fd);
+    serving_end(&s);
+}
+
 /* A method that ends its thread is answered for, what it decided on before stays; the pool
  * has another thread for the next request, and unexport and stop find nothing that runs. */
 TEST(server__method_ends_its_thread__answered_and_over, "EXC-4", "EXC-6", "EXC-22")
