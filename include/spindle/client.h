@@ -92,7 +92,8 @@ typedef struct spn_client_opts {
  *          waited for the connection, and there is no client.
  *          close: SPN_OK; SPN_ETIMEDOUT: calls were cut off, or something still runs: call
  *          again before destroy; SPN_EBUSY: another thread closes it; SPN_EDEADLK;
- *          SPN_EINVAL (NULL).
+ *          SPN_ESTATE at once in the child of a fork, if the parent made it; SPN_EINVAL
+ *          (NULL).
  *          destroy: SPN_OK; SPN_EBUSY and changes nothing before close, or while a reply
  *          is on its way.
  * Since    0.1

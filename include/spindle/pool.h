@@ -340,7 +340,9 @@ SPN_API SPN_NODISCARD
 int spn_pool_create(spn_pool **out, const spn_pool_opts *opts);
 
 /*
- * Frees a terminated pool; NULL is a no-op.  No other call on it may be under way.
+ * Frees a terminated pool; NULL is a no-op.  No other call on it may be under way.  In
+ * the child of a fork it also frees a pool of the parent's, if at the fork all workers
+ * slept and no task was queued.
  * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives.
  * Since    0.1
  */
@@ -400,6 +402,8 @@ SPN_API int32_t spn_pool_size_for_io(double blocking);
  *          the pool, or its terminated hook; SPN_ENOMEM (no memory for the calling
  *          thread's record).  await: SPN_ETIMEDOUT, SPN_EINTR.  drain: SPN_ETIMEDOUT if
  *          something was cut off or still runs; SPN_EINTR, which cuts off as well.
+ *          All: SPN_ESTATE at once, and nothing changes, in the child of a fork if the
+ *          pool's workers are the parent's.
  * Since    0.1
  */
 SPN_API int spn_pool_shutdown(spn_pool *pool);

@@ -138,7 +138,7 @@ typedef struct spn_server_opts {
  *          SPN_ENOMEM; SPN_EAGAIN (no thread); what an extension of the program's said
  *          when it was made.
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs or a request
- *          is not finished.
+ *          is not finished, and in the child of a fork if the parent started it.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -186,7 +186,8 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
  *          dropped by its method or client; destroy succeeds.  SPN_ETIMEDOUT: requests or
  *          replies had to be cut off, and methods may still run: call again before
  *          destroy; SPN_EBUSY: another thread starts or stops it;
- *          SPN_EDEADLK: from a method of it, or an I/O thread; SPN_EINVAL (NULL).
+ *          SPN_EDEADLK: from a method of it, or an I/O thread; SPN_ESTATE at once in
+ *          the child of a fork, if the parent started it; SPN_EINVAL (NULL).
  * Since    0.1
  */
 SPN_API SPN_NODISCARD

@@ -23,12 +23,15 @@ extern "C" {
  * Fork        only the thread that called fork is in the child, with the
  *             signal mask the process had before the library blocked anything;
  *             the child may use the library's calls that do not wait for
- *             threads it no longer has, exec or _exit.  A pool, queue or timer
- *             that another thread was using at that moment may be locked in the
- *             child for ever: leave the parent's alone there, unless its threads
- *             slept or were inside tasks, and make your own.  exec, system and popen
- *             called straight from a thread with blocked signals hand the mask
- *             on: see spn_thread_exec_sigmask.
+ *             threads it no longer has, exec or _exit.  To end the parent's
+ *             pools, timers, servers and clients there is refused with SPN_ESTATE
+ *             at once, so that destructors and atexit functions may do so.  What
+ *             else is done with a pool, queue or timer that another thread was using
+ *             at that moment may block for ever: leave the parent's alone there,
+ *             unless its threads slept or were inside tasks, and make your own.  A
+ *             pool or timer that has no thread yet is the child's as well.  exec,
+ *             system and popen called straight from a thread with blocked signals
+ *             hand the mask on: see spn_thread_exec_sigmask.
  * Cancel      Threads of the library, and those of spn_thread_create, start with
  *             cancellation disabled: pthread_cancel has no effect on them.  A task
  *             that enables it disables it again before it returns; cancelled before

@@ -131,8 +131,9 @@ typedef struct spn_timer_opts {
  *          rounded up, beyond int64_t); SPN_ENOMEM; SPN_EAGAIN or SPN_ENOTSUP (no
  *          descriptor for SPN_TIMER_FD).
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it runs, has
- *          timeouts, or somebody waits on it.  A task of its own that the executor still
- *          has is harmless: it finds nothing to do.
+ *          timeouts, or somebody waits on it.  In the child of a fork it also frees a
+ *          timer of the parent's that has no timeouts and nobody was inside.  A task of
+ *          its own that the executor still has is harmless: it finds nothing to do.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -157,7 +158,8 @@ int spn_timer_start(spn_timer *timer);
  * functions are called here, with SPN_ECANCELED.  left may be NULL.  A second stop finds
  * nothing left.  Blocks; an interrupt does not end it but stays set.
  *
- * Returns  SPN_OK; SPN_ESTATE in a callback of this timer: nothing is stopped;
+ * Returns  SPN_OK; SPN_ESTATE in a callback of this timer, and in the child of a fork
+ *          if the timer's thread or its executor's is the parent's: nothing is stopped;
  *          SPN_ENOMEM (no memory for the calling thread's record: nothing is stopped);
  *          SPN_EINVAL (NULL timer).  *left is NULL unless SPN_OK.
  * Orders   all callbacks did happens-before stop returns.

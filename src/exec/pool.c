@@ -185,6 +185,7 @@ static void init_state(struct spn_pool *pool)
         spn__init(&pool->rejected[i], 0);
     spn__init(&pool->no_memory, 0);
     spn__init(&pool->caller_ran, 0);
+    spn__init(&pool->process, spn__os_process());
 }
 
 /* With `kind` and what belongs to it, if that is not for the options to say. */
@@ -272,12 +273,51 @@ int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
     return create(out, opts, &steal);
 }
 
+static void free_pool(struct spn_pool *pool)
+{
+    spn__audit_gone(pool);
+    spn__work_fini(pool);
+    spn__free(pool->name);
+    spn__free(pool);
+}
+
+static int32_t count_parked(struct spn_pool *pool);
+
+static bool is_free(struct spn__lock *lock)
+{
+    return spn__load(&lock->state, relaxed) == SPN__LOCK_FREE; /* nobody else is here */
+}
+
+/* Frees the workers of an orphan.  False: at the fork one of them did not sleep, a task was
+ * queued, or another thread was inside. */
+static bool orphan_free_workers(struct spn_pool *pool)
+{
+    /* relaxed, here and below: nobody else is here. */
+    const int32_t count = spn__ctl_count(spn__load(&pool->ctl, relaxed));
+    struct spn__list_node *node;
+
+    if (!is_free(&pool->lock) || !is_free(&pool->idle_lock) ||
+        !is_free(&pool->work.fifo.in_lock) || !is_free(&pool->work.fifo.out_lock) ||
+        !is_free(&pool->work.heap.lock) || spn__load(&pool->helpers, relaxed) != 0 ||
+        pool->live != count || count_parked(pool) != count || spn__work_size(pool) != 0)
+        return false;
+    while ((node = spn__list_pop_front(&pool->workers)) != NULL)
+        spn__free(spn__list_entry(node, struct spn__worker, link));
+    return true;
+}
+
 int spn_pool_destroy(spn_pool *pool)
 {
     bool over;
 
     if (pool == NULL)
         return SPN_OK;
+    if (spn__pool_is_orphan(pool)) {
+        if (!orphan_free_workers(pool))
+            return SPN_EBUSY;
+        free_pool(pool);
+        return SPN_OK;
+    }
     spn__lock(&pool->lock); /* and thereby waits for whoever has just ended it */
     /* relaxed: changes under the lock. */
     over = spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_TERMINATED &&
@@ -285,10 +325,7 @@ int spn_pool_destroy(spn_pool *pool)
     spn__unlock(&pool->lock);
     if (!over)
         return SPN_EBUSY;
-    spn__audit_gone(pool);
-    spn__work_fini(pool);
-    spn__free(pool->name);
-    spn__free(pool);
+    free_pool(pool);
     return SPN_OK;
 }
 

@@ -182,6 +182,7 @@ struct spn_pool {
     struct spn__waitq awaiting;    /* termination */
     SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
     struct spn_thread *terminator; /* runs the terminated hook */
+    SPN__ATOMIC(int32_t) process;  /* that has the workers; see spn__pool_is_orphan */
     uint32_t thread_number;        /* of the next thread's name */
     int64_t direct;                /* tasks accepted as the first of a worker */
     int64_t completed, failed, expired; /* of workers that are gone */
@@ -202,6 +203,15 @@ int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
 
 /* How many tasks it can have at most, in threads and in the queue; INT64_MAX: any number. */
 SPN__SHARED int64_t spn__pool_places(spn_pool *pool);
+
+/* In the child of a fork: whether the workers are the parent's, so that nobody runs tasks
+ * here, nor says that the pool has ended. */
+static inline bool spn__pool_is_orphan(struct spn_pool *pool)
+{
+    /* relaxed, both: a fork copies them, and they do not change in the child. */
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 &&
+           spn__load(&pool->process, relaxed) != spn__os_process();
+}
 
 /* How far add_worker may go. */
 enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };

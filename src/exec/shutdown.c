@@ -199,6 +199,8 @@ int spn_pool_shutdown(spn_pool *pool)
 
     if (pool == NULL)
         return SPN_EINVAL;
+    if (spn__pool_is_orphan(pool))
+        return SPN_ESTATE;
     paused = begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
     forbid(pool, &tasks);
     needed = needs_worker(pool, paused);
@@ -248,6 +250,8 @@ int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t
         *count = 0;
     if (pool == NULL)
         return SPN_EINVAL;
+    if (spn__pool_is_orphan(pool))
+        return SPN_ESTATE;
     spn__list_init(&tasks);
     (void)begin_shutdown(pool, SPN_EXECUTOR_STOP);
     interrupt_running(pool);
@@ -284,6 +288,8 @@ static int await(struct spn_pool *pool, int64_t timeout_ns, bool interruptible)
 
     if (is_terminated(pool))
         return SPN_OK;
+    if (spn__pool_is_orphan(pool))
+        return SPN_ESTATE;
     if (timeout_ns <= 0)
         return SPN_ETIMEDOUT;
     if (waits_for_itself(pool))

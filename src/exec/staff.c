@@ -74,6 +74,8 @@ static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__boun
             return SPN_ESHUTDOWN;
         if (spn__ctl_count(ctl) >= spn__pool_bound(pool, bound))
             return SPN_EFULL;
+        if (spn__ctl_count(ctl) == 0) /* relaxed: see spn__pool_is_orphan */
+            spn__store(&pool->process, spn__os_process(), relaxed);
         /* relaxed, both: who has the place; the list has the rest [ctl]. */
         if (spn__cas_weak(&pool->ctl, &ctl, ctl + 1, relaxed, relaxed))
             return SPN_OK;

@@ -350,6 +350,7 @@ static void init(spn_client *client, const spn_client_opts *opts)
     spn__init(&client->closer, 0);
     spn__init(&client->pending, 0);
     client->ending.ops = NULL;
+    client->process = spn__os_process();
     spn__init(&client->calls, 0);
     spn__init(&client->one_way, 0);
     spn__init(&client->late, 0);
@@ -553,6 +554,8 @@ int spn_client_close(spn_client *client, int64_t timeout_ns)
 
     if (client == NULL)
         return SPN_EINVAL;
+    if (client->process != spn__os_process() && !client->closed)
+        return SPN_ESTATE; /* in the child of a fork: the threads are the parent's */
     if (spn_executor_is_inside(client->dispatch.executor) == 1 ||
         spn_executor_is_inside(&client->ending) == 1)
         return SPN_EDEADLK;

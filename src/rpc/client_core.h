@@ -66,6 +66,7 @@ struct spn_client {
     spn_executor ending;           /* runs nothing: marks threads that end a call */
     SPN__ATOMIC(uint32_t) closer;  /* 1: a thread is in close [closer] */
     bool closed;                   /* close has come to its end; the closer's */
+    int32_t process;               /* that has the threads; fixed */
     SPN__ATOMIC(uint64_t) calls, ends[SPN__ENDS], one_way, late, failures;
     struct spn__call_table table;
     int link_count;

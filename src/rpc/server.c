@@ -221,6 +221,7 @@ int spn__server_create_on(spn_server **out, const char *text,
     spn__endpoint_init(&server->endpoint);
     spn__lock_init(&server->lock);
     spn__init(&server->port, 0);
+    spn__init(&server->process, 0);
     spn__init(&server->accepts_unset, 0);
     server->transport = transport;
     server->owns_transport = transport == NULL;
@@ -370,7 +371,10 @@ int spn_server_start(spn_server *server, spn_problem *problem)
     spn__unlock(&server->lock);
     if (!is_new)
         return spn__refuse(problem, SPN_ESTATE, 0, "the server was started before");
+    spn__store(&server->process, spn__os_process(), relaxed); /* as in is_orphan */
     rc = listen_on(server, problem);
+    if (rc != SPN_OK)
+        spn__store(&server->process, 0, relaxed); /* as in is_orphan */
     set_state(server, rc == SPN_OK ? SPN__SERVER_RUNNING : SPN__SERVER_NEW);
     return rc;
 }
@@ -509,6 +513,15 @@ static int64_t left_until(int64_t deadline_ns)
     return left > 0 ? left : 0;
 }
 
+/* In the child of a fork: whether the threads are the parent's. */
+static bool is_orphan(spn_server *server)
+{
+    /* relaxed: a fork copies it, and it does not change in the child. */
+    const int32_t process = spn__load(&server->process, relaxed);
+
+    return process != 0 && process != spn__os_process();
+}
+
 /* What is behind the connections. */
 static int stop_threads(spn_server *server, int64_t deadline_ns)
 {
@@ -597,6 +610,8 @@ int spn_server_stop(spn_server *server, int64_t timeout_ns)
 
     if (server == NULL)
         return SPN_EINVAL;
+    if (is_orphan(server))
+        return SPN_ESTATE;
     if (spn_executor_is_inside(server->dispatch.executor) == 1)
         return SPN_EDEADLK;
     spn__lock(&server->lock);
@@ -615,10 +630,12 @@ int spn_server_stop(spn_server *server, int64_t timeout_ns)
     rc = stop(server, spn__deadline(spn__now(), timeout_ns));
     spn__lock(&server->lock);
     server->is_being_stopped = false;
-    if (rc == SPN_OK)
+    if (rc == SPN_OK) {
         server->state = SPN__SERVER_STOPPED;
-    else if (rc == SPN_EDEADLK)
+        spn__store(&server->process, 0, relaxed); /* as in is_orphan */
+    } else if (rc == SPN_EDEADLK) {
         server->state = state;
+    }
     spn__unlock(&server->lock);
     return rc;
 }
@@ -629,6 +646,8 @@ int spn_server_destroy(spn_server *server)
 
     if (server == NULL)
         return SPN_OK;
+    if (is_orphan(server))
+        return SPN_EBUSY; /* its loops share what they poll with the parent's */
     spn__lock(&server->lock);
     is_busy = server->state != SPN__SERVER_STOPPED && server->state != SPN__SERVER_NEW;
     spn__unlock(&server->lock);

@@ -35,7 +35,8 @@ struct spn_server {
     spn_timer *timer;
     struct spn__transport *transport; /* made by start, or given */
     bool owns_transport;
-    struct spn__lock lock; /* guards what follows; a leaf */
+    SPN__ATOMIC(int32_t) process; /* that has the threads; 0: there are none */
+    struct spn__lock lock;        /* guards what follows; a leaf */
     enum spn__server_state state;
     bool is_being_stopped; /* a thread is inside stop */
     spn_url *url;

@@ -96,6 +96,7 @@ struct spn__os_thread_attr {
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- atomics ---------------------------------------------------------- */
 
@@ -263,6 +264,11 @@ static inline void spn__os_cancel_disable(void)
 SPN__SHARED void spn__os_set_name(const char *name);
 void spn__os_get_name(char name[16]);
 void spn__os_get_sigmask(spn__sigmask *mask);
+/* The number of the process, which is another one in the child of a fork. */
+static inline int32_t spn__os_process(void)
+{
+    return (int32_t)getpid();
+}
 /* Has restore() called in the child of every fork, for the process's life;
  * false: no memory. */
 bool spn__os_on_fork_child(void (*restore)(void));

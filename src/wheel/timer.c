@@ -256,6 +256,7 @@ static int make_runners(struct spn_timer *timer, uint32_t count)
 static void init_words(struct spn_timer *timer)
 {
     spn__init(&timer->state, SPN__TIMER_NEW);
+    spn__init(&timer->process, spn__os_process());
     spn__init(&timer->wake_ns, SPN_FOREVER);
     spn__init(&timer->driver, NULL);
     spn__init(&timer->passes, 0);
@@ -331,6 +332,34 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     return SPN_OK;
 }
 
+/* In the child of a fork: whether the threads that run its callbacks are the parent's. */
+static bool is_orphan(struct spn_timer *timer)
+{
+    /* relaxed, both: a fork copies them, and they do not change in the child. */
+    return spn__load(&timer->state, relaxed) == SPN__TIMER_STARTED &&
+           (timer->drive == SPN_TIMER_THREAD || timer->executor != NULL) &&
+           spn__load(&timer->process, relaxed) != spn__os_process();
+}
+
+/* Whether nobody was inside an orphan at the fork, and no timeout waits in it. */
+static bool was_idle(struct spn_timer *timer)
+{
+    /* relaxed, all: nobody else is here. */
+    bool idle = spn__load(&timer->life_lock.state, relaxed) == SPN__LOCK_FREE &&
+                spn__load(&timer->exec_lock.state, relaxed) == SPN__LOCK_FREE &&
+                spn__load(&spn__timer_census.lock.state, relaxed) == SPN__LOCK_FREE &&
+                timer->stopping == 0;
+
+    for (uint32_t i = 0; i <= timer->shard_mask && idle; i++) {
+        struct spn__shard *s = &timer->shards[i];
+
+        idle = spn__load(&s->lock.state, relaxed) == SPN__QUICK_FREE &&
+               s->waiting == 0 && spn__list_empty(&s->running) &&
+               spn__load(&s->guests, relaxed) == 0;
+    }
+    return idle && spn_timer_pending(timer) == 0;
+}
+
 /* Whether somebody could still touch a timer. */
 static bool is_busy(struct spn_timer *timer)
 {
@@ -367,8 +396,14 @@ int spn_timer_destroy(spn_timer *timer)
 
     if (timer == NULL)
         return SPN_OK;
-    if (is_busy(timer))
+    if (is_orphan(timer)) {
+        if (!was_idle(timer))
+            return SPN_EBUSY;
+        /* The handle of a thread that is not here cannot be given back. */
+        spn__store(&timer->thread, NULL, relaxed);
+    } else if (is_busy(timer)) {
         return SPN_EBUSY;
+    }
     spn__audit_gone(timer);
     spn__clock_unlisten(timer->clock, &timer->listener);
     census_leave(timer);
@@ -411,9 +446,11 @@ int spn__timer_start(struct spn_timer *timer)
     if (state == SPN__TIMER_NEW) {
         if (timer->drive == SPN_TIMER_THREAD)
             rc = make_thread(timer);
-        if (rc == SPN_OK)
-            /* relaxed: nothing comes with it. */
+        if (rc == SPN_OK) {
+            /* relaxed, both: nothing comes with it. */
+            spn__store(&timer->process, spn__os_process(), relaxed);
             spn__store(&timer->state, SPN__TIMER_STARTED, relaxed);
+        }
     }
     spn__unlock(&timer->life_lock);
     return rc;
@@ -671,6 +708,8 @@ static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns
         *left = NULL;
     if (timer == NULL)
         return SPN_EINVAL;
+    if (is_orphan(timer))
+        return SPN_ESTATE;
     self = spn__thread_self();
     if (self == NULL)
         return SPN_ENOMEM;

@@ -184,9 +184,10 @@ struct spn_timer {
     /* The timer's own, or NULL.  Others only compare it with themselves: it is replaced
      * when a callback ends it, but not once the timer is stopped. */
     SPN__ATOMIC(struct spn_thread *) thread;
-    int32_t stopping;        /* threads in stop */
-    bool collected;          /* what was left is taken out, or is about to be */
-    spn__futex_word telling; /* 1: and owners are being told of it [told] */
+    SPN__ATOMIC(int32_t) process; /* that started it; see is_orphan in timer.c */
+    int32_t stopping;             /* threads in stop */
+    bool collected;               /* what was left is taken out, or is about to be */
+    spn__futex_word telling;      /* 1: and owners are being told of it [told] */
     struct spn__log_limit failures, refusals;
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) wake_ns; /* [wake] */

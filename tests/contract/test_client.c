@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <spindle/client.h>
@@ -74,6 +75,36 @@ static spn_harena *arena_of(void)
 
     REQUIRE_OK(spn_harena_create(&arena, NULL));
     return arena;
+}
+
+/* A child of fork that closes its parent's client is told so at once; the client goes on. */
+TEST(client__child_closes_the_parents__refused_at_once, "G-29")
+{
+    struct serving s;
+    const spn_invocation what = of("nothing");
+    spn_client *client;
+    spn_reply *reply;
+    int status = -1;
+    pid_t pid;
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    client = client_of(s.port, "");
+    fflush(NULL);
+    pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+        (void)alarm((unsigned)(T_LONG_NS / SPN_SEC(1))); /* one that hangs fails */
+        _exit(CHECK_STATUS(spn_client_close(client, T_LONG_NS), SPN_ESTATE) &&
+                      CHECK_STATUS(spn_client_destroy(client), SPN_EBUSY)
+                  ? 0
+                  : 1);
+    }
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK_EQ(status, 0);
+    CHECK_OK(spn_client_call(client, &what, &reply, NULL));
+    spn_reply_destroy(reply);
+    client_end(client);
+    serving_end(&s);
 }
 
 /* ---- a server that does what it is told --------------------------------------------- */

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <spindle/forkjoin.h>
 #include <spindle/timer.h>
 
 /* ---- exit --------------------------------------------------------------------------- */
@@ -66,6 +67,12 @@ TEST(process__exits_with_a_live_pool__not_held_up, "S-9", "P13")
 
 /* ---- fork ------------------------------------------------------------------------------ */
 
+static int count_run(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return 0;
+}
+
 static void in_child(bool (*fn)(spn_pool *pool), spn_pool *pool)
 {
     int status = -1;
@@ -74,8 +81,10 @@ static void in_child(bool (*fn)(spn_pool *pool), spn_pool *pool)
     fflush(NULL);
     pid = fork();
     REQUIRE(pid >= 0);
-    if (pid == 0)
+    if (pid == 0) {
+        (void)alarm((unsigned)(T_LONG_NS / SPN_SEC(1))); /* one that hangs fails */
         _exit(fn(pool) ? 0 : 1);
+    }
     REQUIRE(waitpid(pid, &status, 0) == pid);
     CHECK_EQ(status, 0);
 }
@@ -91,8 +100,37 @@ static bool use_parents_pool(spn_pool *pool)
     rc = execute(pool, &p); /* queued or refused, but it returns */
     s = stats_of(pool);
     return (rc <= SPN_OK) && CHECK(s.threads >= 0) &&
-           CHECK_STATUS(spn_pool_await(pool, 0), SPN_ETIMEDOUT) &&
+           CHECK_STATUS(spn_pool_await(pool, 0), SPN_ESTATE) &&
            CHECK_STATUS(spn_pool_destroy(pool), SPN_EBUSY);
+}
+
+static bool end_parents_pool(spn_pool *pool)
+{
+    return CHECK_STATUS(spn_pool_close(pool), SPN_ESTATE) &&
+           CHECK_STATUS(spn_pool_drain(pool, T_LONG_NS, NULL, NULL, NULL),
+                        SPN_ESTATE) &&
+           CHECK_STATUS(spn_pool_shutdown(pool), SPN_ESTATE) &&
+           CHECK_STATUS(spn_pool_shutdown_now(pool, NULL, NULL, NULL), SPN_ESTATE) &&
+           CHECK_STATUS(spn_pool_await(pool, SPN_FOREVER), SPN_ESTATE);
+}
+
+static bool end_an_idle_one(spn_pool *pool)
+{
+    return end_parents_pool(pool) && CHECK_OK(spn_pool_destroy(pool));
+}
+
+static bool end_a_busy_one(spn_pool *pool)
+{
+    return end_parents_pool(pool) && CHECK_STATUS(spn_pool_destroy(pool), SPN_EBUSY);
+}
+
+static bool end_ones_own(spn_pool *pool)
+{
+    static struct piece p;
+
+    piece_init(&p, NULL);
+    return CHECK_OK(execute(pool, &p)) && CHECK_OK(spn_pool_close(pool)) &&
+           CHECK(ran(&p)) && CHECK_OK(spn_pool_destroy(pool));
 }
 
 /* A pool of its own works in the child. */
@@ -149,6 +187,113 @@ TEST(process__forked_while_workers_work__child_not_stuck, "P13")
     gate_open(gate);
     pool_close(pool);
     gate_free(gate);
+}
+
+/* A child that ends its parent's pool, as a destructor or an atexit function would, is told
+ * so at once; and destroy frees an idle pool. */
+TEST_EACH(process__child_ends_the_parents_pool__refused_at_once, "G-29")
+{
+    struct bed b = bed_open(k, 2, 2);
+    spn_latch *gate = gate_new();
+    struct piece p;
+
+    CHECK_EQ(spn_pool_prestart_all(b.pool), 2);
+    T_AWAIT(stats_of(b.pool).parked == 2);
+    t_await_asleep(spn_pool_name(b.pool), 2);
+    in_child(end_an_idle_one, b.pool);
+    piece_init(&p, gate);
+    start(b.pool, &p);
+    t_await_asleep(spn_pool_name(b.pool), 2);
+    in_child(end_a_busy_one, b.pool);
+    gate_open(gate);
+    bed_close(&b);
+    gate_free(gate);
+}
+
+/* A pool without threads goes along into the child: a program may fork after it made it. */
+TEST(process__forked_before_the_first_task__pool_is_the_childs, "G-29")
+{
+    spn_pool *pool = pool_of(1, 1, 4);
+
+    if (!T_INSTRUMENTED) /* as above */
+        in_child(end_ones_own, pool);
+    pool_close(pool);
+}
+
+static bool end_parents_stealing(spn_pool *pool)
+{
+    spn_fj_pool *fj = (spn_fj_pool *)(void *)pool;
+
+    return CHECK_STATUS(spn_fj_pool_close(fj), SPN_ESTATE) &&
+           CHECK_STATUS(spn_fj_pool_await(fj, SPN_FOREVER), SPN_ESTATE) &&
+           CHECK_OK(spn_fj_pool_destroy(fj));
+}
+
+/* The same for a fork/join pool. */
+TEST(process__child_ends_the_parents_stealing_pool__refused_at_once, "G-29")
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+    atomic_int runs = 0;
+    spn_fj_pool *fj;
+
+    opts.parallelism = 1;
+    opts.name = "orphan";
+    REQUIRE_OK(spn_fj_pool_create(&fj, &opts));
+    REQUIRE_OK(spn_executor_call(spn_fj_pool_executor(fj), count_run, &runs));
+    T_AWAIT(atomic_load(&runs) == 1);
+    t_await_asleep("orphan", 1);
+    in_child(end_parents_stealing, (spn_pool *)(void *)fj);
+    CHECK_OK(spn_fj_pool_close(fj));
+    CHECK_OK(spn_fj_pool_destroy(fj));
+}
+
+/* A timer, and a timeout in it. */
+struct timing {
+    spn_timer *timer;
+    spn_timeout timeout;
+    atomic_int ran;
+};
+
+static int note_fired(spn_timeout *timeout)
+{
+    atomic_fetch_add(&((struct timing *)(void *)((char *)timeout -
+                                                 offsetof(struct timing, timeout)))
+                          ->ran,
+                     1);
+    return 0;
+}
+
+static bool end_parents_timer(spn_pool *pool)
+{
+    struct timing *t = (struct timing *)(void *)pool;
+    spn_timeout *left = &t->timeout;
+
+    return CHECK_STATUS(spn_timer_stop(t->timer, &left), SPN_ESTATE) &&
+           CHECK(left == NULL) &&
+           CHECK_STATUS(spn_timer_destroy(t->timer), SPN_EBUSY) &&
+           CHECK_EQ(spn_timer_cancel(t->timer, &t->timeout), SPN_TIMEOUT_REMOVED) &&
+           CHECK_STATUS(spn_timer_stop(t->timer, NULL), SPN_ESTATE) &&
+           CHECK_OK(spn_timer_destroy(t->timer));
+}
+
+/* The same for a timer, which is freed when no timeout waits in it. */
+TEST(process__child_stops_the_parents_timer__refused_at_once, "G-29")
+{
+    struct timing t = { .ran = 0 };
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+    spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
+
+    thread.name = "orphan";
+    opts.thread = &thread;
+    REQUIRE_OK(spn_timer_create(&t.timer, &opts));
+    REQUIRE_OK(spn_timer_schedule(t.timer, &t.timeout, note_fired, SPN_SEC(3600)));
+    t_await_asleep("orphan", 1);
+    in_child(end_parents_timer, (spn_pool *)(void *)&t);
+    CHECK_EQ(spn_timer_cancel(t.timer, &t.timeout), SPN_TIMEOUT_REMOVED);
+    REQUIRE_OK(spn_timer_schedule(t.timer, &t.timeout, note_fired, 0));
+    T_AWAIT(atomic_load(&t.ran) == 1); /* the parent's is as it was */
+    CHECK_OK(spn_timer_stop(t.timer, NULL));
+    CHECK_OK(spn_timer_destroy(t.timer));
 }
 
 /* ---- cancellation ------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "base/cpu.h"
 #include "rpc_serving.h"
@@ -269,6 +270,35 @@ TEST(server__io_thread_is_cancelled__goes_on, "G-21")
         CHECK_EQ(pthread_cancel(io[i].thread), 0);
     }
     CHECK(pthread_equal(io[0].thread, io[1].thread));
+    close(fd);
+    serving_end(&s);
+}
+
+/* A child of fork that stops its parent's server is told so at once; the server goes on. */
+TEST(server__child_stops_the_parents__refused_at_once, "G-29")
+{
+    struct serving s;
+    struct told told;
+    int status = -1, fd;
+    pid_t pid;
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    fd = peer_open(s.port);
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    fflush(NULL);
+    pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+        (void)alarm((unsigned)(T_LONG_NS / SPN_SEC(1))); /* one that hangs fails */
+        _exit(CHECK_STATUS(spn_server_stop(s.server, T_LONG_NS), SPN_ESTATE) &&
+                      CHECK_STATUS(spn_server_destroy(s.server), SPN_EBUSY)
+                  ? 0
+                  : 1);
+    }
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK_EQ(status, 0);
+    CHECK(peer_ask(fd, &ask_hello, &told));
+    CHECK_EQ(told.status, 20);
     close(fd);
     serving_end(&s);
 }

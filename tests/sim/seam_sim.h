@@ -415,6 +415,7 @@ void spn__os_alarm_close(int fd);
 int64_t sim_alarm_deadline(int fd);
 #define spn__os_sleep_precisely() ((void)0)
 #define spn__os_cancel_disable()  ((void)0)
+#define spn__os_process()         INT32_C(1)
 uint64_t spn__cycles(void); /* see sim_set_counter */
 bool spn__cycles_usable(void);
 
