@@ -131,7 +131,8 @@ SPN_API const spn_thread_factory *spn_thread_factory_default(void);
  *
  * Returns  SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_EINVAL (NULL, or a thread
  *          the library did not create), SPN_EDEADLK (own thread), SPN_ENOMEM
- *          (no memory for the caller's own record).
+ *          (no memory for the caller's own record), SPN_ESTATE at once (in the child
+ *          of a fork, a thread that ran in the parent).
  * Orders   all the thread did happens-before join returns SPN_OK.
  * Since    0.1
  */

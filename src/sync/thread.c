@@ -244,6 +244,7 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
                         o.sched == SPN_SCHED_IDLE;
     thread->sched = o.sched;
     thread->priority = o.priority;
+    thread->process = spn__os_process();
     thread->signal = o.signal;
     if (o.name == NULL)
         o.name = "spindle";
@@ -335,6 +336,8 @@ int spn_thread_join(spn_thread *thread, int64_t timeout_ns, int *result)
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
 
     spn__lock(&thread->lock);
+    if (must_wait(thread) && thread->process != spn__os_process())
+        rc = SPN_ESTATE;
     while (rc == SPN_OK && must_wait(thread)) {
         struct spn__waiter w;
 
@@ -367,6 +370,8 @@ spn_thread *spn_thread_ref(spn_thread *thread)
 
 static void detach(struct spn_thread *thread)
 {
+    if (thread->process != spn__os_process())
+        return; /* in the child of a fork: there is no such thread */
     spn__lock(&thread->lock);
     if (!thread->reaped && !thread->detached && !thread->foreign) {
         spn__os_thread_detach(thread->os);

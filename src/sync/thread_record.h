@@ -52,6 +52,7 @@ struct spn_thread {
     bool set_sched; /* ask for `sched` before fn, and answer through `started` */
     uint32_t sched; /* spn_thread_sched */
     int32_t priority;
+    int32_t process; /* that has the thread, unless it is foreign; fixed */
     uint32_t signal; /* the one it lets through; 0: none */
     spn_thread_fn fn;
     void *arg;

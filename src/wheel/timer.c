@@ -396,14 +396,8 @@ int spn_timer_destroy(spn_timer *timer)
 
     if (timer == NULL)
         return SPN_OK;
-    if (is_orphan(timer)) {
-        if (!was_idle(timer))
-            return SPN_EBUSY;
-        /* The handle of a thread that is not here cannot be given back. */
-        spn__store(&timer->thread, NULL, relaxed);
-    } else if (is_busy(timer)) {
+    if (is_orphan(timer) ? !was_idle(timer) : is_busy(timer))
         return SPN_EBUSY;
-    }
     spn__audit_gone(timer);
     spn__clock_unlisten(timer->clock, &timer->listener);
     census_leave(timer);

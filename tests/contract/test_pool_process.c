@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 
 #include <spindle/forkjoin.h>
+#include <spindle/thread.h>
 #include <spindle/timer.h>
+#include <spindle/url_pool.h>
 
 /* ---- exit --------------------------------------------------------------------------- */
 
@@ -245,6 +247,65 @@ TEST(process__child_ends_the_parents_stealing_pool__refused_at_once, "G-29")
     in_child(end_parents_stealing, (spn_pool *)(void *)fj);
     CHECK_OK(spn_fj_pool_close(fj));
     CHECK_OK(spn_fj_pool_destroy(fj));
+}
+
+static bool end_parents_url_pool(spn_pool *pool)
+{
+    spn_url_pool *up = (spn_url_pool *)(void *)pool;
+
+    return CHECK_STATUS(spn_pool_close(spn_url_pool_pool(up)), SPN_ESTATE) &&
+           CHECK_OK(spn_url_pool_destroy(up));
+}
+
+/* The same for a pool of a URL, whose report has a thread as well. */
+TEST(process__child_ends_the_parents_url_pool__refused_at_once, "G-29")
+{
+    spn_url *url;
+    spn_url_pool *up;
+
+    REQUIRE_OK(spn_url_parse(&url,
+                             "dubbo://127.0.0.1:1?threads=1&queues=4&threadname=orphan",
+                             NULL));
+    REQUIRE_OK(spn_url_pool_create(&up, url, NULL, NULL));
+    CHECK_EQ(spn_pool_prestart_all(spn_url_pool_pool(up)), 1);
+    T_AWAIT(stats_of(spn_url_pool_pool(up)).parked == 1);
+    t_await_asleep("orphan", 1);
+    t_await_asleep("spindle-report", 1);
+    in_child(end_parents_url_pool, (spn_pool *)(void *)up);
+    CHECK_OK(spn_pool_close(spn_url_pool_pool(up)));
+    CHECK_OK(spn_url_pool_destroy(up));
+    spn_url_unref(url);
+}
+
+static bool join_parents_thread(spn_pool *pool)
+{
+    spn_thread *thread = (spn_thread *)(void *)pool;
+
+    return CHECK_STATUS(spn_thread_join(thread, SPN_FOREVER, NULL), SPN_ESTATE) &&
+           CHECK_STATUS(spn_thread_join(thread, 0, NULL), SPN_ESTATE) &&
+           (spn_thread_unref(thread), true);
+}
+
+static int await_gate(void *gate)
+{
+    return spn_latch_await(gate, SPN_FOREVER);
+}
+
+/* A child cannot join a thread of its parent's, but may drop the handle. */
+TEST(process__child_joins_the_parents_thread__refused_at_once, "G-29")
+{
+    spn_thread_opts opts = SPN_THREAD_OPTS_INIT;
+    spn_latch *gate = gate_new();
+    spn_thread *thread;
+
+    opts.name = "orphan";
+    REQUIRE_OK(spn_thread_create(&thread, &opts, await_gate, gate));
+    t_await_asleep("orphan", 1);
+    in_child(join_parents_thread, (spn_pool *)(void *)thread);
+    gate_open(gate);
+    CHECK_OK(spn_thread_join(thread, T_LONG_NS, NULL));
+    spn_thread_unref(thread);
+    gate_free(gate);
 }
 
 /* A timer, and a timeout in it. */
