@@ -65,7 +65,7 @@ _Static_assert(sizeof(spn_timer_stats) == sizeof(size_t) + 15 * sizeof(uint64_t)
 #define DEFAULT_SHARDS   8 /* at most: each is looked at in every pass */
 #define LIVE_WARNING     64
 
-struct spn__timer_census spn__timer_census = { SPN__LOCK_INIT, NULL, 0, 0, false };
+struct spn__timer_census spn__timer_census = { SPN__LOCK_INIT, NULL, 0, false };
 
 /* ---- the census --------------------------------------------------------------- */
 
@@ -80,7 +80,6 @@ static void census_enter(struct spn_timer *timer)
     if (timer->census_next != NULL)
         timer->census_next->census_link = &timer->census_next;
     spn__timer_census.first = timer;
-    timer->generation = spn__timer_census.generation;
     live = ++spn__timer_census.live;
     warn = live > LIVE_WARNING && !spn__timer_census.warned;
     spn__timer_census.warned = spn__timer_census.warned || warn;
@@ -107,7 +106,6 @@ static void census_leave(struct spn_timer *timer)
 static void census_after_fork(void)
 {
     spn__lock_init(&spn__timer_census.lock);
-    spn__timer_census.generation++;
 }
 
 __attribute__((constructor)) static void census_begin(void)
@@ -125,9 +123,9 @@ __attribute__((destructor(101))) static void census_report(void)
     spn__lock(&spn__timer_census.lock);
     for (const struct spn_timer *t = spn__timer_census.first; t != NULL;
          t = t->census_next)
-        /* relaxed: the process ends. */
+        /* relaxed, both: the process ends. */
         if (spn__load(&t->state, relaxed) == SPN__TIMER_STARTED && !t->unreported &&
-            t->generation == spn__timer_census.generation && count++ == 0)
+            spn__load(&t->process, relaxed) == spn__os_process() && count++ == 0)
             memcpy(name, t->name, sizeof name);
     spn__unlock(&spn__timer_census.lock);
     if (count == 1)
@@ -347,7 +345,6 @@ static bool was_idle(struct spn_timer *timer)
     /* relaxed, all: nobody else is here. */
     bool idle = spn__load(&timer->life_lock.state, relaxed) == SPN__LOCK_FREE &&
                 spn__load(&timer->exec_lock.state, relaxed) == SPN__LOCK_FREE &&
-                spn__load(&spn__timer_census.lock.state, relaxed) == SPN__LOCK_FREE &&
                 timer->stopping == 0;
 
     for (uint32_t i = 0; i <= timer->shard_mask && idle; i++) {

@@ -208,7 +208,6 @@ struct spn_timer {
     uint64_t refused;
 
     struct spn_timer *census_next, **census_link; /* guarded by the census's lock */
-    uint32_t generation;                          /* of the process that made it */
     char name[SPN_THREAD_NAME_MAX + 1];
     SPN__AUDIT_FIELD
 };
@@ -219,7 +218,6 @@ struct spn__timer_census {
     struct spn__lock lock;
     struct spn_timer *first;
     uint32_t live;
-    uint32_t generation; /* of the process: how many forks made it */
     bool warned;
 };
 extern struct spn__timer_census spn__timer_census;
