@@ -42,8 +42,10 @@ typedef enum spn_pool_queue_kind {
     /* First in, first out, over all producers; a task is taken back in O(1).  The
      * contract of java.util.concurrent. */
     SPN_POOL_FIFO = 0,
-    /* The fastest: one lane per producing thread, in order within a lane only.
-     * Workers take batches; a task in a batch still counts as queued, can be taken
+    /* The fastest: one lane per producing thread.  A worker starts the tasks that it
+     * claims from a lane in the order they were submitted, but with two workers or more
+     * a task may start before an older one of the same producer.
+     * Workers claim batches; a task in a batch still counts as queued, can be taken
      * back, and is taken over by a thread that has nothing else to do.  Always
      * unbounded: queue_capacity must be negative or SPN_DEFAULT.  A chunk of memory
      * may be needed for every few hundred tasks: SPN_ENOMEM without it. */
