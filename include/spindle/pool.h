@@ -46,9 +46,13 @@ typedef enum spn_pool_queue_kind {
      * claims from a lane in the order they were submitted, but with two workers or more
      * a task may start before an older one of the same producer.
      * Workers claim batches; a task in a batch still counts as queued, can be taken
-     * back, and is taken over by a thread that has nothing else to do.  Always
-     * unbounded: queue_capacity must be negative or SPN_DEFAULT.  A chunk of memory
-     * may be needed for every few hundred tasks: SPN_ENOMEM without it. */
+     * back, and is taken over by a thread that has nothing else to do.  Behind a task
+     * that runs long the whole batch is taken over, the oldest first, by workers that
+     * have newer tasks to claim: for each long task ahead it waits at most (workers + 1)
+     * times 1 ms (a tick of the system's clock, if that is longer) and one claim of at
+     * most 255 tasks, as long as a worker claims.
+     * Always unbounded: queue_capacity must be negative or SPN_DEFAULT.  A chunk of
+     * memory may be needed for every few hundred tasks: SPN_ENOMEM without it. */
     SPN_POOL_LANES = 1,
     /* By priority, the greatest first, and first in first out among equals: see
      * spn_job and `age_ns`. */

@@ -17,10 +17,11 @@
  *
  * BATCHES
  *   How many slots a worker claims depends on how many wait, so that the others find
- *   something too.  What is in a batch behind a long task is not lost to it: a worker
- *   that finds the lanes empty looks at the batches of the others and takes the later
- *   half of one that gets on too slowly; and a worker that always finds something looks
- *   at another's batch every RESCUE claims, in case that one is stuck.
+ *   something too.  What is in a batch behind a long task is not lost to it.  A worker
+ *   that finds the lanes empty looks at the batches of the others and steals one that
+ *   gets on too slowly.  Before a claim, at most once per LOOK_NS, a worker looks at one
+ *   other batch and steals it if its `taken` is what it was at the last look.  A thief
+ *   takes all of a batch and starts with the oldest, as a queue would.
  *
  * STARTING AN ENTRY                                      next <= end, gate <= end
  *   The owner of a batch starts entry n by    next = n + 1; fence; n < gate?
@@ -459,7 +460,7 @@ static bool claim_any(struct spn__lanes *lanes, struct spn__batch *b, bool *more
     }
 }
 
-/* Takes the later half of what waits in a batch. */
+/* Takes all that waits in a batch. */
 static bool steal(struct spn__lanes *lanes, struct spn__batch *b, struct spn__batch *v,
                   bool *more)
 {
@@ -474,7 +475,7 @@ static bool steal(struct spn__lanes *lanes, struct spn__batch *b, struct spn__ba
     end = spn__load(&v->end, relaxed);   /* ours, by the lock */
     from = end;
     if (next < end) {
-        from = shut(v, end - (end - next + 1) / 2);
+        from = shut(v, next);
         v->held -= end - from;
         spn__store(&v->end, from, relaxed); /* seen by waiting, which only hints */
         if (from < end) {                   /* else the owner may be filling it anew */
@@ -533,20 +534,33 @@ static enum found steal_any(struct spn__lanes *lanes, struct spn__batch *b, bool
     return NOTHING;
 }
 
-/* Takes from a batch that has not moved since this worker looked last; looks at one
- * after another. */
-static bool rescue(struct spn__lanes *lanes, struct spn__batch *b, bool *more)
+/*
+ * Before a claim: steals the batch that this worker watches if its owner started nothing
+ * since the last look, and watches the next one.  So a worker that claims finds a stalled
+ * batch within as many looks as there are batches and one.
+ */
+static bool steal_stalled(struct spn__lanes *lanes, struct spn__batch *b, bool *more)
 {
-    struct spn__batch *v = b->watched;
+    struct spn__batch *const v = b->watched;
+    struct spn__batch *following = NULL;
+    bool stalled = false;
+    int64_t now_ns;
 
-    /* relaxed: a hint. */
-    if (v != NULL && v != b && spn__load(&v->taken, relaxed) == b->watched_taken &&
-        waiting(v) != 0)
-        return steal(lanes, b, v, more);
-    v = v != NULL ? next_batch(v) : NULL;
-    b->watched = v != NULL ? v : first_batch(lanes);
+    if (next_batch(first_batch(lanes)) == NULL)
+        return false; /* a single worker saves the clock */
+    now_ns = spn__now_coarse();
+    if (now_ns - b->looked_ns < LOOK_NS)
+        return false;
+    b->looked_ns = now_ns;
+    if (v != NULL) {
+        /* relaxed: a hint. */
+        stalled = v != b && spn__load(&v->taken, relaxed) == b->watched_taken &&
+                  waiting(v) != 0;
+        following = next_batch(v);
+    }
+    b->watched = following != NULL ? following : first_batch(lanes);
     b->watched_taken = spn__load(&b->watched->taken, relaxed); /* a hint */
-    return false;
+    return stalled && steal(lanes, b, v, more);
 }
 
 static __attribute__((noinline)) bool refill(struct spn__lanes *lanes,
@@ -557,7 +571,7 @@ static __attribute__((noinline)) bool refill(struct spn__lanes *lanes,
         enum found found;
 
         finish(lanes, b);
-        if (++b->claims % RESCUE == 0 && rescue(lanes, b, more))
+        if (steal_stalled(lanes, b, more))
             found = SOMETHING;
         else if (claim_any(lanes, b, more))
             found = SOMETHING;

@@ -16,7 +16,6 @@ enum {
     BATCH = 3,
     SHARES = 1,
     SPARES = 1,
-    RESCUE = 2,
     SLOW = 4,
     FEW = 1,
     TIMES = 1,
@@ -31,7 +30,6 @@ enum {
     BATCH = 255,   /* slots claimed at once, at most                                */
     SHARES = 2,    /* a worker claims 1/(SHARES * workers) of what waits in a lane  */
     SPARES = 32,   /* chunks kept for later                                         */
-    RESCUE = 16,   /* claims after which a worker looks at another's batch          */
     SLOW = 4,      /* looks that a batch may take to the end, or it is slow         */
     FEW = 32,      /* a claim of fewer entries is a small one: see let_pile_up       */
     TIMES = 4,     /* so many of them in a row, and the worker waits a moment        */
@@ -40,6 +38,9 @@ enum {
     AHEAD = 4      /* entries that are fetched before their turn                     */
 };
 #endif
+
+/* At least between two looks of a worker at another's batch. */
+enum { LOOK_NS = SPN_MS(1) };
 
 struct chunk {
     SPN__ATOMIC(uint32_t) left; /* slots that are not done [left] */
@@ -83,11 +84,11 @@ struct spn__batch {
     /* The owner's alone. */
     bool open;                  /* there may be something between next and end */
     uint32_t first;             /* index of the entry that came with a claim */
-    uint32_t claims;            /* ever */
     int32_t small;              /* claims in a row that were small: let_pile_up */
     struct lane *cursor;        /* where to look next, or NULL */
-    struct spn__batch *watched; /* see rescue */
-    int64_t watched_taken;
+    struct spn__batch *watched; /* see steal_stalled */
+    int64_t watched_taken;      /* its `taken` at the last look */
+    int64_t looked_ns;          /* the time of that look */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) gate; /* [gate] */
     SPN__ATOMIC(uint32_t) end; /* index behind the last; written under lock */

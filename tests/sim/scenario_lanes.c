@@ -267,30 +267,75 @@ SCENARIO(lanes__owner_is_busy__another_takes_the_rest)
         tear_down(1);
     }
 }
-/* A worker that always finds something in the lanes takes over a batch that is stuck. */
-SCENARIO(lanes__owner_is_busy__a_busy_worker_rescues)
+/* Worker 0 is busy with the first task, 1 and 2 are behind it in its batch, and worker 1
+ * comes. */
+static bool stall(void)
 {
-    int at = 0;
+    fill_batch(3);
+    if (spn__lanes_worker_init(lanes, &worker[1]) == SPN_OK)
+        return true;
+    (void)collect(NULL, NULL);
+    tear_down(1);
+    return false;
+}
 
-    if (!set_up(1))
+/* Worker 1 takes a millisecond later, and there is something new in the lane. */
+static int take_later(int new)
+{
+    sim_assert(push(new) == SPN_OK);
+    sim_sleep(SPN_MS(1));
+    return take(1);
+}
+
+/* A worker that always finds something in the lanes takes over a stalled batch, all of
+ * it, the oldest first, after workers + 1 milliseconds at most. */
+SCENARIO(lanes__batch_is_stalled__a_busy_worker_takes_it_in_order)
+{
+    const int64_t start_ns = sim_now();
+    int at = 3;
+
+    if (!set_up(1) || !stall())
         return;
-    fill_batch(2);
-    if (spn__lanes_worker_init(lanes, &worker[1]) != SPN_OK) {
-        (void)collect(NULL, NULL);
-        tear_down(1);
-        return;
-    }
-    for (int i = 2; i < TASKS; i++) { /* always one in the lane */
-        sim_assert(push(i) == SPN_OK);
-        if (i > 2 && take(1) == 1)
-            at = i;
-    }
-    sim_assert(at != 0);
+    while (at < TASKS - 1 && take_later(at) != 1)
+        at++;
+    sim_assert(sim_now() - start_ns <= SPN_MS(2 + 1));
+    sim_assert(take_later(at + 1) == 2);
     while (take(1) >= 0)
         ;
-    sim_assert(spn__load(&total, relaxed) == TASKS);
+    sim_assert(spn__load(&total, relaxed) == at + 2);
     tear_down(2);
 }
+
+/* A batch whose owner starts a task now and then is left to it. */
+SCENARIO(lanes__batch_goes_on__a_busy_worker_leaves_it)
+{
+    if (!set_up(1) || !stall())
+        return;
+    sim_assert(take_later(3) == 3); /* it looked */
+    sim_assert(take(0) == 1);
+    sim_assert(take_later(4) == 4);
+    sim_assert(take(0) == 2);
+    tear_down(2);
+}
+
+/* The owner starts entries while a busy worker takes the whole batch. */
+SCENARIO(lanes__stalled_owner_goes_on__each_once)
+{
+    if (!set_up(1) || !stall())
+        return;
+    sim_assert(take_later(3) == 3); /* it looked */
+    sim_assert(push(4) == SPN_OK);
+    sim_sleep(SPN_MS(1));
+    sim_thread(take_one_1, NULL);
+    (void)take(0);
+    (void)take(0);
+    sim_join_all();
+    while (take(1) >= 0 || take(0) >= 0)
+        ;
+    sim_assert(spn__load(&total, relaxed) == 5);
+    tear_down(2);
+}
+SCENARIO_OPTS(lanes__stalled_owner_goes_on__each_once, .dfs = 2, .dfs_models = SIM_SC)
 
 static void remove_1(void *arg)
 {

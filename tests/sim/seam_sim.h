@@ -382,6 +382,7 @@ bool spn__self_set(void *self, void (*destructor)(void *));
 #define spn__now()  SIM__NOW(__COUNTER__)
 #define SIM__NOW(n) SIM__PLAIN(n, NOW, "", sim__now(SIM__HERE(n)))
 int64_t sim__now(struct sim_site *site);
+#define spn__now_coarse() spn__now()
 
 #define spn__alloc(bytes) SIM__ALLOC(__COUNTER__, bytes, sizeof(void *) * 2, #bytes)
 #define spn__alloc_aligned(bytes, aligned) \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * test_lanes.c - producers, workers, removers and a collector at the lanes, without a
- * pool: each task comes out once, by one of them.
+ * pool: each task comes out once, by one of them.  And a pool in which one task runs
+ * long: the task behind it does not wait for all the newer ones.
  *
  * Producers end and begin anew, so lanes change hands; workers go with what is in their
  * batch and come again; now and then a task takes long, so batches are stolen from.
@@ -12,6 +13,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <spindle.h>
 
 #include "exec/pool.h"
 #include "exec/work.h"
@@ -194,4 +197,87 @@ TEST(lanes__everybody_at_once__each_task_once, "TPE-24", "TPE-19")
     CHECK_EQ(l.by_worker + l.by_remove + l.by_collect, l.all);
     spn__lanes_destroy(l.lanes);
     free(l.items);
+}
+
+/* ---- a task behind a long one ------------------------------------------------------- */
+
+struct starvation {
+    spn_latch *end; /* of the long task */
+    int64_t short_ns;
+    atomic_long shorts; /* newer tasks that have run */
+    long before;        /* as many of them before the victim; -1: it has not run */
+    atomic_int victim_ran;
+};
+
+static int run_long(void *arg)
+{
+    const struct starvation *s = arg;
+
+    return spn_latch_await(s->end, SPN_FOREVER);
+}
+
+static int run_victim(void *arg)
+{
+    struct starvation *s = arg;
+
+    s->before = atomic_load(&s->shorts);
+    atomic_store(&s->victim_ran, 1);
+    return 0;
+}
+
+static int run_short(void *arg)
+{
+    struct starvation *s = arg;
+    const int64_t end_ns = spn_now() + s->short_ns;
+
+    while (atomic_load(&s->victim_ran) == 0 && spn_now() < end_ns)
+        ;
+    atomic_fetch_add(&s->shorts, 1);
+    return 0;
+}
+
+/* A worker claims the long task, the victim and many short ones, while three others have
+ * `count` newer short ones.  Returns how many of these ran before the victim. */
+static long starve(int64_t short_ns, int count)
+{
+    struct starvation s = { .short_ns = short_ns, .before = -1 };
+    spn_pool_opts opts = spn_pool_opts_fixed(4, SPN_UNBOUNDED);
+    spn_executor *ex;
+    spn_pool *pool;
+
+    opts.queue_kind = SPN_POOL_LANES;
+    REQUIRE_OK(spn_latch_create(&s.end, 1));
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    REQUIRE(spn_pool_prestart_all(pool) == 4);
+    ex = spn_pool_executor(pool);
+    REQUIRE_OK(
+        spn_pool_pause(pool)); /* so that all of it is there at the first claim */
+    REQUIRE_OK(spn_executor_call(ex, run_long, &s));
+    REQUIRE_OK(spn_executor_call(ex, run_victim, &s));
+    for (int i = 0; i < count; i++)
+        REQUIRE_OK(spn_executor_call(ex, run_short, &s));
+    REQUIRE_OK(spn_pool_resume(pool));
+    T_AWAIT(atomic_load(&s.victim_ran) != 0);
+    CHECK_OK(spn_latch_count_down(s.end));
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+    CHECK_OK(spn_latch_destroy(s.end));
+    return s.before;
+}
+
+/*
+ * What follows is counted in tasks, because a busy machine stretches their time.  Each of
+ * the three looks at another batch before a claim, a tick of at most 10 ms after its last
+ * look, and finds the stalled one within five looks.  A tick lasts for two claims of 255
+ * short tasks at most, so 3 * 5 * 2 * 255 = 7650 run meanwhile.
+ */
+TEST(lanes__behind_a_long_task__short_ones_do_not_starve_it)
+{
+    CHECK(starve(SPN_US(20), 40000) <= 20000);
+}
+
+/* Here a claim is longer than any tick: 3 * 5 * 255 = 3825. */
+TEST(lanes__behind_a_long_task__slow_ones_do_not_starve_it)
+{
+    CHECK(starve(SPN_MS(1), 8000) <= 6000);
 }
