@@ -358,7 +358,9 @@ typedef int (*spn_combine_fn)(void *arg, void *first, void *second, void **resul
  *                it; a success passes through.
  * compose        fn(arg, value, &next) after success; the stage then mirrors the
  *                future `next`, taking over the reference.  NULL is a failure with
- *                the code SPN_EINVAL.
+ *                the code SPN_EINVAL, and the stage itself one with SPN_EDEADLK.
+ *                Longer circles are not found: stages that wait for each other keep
+ *                each other, and leak until one is completed or cancelled by hand.
  * exceptionally_compose  the same after a failure or cancel.
  * combine        fn(arg, first's value, second's value, &result) when both have
  *                succeeded; waits for both also if one failed.  They may be the

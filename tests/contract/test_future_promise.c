@@ -685,6 +685,30 @@ TEST(stage__compose_without_a_future__fails, "CF-20")
     spn_future_unref(f);
 }
 
+/* Two stages that wait for each other are not found out: dropping the references does
+ * not end them, and completing one by hand ends both. */
+TEST(stage__circle_of_two__stays_until_one_is_completed, "CF-19")
+{
+    struct act a = { 0 }, b = { 0 };
+    spn_future *f = promise(), *first, *second, *after;
+
+    REQUIRE_OK(spn_future_compose(f, compose_next, &a, &first));
+    REQUIRE_OK(spn_future_compose(f, compose_next, &b, &second));
+    REQUIRE_OK(spn_future_copy(second, &after));
+    a.next = spn_future_ref(second);
+    b.next = spn_future_ref(first);
+    end(f, VALUE, 1);
+    spn_future_unref(f);
+    spn_future_unref(second);
+    CHECK_EQ(spn_future_get_state(first), SPN_FUTURE_PENDING);
+    CHECK_EQ(spn_future_get_state(after), SPN_FUTURE_PENDING);
+
+    CHECK_EQ(spn_future_complete(first, num(5)), 1);
+    check_value(after, 5);
+    spn_future_unref(first);
+    spn_future_unref(after);
+}
+
 static int twice(void *arg, void *value, spn_future **next)
 {
     (void)arg;
