@@ -92,6 +92,9 @@ typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
  *            does whoever completes a future that has a stage here: until release the
  *            executor does not come to its end, though the task may have run and somebody
  *            may await just that.  Both, or none.
+ * attach, detach   around the life of a stage that waits to be executed here.  In between
+ *            the executor may end, but must not be freed: its destroy says SPN_EBUSY.  A
+ *            stage detaches before it is done, or after hold.  Both, or none.
  */
 typedef struct spn_executor_ops {
     size_t size; /* sizeof(spn_executor_ops) */
@@ -112,6 +115,8 @@ typedef struct spn_executor_ops {
     void (*no_memory)(spn_executor *executor);
     void (*hold)(spn_executor *executor);
     void (*release)(spn_executor *executor);
+    void (*attach)(spn_executor *executor);
+    void (*detach)(spn_executor *executor);
 } spn_executor_ops;
 
 typedef enum spn_executor_state {

@@ -140,7 +140,8 @@ int spn_fj_pool_create_stealing(spn_fj_pool **out, int32_t parallelism);
 
 /*
  * Frees a terminated pool; NULL is a no-op.  No other call on it may be under way.
- * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives.
+ * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives or has stages: see
+ *          spn_pool_destroy.
  * Since    0.1
  */
 SPN_API int spn_fj_pool_destroy(spn_fj_pool *pool);

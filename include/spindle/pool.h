@@ -349,7 +349,8 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts);
  * Frees a terminated pool; NULL is a no-op.  No other call on it may be under way.  In
  * the child of a fork it also frees a pool of the parent's, if at the fork all workers
  * slept and no task was queued.
- * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives.
+ * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives, or while a stage of a
+ *          future (_async) waits to run in it: until its source is done, or the stage is.
  * Since    0.1
  */
 SPN_API int spn_pool_destroy(spn_pool *pool);

@@ -148,7 +148,8 @@ int spn_scheduled_create(spn_scheduled **out, const spn_scheduled_opts *opts);
 /*
  * Frees a terminated one; NULL is a no-op.  No other call on it may be under way.  Its
  * futures may outlive it.
- * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives.
+ * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives or has stages: see
+ *          spn_pool_destroy.
  * Since    0.1
  */
 SPN_API int spn_scheduled_destroy(spn_scheduled *scheduled);

@@ -55,7 +55,7 @@ int spn_serial_create(spn_serial **out, spn_executor *executor,
 /*
  * Frees it; NULL is a no-op.  No other call on it may be under way.
  * Returns  SPN_OK, or SPN_EBUSY and changes nothing while tasks wait or run, a key is
- *          open, or a thread is in await.
+ *          open, a thread is in await, or a stage of a future (_async) waits to run in it.
  * Since    0.1
  */
 SPN_API int spn_serial_destroy(spn_serial *serial);

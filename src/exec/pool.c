@@ -14,6 +14,10 @@
  *   accepted is what was pushed, ever, and what started a worker; the fates are counted
  *   each where it happens; pending is the difference.  To keep it from being negative
  *   the fates are read first and accepted last [count].
+ *
+ * ORDERING
+ *   [attached] a stage detaches with a release after its hold, if it has one; the acquire
+ *   in destroy sees that hold, or its end, and all that was done with the pool before.
  */
 #include "exec/pool.h"
 
@@ -181,6 +185,7 @@ static void init_state(struct spn_pool *pool)
     spn__waitq_init(&pool->awaiting);
     spn__waitq_init(&pool->made);
     spn__init(&pool->helpers, 0);
+    spn__init(&pool->attached, 0);
     for (int i = 0; i <= SPN_REFUSED_NO_THREAD; i++)
         spn__init(&pool->rejected[i], 0);
     spn__init(&pool->no_memory, 0);
@@ -312,6 +317,8 @@ int spn_pool_destroy(spn_pool *pool)
 
     if (pool == NULL)
         return SPN_OK;
+    if (spn__load(&pool->attached, acquire) != 0) /* [attached] */
+        return SPN_EBUSY;
     if (spn__pool_is_orphan(pool)) {
         if (!orphan_free_workers(pool))
             return SPN_EBUSY;
@@ -319,8 +326,9 @@ int spn_pool_destroy(spn_pool *pool)
         return SPN_OK;
     }
     spn__lock(&pool->lock); /* and thereby waits for whoever has just ended it */
-    /* relaxed: changes under the lock. */
-    over = spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_TERMINATED &&
+    /* relaxed, both: change under the lock; a hold is seen with [attached]. */
+    over = spn__load(&pool->helpers, relaxed) == 0 &&
+           spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_TERMINATED &&
            spn__waitq_empty(&pool->awaiting);
     spn__unlock(&pool->lock);
     if (!over)
@@ -419,12 +427,32 @@ static void op_release(spn_executor *executor)
     spn__pool_release(pool_of(executor));
 }
 
+void spn__pool_attach(struct spn_pool *pool)
+{
+    (void)spn__fetch_add(&pool->attached, 1, relaxed); /* by a user of the pool */
+}
+
+void spn__pool_detach(struct spn_pool *pool)
+{
+    (void)spn__fetch_sub(&pool->attached, 1, release); /* [attached] */
+}
+
+static void op_attach(spn_executor *executor)
+{
+    spn__pool_attach(pool_of(executor));
+}
+
+static void op_detach(spn_executor *executor)
+{
+    spn__pool_detach(pool_of(executor));
+}
+
 #define POOL_OPS                                                                 \
     .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,    \
     .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await, \
     .state = op_state, .remove = op_remove, .wait_begin = spn__pool_wait_begin,  \
     .wait_end = spn__pool_wait_end, .no_memory = op_no_memory, .hold = op_hold,  \
-    .release = op_release
+    .release = op_release, .attach = op_attach, .detach = op_detach
 
 static const spn_executor_ops pool_ops = { POOL_OPS };
 static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help };

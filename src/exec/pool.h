@@ -181,6 +181,7 @@ struct spn_pool {
     struct spn__waitq made;        /* for the end of that: nested.c */
     struct spn__waitq awaiting;    /* termination */
     SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
+    SPN__ATOMIC(int64_t) attached; /* stages that wait to be executed [attached] */
     struct spn_thread *terminator; /* runs the terminated hook */
     SPN__ATOMIC(int32_t) process;  /* that has the workers; see spn__pool_is_orphan */
     uint32_t thread_number;        /* of the next thread's name */
@@ -364,6 +365,10 @@ void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
 void spn__pool_hold(struct spn_pool *pool);
 /* The pool may end, and be gone, from here on. */
 void spn__pool_release(struct spn_pool *pool);
+/* A stage waits to be executed, and no longer: in between the pool may end, but not be
+ * destroyed. */
+void spn__pool_attach(struct spn_pool *pool);
+void spn__pool_detach(struct spn_pool *pool);
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken);
 void spn__pool_cancel_end(struct spn_pool *pool);
 void spn__pool_staff_held(struct spn_pool *pool);

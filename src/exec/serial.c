@@ -356,6 +356,17 @@ void spn__serial_drop_lane(spn_task *runner, int reason)
 
 /* ---- making ------------------------------------------------------------------------------ */
 
+/* A stage has its lane open. */
+static void attach(spn_executor *executor)
+{
+    spn__serial_keep_lane(spn__serial_lane_of(executor));
+}
+
+static void detach(spn_executor *executor)
+{
+    spn__serial_close_lane(spn__serial_lane_of(executor));
+}
+
 const spn_executor_ops spn__serial_ops[2] = {
     { .size = sizeof spn__serial_ops[SPN__SERIAL_WHOLE],
       .execute = lane_execute,
@@ -366,14 +377,18 @@ const spn_executor_ops spn__serial_ops[2] = {
       .remove = lane_remove,
       .wait_begin = lane_wait_begin,
       .hold = spn__serial_hold,
-      .release = spn__serial_release },
+      .release = spn__serial_release,
+      .attach = attach,
+      .detach = detach },
     { .size = sizeof spn__serial_ops[SPN__SERIAL_KEY],
       .execute = lane_execute,
       .state = spn__serial_state,
       .remove = lane_remove,
       .wait_begin = lane_wait_begin,
       .hold = spn__serial_hold,
-      .release = spn__serial_release },
+      .release = spn__serial_release,
+      .attach = attach,
+      .detach = detach },
 };
 
 int spn_serial_create(spn_serial **out, spn_executor *executor,
@@ -415,9 +430,12 @@ int spn_serial_destroy(spn_serial *s)
     spn__lock(&s->lock);
     busy = !spn__waitq_empty(&s->awaiting);
     spn__unlock(&s->lock);
-    /* [ctl] acquire: all tasks are through. */
-    if (busy || spn__load(&s->ctl, acquire) >= SPN__SERIAL_ONE ||
-        spn_serial_keys(s) != 0)
+    spn__lock(&s->common.shard->lock);
+    busy = busy || s->common.opened != 0; /* stages wait; before the look at ctl */
+    spn__unlock(&s->common.shard->lock);
+    /* [ctl] acquire: all tasks are through.  Last, as a stage holds before it detaches. */
+    if (busy || spn_serial_keys(s) != 0 ||
+        spn__load(&s->ctl, acquire) >= SPN__SERIAL_ONE)
         return SPN_EBUSY;
     spn__serial_keys_fini(s);
     spn__free(s);

@@ -124,6 +124,16 @@ static void op_release(spn_executor *executor)
     spn__pool_release(pool_of(executor)->pool);
 }
 
+static void op_attach(spn_executor *executor)
+{
+    spn__pool_attach(pool_of(executor)->pool);
+}
+
+static void op_detach(spn_executor *executor)
+{
+    spn__pool_detach(pool_of(executor)->pool);
+}
+
 static const spn_executor_ops fj_ops = { .size = sizeof fj_ops,
                                          .execute = op_execute,
                                          .shutdown = op_shutdown,
@@ -134,7 +144,9 @@ static const spn_executor_ops fj_ops = { .size = sizeof fj_ops,
                                          .wait_begin = op_wait_begin,
                                          .wait_end = op_wait_end,
                                          .hold = op_hold,
-                                         .release = op_release };
+                                         .release = op_release,
+                                         .attach = op_attach,
+                                         .detach = op_detach };
 
 spn_executor *spn_fj_pool_executor(spn_fj_pool *fj)
 {

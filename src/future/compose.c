@@ -167,7 +167,7 @@ int spn_future_supply_async(spn_executor *executor, spn_call_fn fn, void *arg,
 
     if (rc != SPN_OK)
         return rc;
-    s = spn__stage_create(SPN__SUPPLY, 0, executor, f, arg);
+    s = spn__stage_create(SPN__SUPPLY, 0, NULL, f, arg);
     if (s == NULL)
         return SPN_ENOMEM;
     (void)spn__future_ref(&s->future); /* the executor's */

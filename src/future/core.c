@@ -290,14 +290,35 @@ static inline uint32_t last_step(uint32_t phase)
     return phase - (phase == SPN__INTERRUPTED ? SPN__INTERRUPTING : SPN__COMPLETING);
 }
 
-static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
+static inline uint32_t take_last_step(struct spn_future *f, uint32_t phase)
 {
     /* [done] release: the outcome.  seq_cst for [runner] and [edge].
      * mutant: the step to acq_rel is half of a pair */
     const uint32_t old = spn__fetch_add(&f->state, last_step(phase), seq_cst);
 
     spn__debug_assert(spn__phase(old) + last_step(phase) == phase);
-    if ((old & SPN__ATTENDED) != 0 || !f->plain)
+    return old;
+}
+
+/* Out of line to keep the way of a plain promise short. */
+static __attribute__((noinline)) void finish_other(struct spn_future *f, uint32_t phase,
+                                                   struct spn__work *work)
+{
+    if (f->kind == SPN__STAGE)
+        spn__stage_leave_executor(f);
+    spn__future_finished(f, take_last_step(f, phase), work);
+}
+
+static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
+{
+    uint32_t old;
+
+    if (!f->plain) {
+        finish_other(f, phase, work);
+        return;
+    }
+    old = take_last_step(f, phase);
+    if ((old & SPN__ATTENDED) != 0)
         spn__future_finished(f, old, work);
 }
 
@@ -356,6 +377,8 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
             return 1;
         if (spn__phase(found) != SPN__NEW)
             return lost(f);
+        if (f->kind == SPN__STAGE)
+            spn__stage_leave_executor(f);
         /* [done] release: what the canceller did before.  INTERRUPTING keeps
          * ATTENDED for the step to come.  seq_cst for [runner], [edge]. */
         next = found | target;

@@ -195,6 +195,9 @@ static inline void spn__work_drain(struct spn__work *work)
         spn__work_run(work);
 }
 
+/* The stage is about to be done, by whoever calls this or was faster: its executor may be
+ * destroyed. */
+void spn__stage_leave_executor(struct spn_future *f);
 /* The stage is done: takes off the edges that lead to it. */
 void spn__stage_detach(struct spn_future *f, struct spn__work *work);
 /* The stage is at its end: the reference it still has to a source, or NULL.  Only a

@@ -39,6 +39,10 @@
  *   [context] as in task.c: who is to call the function takes the context and then
  *          looks at the state; who completes the stage otherwise changes the state and
  *          takes it then, with a release.  So the function is not called without it.
+ *   [executor] who takes the executor detaches from it, once.  Whoever completes the stage
+ *          takes it before the step to a final phase, so that an executor can be destroyed as
+ *          soon as the stages that wait for it are seen to be done.  Who is to hand the task
+ *          over and finds it taken leaves the stage to the one that completes it.
  *   [done] see core.c.
  */
 #include "future/stage.h"
@@ -112,6 +116,28 @@ static struct spn_context *take_context(struct spn__stage *s)
     if (spn__load(&s->context, acquire) == NULL) /* [context] */
         return NULL;
     return spn__exchange(&s->context, NULL, acq_rel); /* [context] */
+}
+
+/* [executor] NULL: another has taken it, or it never had one. */
+static spn_executor *take_executor(struct spn__stage *s)
+{
+    /* relaxed, both: the executor was there before the stage, and [attached] in its
+     * destroy orders the rest. */
+    if (spn__load(&s->executor, relaxed) == NULL)
+        return NULL;
+    return spn__exchange(&s->executor, NULL, relaxed);
+}
+
+static void detach_from(spn_executor *executor)
+{
+    if (executor != NULL && executor->ops != NULL &&
+        spn__executor_has(executor, detach))
+        executor->ops->detach(executor);
+}
+
+void spn__stage_leave_executor(struct spn_future *f)
+{
+    detach_from(take_executor(stage_of(f)));
 }
 
 void spn__stage_detach(struct spn_future *f, struct spn__work *work)
@@ -444,7 +470,6 @@ static void run_here(struct spn__stage *s)
     struct spn__work work = SPN__WORK_INIT;
     struct spn_thread *self = spn__self_get();
 
-    s->executor = NULL; /* it has had its turn */
     if (self != NULL && self->hand_over != NULL && self->hand_over->task == &s->task) {
         push(self->hand_over->work, s);
         return;
@@ -496,9 +521,9 @@ static void handed_over(void *arg)
 
 /* The stage is not ours after this, unless it was refused.  It may run, and whoever waits
  * for it destroy the executor, before execute has returned: so that is held. */
-static int hand_over(struct spn__stage *s, struct spn__work *work)
+static int hand_over(struct spn__stage *s, spn_executor *executor,
+                     struct spn__work *work)
 {
-    spn_executor *executor = s->executor;
     struct handing h = { .self = spn__thread_self(), .mine = { NULL, work, &s->task } };
     int rc;
 
@@ -511,6 +536,7 @@ static int hand_over(struct spn__stage *s, struct spn__work *work)
         h.held = executor;
         executor->ops->hold(executor);
     }
+    detach_from(executor);
     SPN__CLEANUP_PUSH(handed_over, &h);
     rc = spn_executor_execute(executor, &s->task);
     h.returned = true;
@@ -523,9 +549,17 @@ void spn__work_run(struct spn__work *work)
     struct spn__stage *s;
 
     while ((s = pop(work)) != NULL) {
-        if (s->executor != NULL && !spn__future_done(&s->future) && wants_call(s)) {
-            const int rc = hand_over(s, work);
+        if (s->async && wants_call(s)) {
+            spn_executor *executor = take_executor(s);
+            int rc;
 
+            s->async = false;
+            if (executor == NULL) { /* [executor] done, or about to be */
+                drop_inputs(s, work);
+                spn__future_unref(&s->future, work);
+                continue;
+            }
+            rc = hand_over(s, executor, work);
             if (rc == SPN_OK)
                 continue;
             s->refused = rc;
@@ -551,7 +585,11 @@ struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
     s->mirroring = false;
     s->refused = 0;
     spn__init(&s->waiting, 1);
-    s->executor = executor;
+    s->async = executor != NULL;
+    spn__init(&s->executor, executor);
+    if (executor != NULL && executor->ops != NULL &&
+        spn__executor_has(executor, detach))
+        executor->ops->attach(executor);
     s->fn = fn;
     s->arg = arg;
     spn__init(&s->context, spn__context_capture());

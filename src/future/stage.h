@@ -37,9 +37,12 @@ struct spn__stage {
     bool mirroring;                /* compose: has its function's future in inputs[0] */
     int32_t refused;               /* not 0: the executor did not want it */
     SPN__ATOMIC(uint32_t) waiting; /* for how many sources; see stage.c [ready] */
-    spn_executor *executor;        /* NULL: runs where it gets ready */
-    union spn__stage_fn fn;        /* fixed */
-    void *arg;                     /* fixed */
+    bool async;                    /* an executor is still to be asked */
+    /* Attached, until the function is handed over or the stage is about to be done, for
+     * whoever exchanges it for NULL; see stage.c [executor]. */
+    SPN__ATOMIC(spn_executor *) executor;
+    union spn__stage_fn fn; /* fixed */
+    void *arg;              /* fixed */
     /* Of whoever made the stage: a reference, until the function is called or the
      * stage is done, for whoever exchanges it for NULL. */
     SPN__ATOMIC(struct spn_context *) context;

@@ -9,7 +9,10 @@
 #include <string.h>
 
 #include <spindle/clock.h>
+#include <spindle/forkjoin.h>
 #include <spindle/future.h>
+#include <spindle/pool.h>
+#include <spindle/serial.h>
 
 /* ---- helpers ---------------------------------------------------------------- */
 
@@ -1093,6 +1096,55 @@ TEST(async__refused__fails_the_stage, "CF-30", "P30")
             check_failed(s, SPN_EREJECTED, "refused by the executor", 1);
             CHECK_EQ(c.asked, 1);
             CHECK_EQ(a.calls, 0);
+            spn_future_unref(s);
+            spn_future_unref(f);
+        }
+}
+
+/* An executor that has ended, but has a stage, is not destroyed; the stage then fails. */
+TEST(async__executor_ended_before_the_source__busy_until_the_stage_is_done, "CF-49",
+     "CF-30")
+{
+    enum { POOL, FORKJOIN, SERIAL, KEY, KINDS };
+
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int by_hand = 0; by_hand < 2; by_hand++) {
+            spn_pool_opts opts = spn_pool_opts_fixed(1, 4);
+            spn_pool *pool;
+            spn_fj_pool *fj;
+            spn_serial *serial;
+            spn_executor *executor, *key;
+            spn_future *f = promise(), *s;
+            struct act a = { 0 };
+
+            REQUIRE_OK(spn_pool_create(&pool, &opts));
+            REQUIRE_OK(spn_fj_pool_create_stealing(&fj, 1));
+            REQUIRE_OK(spn_serial_create(&serial, spn_pool_executor(pool), NULL));
+            REQUIRE_OK(spn_serial_open(serial, 7, &key));
+            executor = kind == POOL       ? spn_pool_executor(pool)
+                       : kind == FORKJOIN ? spn_fj_pool_executor(fj)
+                       : kind == SERIAL   ? spn_serial_executor(serial)
+                                          : key;
+            REQUIRE_OK(spn_future_then_async(f, executor, then_add, &a, &s));
+            CHECK_OK(spn_serial_close(serial, key));
+            CHECK_OK(spn_executor_shutdown(spn_serial_executor(serial)));
+            CHECK_OK(spn_executor_await(spn_serial_executor(serial), SPN_FOREVER));
+            CHECK_OK(spn_fj_pool_close(fj));
+            CHECK_OK(spn_pool_close(pool));
+            CHECK_STATUS(kind == POOL       ? spn_pool_destroy(pool)
+                         : kind == FORKJOIN ? spn_fj_pool_destroy(fj)
+                                            : spn_serial_destroy(serial),
+                         SPN_EBUSY);
+            if (by_hand != 0) {
+                CHECK_EQ(spn_future_cancel(s, 0), 1);
+            } else {
+                end(f, VALUE, 1);
+                check_failed(s, SPN_EREJECTED, "refused by the executor", 1);
+            }
+            CHECK_EQ(a.calls, 0);
+            CHECK_OK(spn_serial_destroy(serial));
+            CHECK_OK(spn_fj_pool_destroy(fj));
+            CHECK_OK(spn_pool_destroy(pool));
             spn_future_unref(s);
             spn_future_unref(f);
         }

@@ -113,6 +113,15 @@ static void until_ended(int i)
     until_open(fates[i].ended);
 }
 
+static void destroy_latches(void)
+{
+    for (int i = 0; i < TASKS; i++) {
+        sim_assert(spn_latch_destroy(fates[i].started) == SPN_OK);
+        sim_assert(spn_latch_destroy(fates[i].ended) == SPN_OK);
+    }
+    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+}
+
 static void close_pool(void)
 {
     spn_pool_stats s = SPN_POOL_STATS_INIT;
@@ -126,11 +135,7 @@ static void close_pool(void)
     sim_assert(s.accepted ==
                s.completed + s.failed + s.cancelled + s.returned + s.dropped);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
-    for (int i = 0; i < TASKS; i++) {
-        sim_assert(spn_latch_destroy(fates[i].started) == SPN_OK);
-        sim_assert(spn_latch_destroy(fates[i].ended) == SPN_OK);
-    }
-    sim_assert(spn_latch_destroy(gate) == SPN_OK);
+    destroy_latches();
     if (queue != NULL)
         sim_assert(spn_queue_destroy(queue) == SPN_OK);
     queue = NULL;
@@ -736,6 +741,12 @@ static int nothing_then(void *arg, void *given, void **result)
     return 0;
 }
 
+static int only_inside(void *arg, void *given, void **result)
+{
+    sim_assert(spn_executor_is_inside(spn_pool_executor(pool)) == 1);
+    return nothing_then(arg, given, result);
+}
+
 static void complete_and_leave(void *future)
 {
     sim_assert(spn_future_complete(future, NULL) == 1);
@@ -759,6 +770,89 @@ SCENARIO(pool_found__destroyed_as_its_stage_is_done__not_touched_after, "CF-36 T
     sim_assert(spn_future_get(g, &result, SPN_FOREVER) == SPN_OK);
     close_pool();
     sim_join_all();
+    spn_future_unref(f);
+    spn_future_unref(g);
+}
+
+/* A pool is closed and destroyed while its stage's source is completed: it is busy until the
+ * stage is done with it. */
+SCENARIO(pool_found__destroyed_as_its_stage_is_handed_over__busy_until_then, "CF-49")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+    spn_future *f, *g;
+    unsigned busy = 0;
+
+    open_pool(&o);
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), nothing_then, NULL,
+                                     &g) == SPN_OK);
+    sim_thread(complete_and_leave, spn_future_ref(f));
+    sim_assert(spn_pool_close(pool) == SPN_OK);
+    while (spn_pool_destroy(pool) == SPN_EBUSY) {
+        busy = 1;
+        spn__cpu_relax();
+    }
+    sim_join_all();
+    sim_outcome(busy + 2 * (unsigned)spn_future_get_state(g));
+    sim_assert(spn_future_is_done(g) == 1);
+    destroy_latches();
+    spn_future_unref(f);
+    spn_future_unref(g);
+}
+SCENARIO_OPTS(pool_found__destroyed_as_its_stage_is_handed_over__busy_until_then,
+              .dfs = 1, .dfs_models = SIM_SC)
+
+static void end_stage(void *stage)
+{
+    if (sim_choose(2) == 0)
+        sim_assert(spn_future_cancel(stage, 0) == 1);
+    else
+        sim_assert(spn_future_complete(stage, NULL) == 1);
+    spn_future_unref(stage);
+}
+
+static void fail_and_leave(void *future)
+{
+    sim_assert(spn_future_complete_error(future, -7, NULL) == 1);
+    spn_future_unref(future);
+}
+
+/* Whoever sees that the last stage of a pool is done may destroy the pool. */
+SCENARIO(pool_found__destroyed_as_its_stage_is_done_by_hand__not_busy, "CF-49")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+    spn_future *f, *g;
+
+    open_pool(&o);
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), nothing_then, NULL,
+                                     &g) == SPN_OK);
+    if (sim_choose(2) == 0)
+        sim_thread(end_stage, spn_future_ref(g));
+    else
+        sim_thread(fail_and_leave, spn_future_ref(f));
+    sim_assert(spn_future_get(g, NULL, SPN_FOREVER) != SPN_EINTR);
+    close_pool();
+    sim_join_all();
+    spn_future_unref(f);
+    spn_future_unref(g);
+}
+
+/* A stage that is completed by hand while it is handed over runs nowhere else. */
+SCENARIO(pool_found__stage_done_by_hand_as_it_is_handed_over__one_of_two, "CF-49 CF-31")
+{
+    const spn_pool_opts o = small(1, 1, 4);
+    spn_future *f, *g;
+
+    open_pool(&o);
+    sim_assert(spn_future_create(&f, NULL) == SPN_OK);
+    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), only_inside, NULL,
+                                     &g) == SPN_OK);
+    sim_thread(complete_and_leave, spn_future_ref(f));
+    sim_outcome((unsigned)spn_future_cancel(g, 0));
+    sim_assert(spn_future_is_done(g) == 1);
+    sim_join_all();
+    close_pool();
     spn_future_unref(f);
     spn_future_unref(g);
 }
