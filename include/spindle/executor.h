@@ -95,6 +95,10 @@ typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
  * attach, detach   around the life of a stage that waits to be executed here.  In between
  *            the executor may end, but must not be freed: its destroy says SPN_EBUSY.  A
  *            stage detaches before it is done, or after hold.  Both, or none.
+ * lapsed     told, right before and right after, that a future which was submitted here
+ *            gets its outcome from another than this executor: if its task still waits, it
+ *            has nothing to do there.  The executor is kept from running or dropping the
+ *            task during the calls.  Must not block.
  */
 typedef struct spn_executor_ops {
     size_t size; /* sizeof(spn_executor_ops) */
@@ -117,6 +121,7 @@ typedef struct spn_executor_ops {
     void (*release)(spn_executor *executor);
     void (*attach)(spn_executor *executor);
     void (*detach)(spn_executor *executor);
+    void (*lapsed)(spn_executor *executor);
 } spn_executor_ops;
 
 typedef enum spn_executor_state {

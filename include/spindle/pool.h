@@ -127,7 +127,7 @@ typedef struct spn_pool_stats {
     int64_t completed;  /* fn returned 0                                     */
     int64_t failed;     /* fn returned another number or ended its thread, or
                                the before hook did not let it run                */
-    int64_t cancelled;  /* dropped by purge or cancel_owner                  */
+    int64_t cancelled;  /* dropped by purge, or as it, or by cancel_owner    */
     int64_t returned;   /* given back by remove or shutdown_now              */
     int64_t dropped;    /* discarded by a policy, or expired                 */
     int64_t pending;    /* queued or running                                 */
@@ -528,7 +528,9 @@ SPN_API int spn_pool_resume(spn_pool *pool);
 
 /*
  * remove:        as spn_executor_remove.
- * purge:         drops (SPN_ECANCELED) every queued task whose future is cancelled.
+ * purge:         drops (SPN_ECANCELED) every queued task whose future is done: cancelled,
+ *                timed out or completed by hand.  The pool does the same by itself before it
+ *                refuses a task for being full.
  * cancel_owner:  drops (SPN_ECANCELED) every queued spn_job of this owner.
  * Returns  remove: 1 or 0.  The others: how many.  SPN_EINVAL.
  * Since    0.1

@@ -186,6 +186,7 @@ static void init_state(struct spn_pool *pool)
     spn__waitq_init(&pool->made);
     spn__init(&pool->helpers, 0);
     spn__init(&pool->attached, 0);
+    spn__init(&pool->lapsed, 0);
     for (int i = 0; i <= SPN_REFUSED_NO_THREAD; i++)
         spn__init(&pool->rejected[i], 0);
     spn__init(&pool->no_memory, 0);
@@ -447,6 +448,14 @@ static void op_detach(spn_executor *executor)
     spn__pool_detach(pool_of(executor));
 }
 
+static void op_lapsed(spn_executor *executor)
+{
+    struct spn_pool *pool = pool_of(executor);
+
+    spn__store(&pool->lapsed, 1, release); /* [lapsed] */
+    spn__room_notify_thread(&pool->room);  /* either kind may have waited */
+}
+
 #define POOL_OPS                                                                 \
     .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,    \
     .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await, \
@@ -454,8 +463,9 @@ static void op_detach(spn_executor *executor)
     .wait_end = spn__pool_wait_end, .no_memory = op_no_memory, .hold = op_hold,  \
     .release = op_release, .attach = op_attach, .detach = op_detach
 
-static const spn_executor_ops pool_ops = { POOL_OPS };
-static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help };
+static const spn_executor_ops pool_ops = { POOL_OPS, .lapsed = op_lapsed };
+static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help,
+                                              .lapsed = op_lapsed };
 static const spn_executor_ops timed_ops = { POOL_OPS, .new_task = op_new_task };
 
 /* ---- asking ---------------------------------------------------------------------------- */

@@ -182,6 +182,7 @@ struct spn_pool {
     struct spn__waitq awaiting;    /* termination */
     SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
     SPN__ATOMIC(int64_t) attached; /* stages that wait to be executed [attached] */
+    SPN__ATOMIC(uint32_t) lapsed;  /* 1: tasks whose future is done may wait [lapsed] */
     struct spn_thread *terminator; /* runs the terminated hook */
     SPN__ATOMIC(int32_t) process;  /* that has the workers; see spn__pool_is_orphan */
     uint32_t thread_number;        /* of the next thread's name */
@@ -374,6 +375,8 @@ void spn__pool_cancel_end(struct spn_pool *pool);
 void spn__pool_staff_held(struct spn_pool *pool);
 /* Whether a worker that finds nothing to do may leave: a hint. */
 bool spn__pool_may_shrink(struct spn_pool *pool);
+/* The queue is full: drops the tasks whose future is done.  Whether there were any. */
+bool spn__pool_sweep(struct spn_pool *pool);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);
 /* A task will not reach a worker: before anybody else has it.  No lock is held. */

@@ -15,6 +15,8 @@
  *   its submitter may take it back and end the pool.
  *
  * ORDERING  [ctl]  see worker.c; [stop], [count]  run.c; [door]  work.c; [help]  nested.c.
+ *   [lapsed] who gives a queued task's future its outcome sets `lapsed` afterwards (release);
+ *   a sweep clears it (acquire) and then looks.  So it sees the outcome, or is asked again.
  */
 #include "exec/pool.h"
 
@@ -476,17 +478,25 @@ static int64_t cancel_some(struct spn_pool *pool,
     return taken;
 }
 
-static bool is_cancelled(spn_task *task, const void *ctx)
+static bool is_done(spn_task *task, const void *ctx)
 {
     struct spn_future *f = spn__task_future(task);
 
     (void)ctx;
-    return f != NULL && spn_future_is_cancelled(f) == 1;
+    return f != NULL && spn__future_done(f);
 }
 
 int64_t spn_pool_purge(spn_pool *pool)
 {
-    return pool == NULL ? SPN_EINVAL : cancel_some(pool, is_cancelled, NULL);
+    return pool == NULL ? SPN_EINVAL : cancel_some(pool, is_done, NULL);
+}
+
+bool spn__pool_sweep(struct spn_pool *pool)
+{
+    /* relaxed: mostly there are none. */
+    return spn__load(&pool->lapsed, relaxed) != 0 &&
+           spn__exchange(&pool->lapsed, 0, acquire) != 0 && /* [lapsed] */
+           cancel_some(pool, is_done, NULL) > 0;
 }
 
 static bool is_owned(spn_task *task, const void *owner)

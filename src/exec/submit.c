@@ -297,7 +297,9 @@ static int try_claimed(struct spn_pool *pool, spn_task *task, struct attempt *a)
     if (pool->eager)
         (void)spn__fetch_add(&pool->submitted, 1, relaxed); /* only counts */
     spn__job_capture(task);
-    rc = admit(pool, task, a);
+    do
+        rc = admit(pool, task, a);
+    while (__builtin_expect(rc == SPN_EFULL, 0) && spn__pool_sweep(pool));
     if (rc != SPN_OK) {
         spn__job_forget(task);
         spn__pool_settle(pool, 1);

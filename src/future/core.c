@@ -304,9 +304,16 @@ static inline uint32_t take_last_step(struct spn_future *f, uint32_t phase)
 static __attribute__((noinline)) void finish_other(struct spn_future *f, uint32_t phase,
                                                    struct spn__work *work)
 {
+    spn_executor *lapsing = NULL;
+    uint32_t old;
+
     if (f->kind == SPN__STAGE)
         spn__stage_leave_executor(f);
-    spn__future_finished(f, take_last_step(f, phase), work);
+    else if (f->kind == SPN__TASK && phase != SPN__INTERRUPTED)
+        lapsing = spn__task_lapse_begin(f);
+    old = take_last_step(f, phase);
+    spn__task_lapse_end(f, lapsing, true);
+    spn__future_finished(f, old, work);
 }
 
 static inline void finish(struct spn_future *f, uint32_t phase, struct spn__work *work)
@@ -365,6 +372,7 @@ int spn_future_complete_error(spn_future *f, int code, const char *message)
 int spn_future_cancel(spn_future *f, int may_interrupt)
 {
     struct spn__work work = SPN__WORK_INIT;
+    spn_executor *lapsing = NULL;
     uint32_t found, target, next;
 
     if (f == NULL)
@@ -372,11 +380,15 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
     target =
         may_interrupt != 0 && f->kind == SPN__TASK ? SPN__INTERRUPTING : SPN__CANCELLED;
     found = spn__load(&f->state, relaxed); /* checked by the exchange */
+    if (f->kind == SPN__TASK && spn__phase(found) == SPN__NEW)
+        lapsing = spn__task_lapse_begin(f);
     do {
         if (spn__phase(found) == SPN__CANCELLED && f->kind != SPN__TASK)
             return 1;
-        if (spn__phase(found) != SPN__NEW)
+        if (spn__phase(found) != SPN__NEW) {
+            spn__task_lapse_end(f, lapsing, false);
             return lost(f);
+        }
         if (f->kind == SPN__STAGE)
             spn__stage_leave_executor(f);
         /* [done] release: what the canceller did before.  INTERRUPTING keeps
@@ -384,6 +396,7 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
         next = found | target;
         /* mutant: half of a pair */
     } while (!spn__cas_weak(&f->state, &found, next, seq_cst, relaxed));
+    spn__task_lapse_end(f, lapsing, true);
     if (target == SPN__INTERRUPTING) {
         spn__task_interrupt(f);
         spn__future_finish(f, SPN__INTERRUPTED, &work);

@@ -228,6 +228,13 @@ struct spn__list_node *spn__task_told_link(struct spn_future *f);
 struct spn_future *spn__task_told_future(struct spn__list_node *link);
 /* Somebody waits for it: see SPN_TASK_AWAITED.  Before it is submitted. */
 void spn__task_mark_awaited(struct spn_future *f);
+/*
+ * Around the step that gives a task future its outcome: tells the executor where its task
+ * waits (lapsed).  NULL: there is none.  `won`: the outcome is the caller's, which calls
+ * spn__task_finished after end.
+ */
+spn_executor *spn__task_lapse_begin(struct spn_future *f);
+void spn__task_lapse_end(struct spn_future *f, spn_executor *executor, bool won);
 /* Interrupts the runner, if there is one. */
 void spn__task_interrupt(struct spn_future *f);
 /* The task future that a task is part of, borrowed; NULL if it is none's. */

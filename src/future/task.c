@@ -372,6 +372,59 @@ static void part(struct spn__task_future *t)
     }
 }
 
+/* Ends a pin of a thread that does not complete the future. */
+static void unpin(struct spn__task_future *t)
+{
+    let_go(t, FREE);
+    /* [runner] who completed it has left arg to us.  mutant: half of a pair */
+    if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
+        give_arg_back(t);
+}
+
+/*
+ * The executor is told before the step, so that who has seen the outcome is not refused on
+ * account of the task, and after it, as it may have looked in between.  Without memory for
+ * the thread's record it is not told.
+ */
+spn_executor *spn__task_lapse_begin(struct spn_future *f)
+{
+    struct spn__task_future *t = task_of(f);
+    struct spn_thread *self;
+    spn_executor *executor;
+    uintptr_t found = FREE;
+
+    /* relaxed, both: mostly its runner completes it, or it is with no executor. */
+    if (spn__load(&t->runner, relaxed) != FREE || spn__load(&t->executor, relaxed) == 0)
+        return NULL;
+    /* Such a keeper's future does not part from its executor, which may be gone; the keeper
+     * takes the task out itself. */
+    if (t->keeper != NULL && t->keeper->run != NULL)
+        return NULL;
+    self = spn__thread_self();
+    /* [pin] mutant: half of a pair */
+    if (self == NULL || !spn__cas(&t->runner, &found, pin_of(self), seq_cst, relaxed))
+        return NULL;
+    /* [pin] mutant: half of a pair */
+    executor = (spn_executor *)(spn__load(&t->executor, seq_cst) & ~HELPS);
+    if (executor == NULL || !spn__executor_has(executor, lapsed)) {
+        unpin(t);
+        return NULL;
+    }
+    executor->ops->lapsed(executor);
+    return executor;
+}
+
+void spn__task_lapse_end(struct spn_future *f, spn_executor *executor, bool won)
+{
+    if (executor == NULL)
+        return;
+    executor->ops->lapsed(executor);
+    if (won)
+        let_go(task_of(f), FREE);
+    else
+        unpin(task_of(f));
+}
+
 /* Asks the executor to let this thread run what it is about to wait for. */
 static void help(struct spn__task_future *t, struct spn_thread *self)
 {
@@ -389,12 +442,8 @@ static void help(struct spn__task_future *t, struct spn_thread *self)
         spn__phase(spn__load(&t->future.state, seq_cst)) == SPN__NEW)
         (void)executor->ops->help(executor, &t->task);
     /* relaxed: only this thread writes it. */
-    if ((spn__load(&t->runner, relaxed) & ~WANTED) == pin_of(self)) {
-        let_go(t, FREE);
-        /* [runner] who completed it has left arg to us.  mutant: half of a pair */
-        if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
-            give_arg_back(t);
-    }
+    if ((spn__load(&t->runner, relaxed) & ~WANTED) == pin_of(self))
+        unpin(t);
 }
 
 int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
@@ -682,11 +731,11 @@ static void drop_task(spn_task *task, int reason)
 
     if (t->keeper != NULL)
         t->keeper->begin(t, false);
+    part(t); /* first: the executor may be gone, and is not told of the outcome */
     if (reason == SPN_ECANCELED || reason == 0)
         (void)spn_future_cancel(&t->future, 0);
     else
         (void)spn_future_complete_error(&t->future, reason, "dropped by the executor");
-    part(t);
     spn__task_future_forget(t);
     leave_executor(t);
 }

@@ -196,6 +196,49 @@ TEST_EACH(pool__purge__cancelled_futures_go, "TPE-45", "TPE-40")
     gate_free(gate);
 }
 
+/* A full pool drops tasks whose future is done before it refuses one; the others stay, in
+ * order.  Nothing else takes them out, but purge. */
+TEST_EACH(pool__full_of_futures_that_are_done__takes_the_next, "TPE-93", "TPE-45")
+{
+    struct bed b;
+    spn_latch *gate;
+    struct piece hold, next;
+    spn_future *f[4];
+    spn_task *before[4], *after[4];
+
+    if (!is(k, LIMITED))
+        return;
+    b = bed_with(k, opts_of(1, 1, 4), 4);
+    gate = gate_new();
+    piece_init(&hold, gate);
+    piece_init(&next, NULL);
+    start(b.pool, &hold);
+    for (int i = 0; i < 4; i++)
+        REQUIRE_OK(
+            spn_executor_submit(spn_pool_executor(b.pool), give_back, NULL, &f[i]));
+    REQUIRE(spn_pool_snapshot(b.pool, before, 4) == 4);
+    CHECK_STATUS(execute(b.pool, &next), SPN_EREJECTED);
+    CHECK_EQ(spn_future_complete_error(f[0], SPN_ETIMEDOUT, "the time is up"), 1);
+    CHECK_EQ(spn_future_complete(f[2], NULL), 1);
+    CHECK_EQ(spn_pool_queued(b.pool), 4);
+    CHECK_OK(execute(b.pool, &next));
+    CHECK_EQ(spn_pool_snapshot(b.pool, after, 4), 3);
+    CHECK(after[0] == before[1] && after[1] == before[3] && after[2] == &next.task);
+    CHECK_EQ(stats_of(b.pool).cancelled, 2);
+
+    CHECK_EQ(spn_future_cancel(f[1], 0), 1);
+    CHECK_EQ(spn_future_complete_error(f[3], SPN_ETIMEDOUT, "the time is up"), 1);
+    CHECK_EQ(spn_pool_queued(b.pool), 3);
+    CHECK_EQ(spn_pool_purge(b.pool), 2);
+    CHECK_EQ(spn_pool_queued(b.pool), 1);
+    gate_open(gate);
+    bed_close(&b);
+    CHECK(ran(&next));
+    for (int i = 0; i < 4; i++)
+        spn_future_unref(f[i]);
+    gate_free(gate);
+}
+
 /* purge leaves tasks alone that are no futures. */
 TEST_EACH(pool__purge__plain_tasks_stay, "TPE-45")
 {

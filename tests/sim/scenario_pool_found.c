@@ -774,6 +774,90 @@ SCENARIO(pool_found__destroyed_as_its_stage_is_done__not_touched_after, "CF-36 T
     spn_future_unref(g);
 }
 
+static void time_out(void *future)
+{
+    sim_assert(spn_future_complete_error(future, SPN_ETIMEDOUT, "") == 1);
+    spn_future_unref(future);
+}
+
+static void time_out_or_not(void *future)
+{
+    sim_outcome((unsigned)spn_future_complete_error(future, SPN_ETIMEDOUT, ""));
+    spn_future_unref(future);
+}
+
+static int never_called(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    sim_assert(false);
+    return 0;
+}
+
+/* A paused pool whose only place has a task, the future of which is returned. */
+static spn_future *fill_pool(const spn_pool_opts *o)
+{
+    spn_future *f;
+
+    open_pool(o);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(spn_executor_submit(ex, never_called, NULL, &f) == SPN_OK);
+    return f;
+}
+
+static void empty_pool(spn_future *f)
+{
+    sim_join_all();
+    sim_assert(spn_pool_resume(pool) == SPN_OK);
+    until_ended(0);
+    close_pool();
+    spn_future_unref(f);
+}
+
+/* A queued future times out: who has seen that finds its place free. */
+SCENARIO(pool_found__future_timed_out_in_a_full_queue__place_is_free, "TPE-93")
+{
+    const spn_pool_opts o = small(1, 1, 1);
+    spn_future *f = fill_pool(&o);
+
+    sim_thread(time_out, spn_future_ref(f));
+    sim_assert(spn_future_get(f, NULL, SPN_FOREVER) == SPN_EFAILED);
+    sim_assert(spn_executor_execute(ex, &fates[0].job.task) == SPN_OK);
+    empty_pool(f);
+}
+SCENARIO_OPTS(pool_found__future_timed_out_in_a_full_queue__place_is_free, .dfs = 2,
+              .dfs_models = SIM_SC)
+
+/* The same for who waits for room already. */
+SCENARIO(pool_found__future_timed_out_while_one_waits_for_room__goes_in, "TPE-93")
+{
+    static const spn_reject_block for_ever = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    spn_pool_opts o = small(1, 1, 1);
+    spn_future *f;
+
+    o.reject = &for_ever.policy;
+    f = fill_pool(&o);
+    sim_thread(time_out, spn_future_ref(f));
+    sim_assert(spn_executor_execute(ex, &fates[0].job.task) == SPN_OK);
+    empty_pool(f);
+}
+
+/* It times out while the pool drops it, ends and is destroyed: nobody touches it after. */
+SCENARIO(pool_found__future_timed_out_as_it_is_dropped__not_touched_after, "TPE-93")
+{
+    const spn_pool_opts o = small(1, 1, 1);
+    spn_future *f = fill_pool(&o);
+    int64_t count;
+
+    sim_thread(time_out_or_not, spn_future_ref(f));
+    sim_assert(spn_pool_shutdown_now(pool, NULL, NULL, &count) == SPN_OK);
+    (void)spn_latch_count_down(fates[0].ended);
+    close_pool();
+    sim_join_all();
+    sim_assert(count == 1 && spn_future_is_done(f) == 1);
+    spn_future_unref(f);
+}
+
 /* A pool is closed and destroyed while its stage's source is completed: it is busy until the
  * stage is done with it. */
 SCENARIO(pool_found__destroyed_as_its_stage_is_handed_over__busy_until_then, "CF-49")
