@@ -29,9 +29,26 @@ extern "C" {
  *             whichever is first: nothing is left in the timer of a future that is done.
  */
 
+/* Zero means default.  Append only. */
+typedef struct spn_or_timeout_opts {
+    size_t size; /* sizeof(spn_or_timeout_opts), set by _INIT */
+    /* 1: when the time has come, the thread that is running the future's function is
+     * interrupted, as by spn_future_cancel: before run returns and never later. */
+    uint32_t interrupt;
+    uint32_t reserved; /* 0 */
+} spn_or_timeout_opts;
+
+#define SPN_OR_TIMEOUT_OPTS_INIT           \
+    {                                      \
+        sizeof(spn_or_timeout_opts), 0, 0, \
+    }
+
 /*
  * or_timeout: if the future is not done timeout_ns from now, it fails, with the cause
- *             SPN_ETIMEDOUT.
+ *             SPN_ETIMEDOUT.  A function that runs goes on, and its result is dropped;
+ *             a task that waits in a pool's queue does not run, and keeps its place until
+ *             the pool needs it or spn_pool_purge.
+ * or_timeout_with: the same with options; opts may be NULL.
  * complete_on_timeout: it succeeds with `value` then.  A value that does not become the
  *             outcome is freed by the future's drop_value, if it has one.
  * A future that is done before is not affected, and its entry is taken out of the timer
@@ -39,13 +56,16 @@ extern "C" {
  * the future.  If the timer is stopped first, the future fails, with the cause
  * SPN_ESHUTDOWN: nobody waits for a timeout that cannot come.  A future may have several.
  *
- * Returns  SPN_OK; SPN_EINVAL (future or timer NULL); SPN_ENOMEM; SPN_EREJECTED
+ * Returns  SPN_OK; SPN_EINVAL (future or timer NULL, bad opts); SPN_ENOMEM; SPN_EREJECTED
  *          (max_pending); SPN_ESTATE (the timer is stopped); what spn_timer_start refuses
  *          with.  On error nothing has changed, and the value is the caller's.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
 int spn_future_or_timeout(spn_future *future, spn_timer *timer, int64_t timeout_ns);
+SPN_API SPN_NODISCARD
+int spn_future_or_timeout_with(spn_future *future, spn_timer *timer, int64_t timeout_ns,
+                               const spn_or_timeout_opts *opts);
 SPN_API SPN_NODISCARD
 int spn_future_complete_on_timeout(spn_future *future, spn_timer *timer, void *value,
                                    int64_t timeout_ns);

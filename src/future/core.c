@@ -407,6 +407,28 @@ int spn_future_cancel(spn_future *f, int may_interrupt)
     return 1;
 }
 
+int spn__future_fail_and_interrupt(struct spn_future *f, int code, const char *message)
+{
+    struct spn__work work = SPN__WORK_INIT;
+    uint32_t found;
+
+    if (f->kind != SPN__TASK)
+        return spn_future_complete_error(f, code, message);
+    found = spn__load(&f->state, relaxed); /* checked by the exchange */
+    do {
+        if (spn__phase(found) != SPN__NEW)
+            return lost(f);
+        /* seq_cst for [runner]: a runner that leaves waits for the end of COMPLETING.
+         * mutant: half of a pair */
+    } while (
+        !spn__cas_weak(&f->state, &found, found | SPN__COMPLETING, seq_cst, relaxed));
+    spn__future_write_error(f, code, message, false);
+    spn__task_interrupt(f);
+    spn__future_finish(f, SPN__EXCEPTIONAL, &work);
+    spn__work_drain(&work);
+    return 1;
+}
+
 /* ---- lifetime ------------------------------------------------------------- */
 
 void spn__future_release_hold(struct spn_future *f)

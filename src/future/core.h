@@ -113,6 +113,9 @@ void spn__future_finish(struct spn_future *f, uint32_t phase, struct spn__work *
 /* The same, and drops a reference of the caller's, in one step: for a future that has
  * nobody to tell.  False, and nothing happens, if somebody attends to it. */
 bool spn__future_finish_and_unref(struct spn_future *f, uint32_t phase);
+/* As spn_future_complete_error, and interrupts the thread that runs a task future's
+ * function, as cancel does. */
+int spn__future_fail_and_interrupt(struct spn_future *f, int code, const char *message);
 /* All that follows the final change of the state, which found `old`. */
 void spn__future_finished(struct spn_future *f, uint32_t old, struct spn__work *work);
 

@@ -27,7 +27,9 @@
  *   cancel goes to INTERRUPTING, reads `runner`, interrupts it and goes to
  *   INTERRUPTED.  A runner that finds INTERRUPTING when its function has returned
  *   waits for INTERRUPTED before it leaves; so the interrupt reaches it inside
- *   run, and the record it is sent to is still this thread's.
+ *   run, and the record it is sent to is still this thread's.  A time-out that interrupts
+ *   does so while COMPLETING, for its outcome is a failure: the runner waits for the end of
+ *   that as well.
  *
  * ORDERING
  *   [runner] Two changes and two looks, all seq_cst, of which one must see the
@@ -289,7 +291,7 @@ void spn__task_future_forget(struct spn__task_future *t)
 
 void spn__task_interrupt(struct spn_future *f)
 {
-    /* [runner] after INTERRUPTING.  mutant: half of a pair */
+    /* [runner] after INTERRUPTING or COMPLETING.  mutant: half of a pair */
     const uintptr_t runner = spn__load(&task_of(f)->runner, seq_cst);
 
     if (runner > CLOSED && !is_pinned(runner))
@@ -529,6 +531,11 @@ static bool leave(struct spn__task_future *t, struct spn_thread *self)
         return true;
     if (spn__phase(state) == SPN__INTERRUPTING && self != NULL)
         spn__future_await_phase(&t->future, SPN__INTERRUPTED, self);
+    else if (spn__phase(state) == SPN__COMPLETING) {
+        spn__future_await_winner(&t->future);
+        /* [done] acquire: with the outcome comes the interrupt. */
+        (void)spn__load(&t->future.state, acquire);
+    }
     if (spn__phase(state) != SPN__COMPLETING)
         give_arg_back(t);
     return false;

@@ -40,6 +40,7 @@
 #include <spindle/delayed.h>
 
 #include "base/list.h"
+#include "base/options.h"
 #include "future/core.h"
 #include "future/executor.h"
 #include "sync/blocks.h"
@@ -49,7 +50,7 @@
 
 enum { LIVE, ENDED };
 
-enum kind { FAIL, COMPLETE, HAND_ON };
+enum kind { FAIL, FAIL_AND_INTERRUPT, COMPLETE, HAND_ON };
 
 struct spn_delayed_executor {
     spn_executor
@@ -122,6 +123,14 @@ static void hand_on(struct entry *e)
     SPN__CLEANUP_POP();
 }
 
+static void time_is_up(struct spn_future *future, enum kind kind)
+{
+    if (kind == FAIL_AND_INTERRUPT)
+        (void)spn__future_fail_and_interrupt(future, SPN_ETIMEDOUT, TIME_IS_UP);
+    else
+        (void)spn_future_complete_error(future, SPN_ETIMEDOUT, TIME_IS_UP);
+}
+
 /* The time has come (SPN_OK), or will not. */
 static void act(struct entry *e, int status, struct spn__work *work)
 {
@@ -140,8 +149,9 @@ static void act(struct entry *e, int status, struct spn__work *work)
             spn__future_drop_late(e->future, e->value);
         break;
     case FAIL:
+    case FAIL_AND_INTERRUPT:
         if (status == SPN_OK)
-            (void)spn_future_complete_error(e->future, SPN_ETIMEDOUT, TIME_IS_UP);
+            time_is_up(e->future, e->kind);
         break;
     }
     if (status != SPN_OK)
@@ -308,17 +318,36 @@ static int time_out(spn_future *future, spn_timer *timer, enum kind kind, void *
     return rc;
 }
 
-int spn_future_or_timeout(spn_future *future, spn_timer *timer, int64_t timeout_ns)
+static int or_timeout(spn_future *future, spn_timer *timer, enum kind kind,
+                      int64_t timeout_ns)
 {
     const int rc = begin(future, timer, timeout_ns);
 
     if (rc == 1)
         return timeout_ns == SPN_FOREVER
                    ? SPN_OK
-                   : time_out(future, timer, FAIL, NULL, timeout_ns);
+                   : time_out(future, timer, kind, NULL, timeout_ns);
     if (rc == SPN_OK)
-        (void)spn_future_complete_error(future, SPN_ETIMEDOUT, TIME_IS_UP);
+        time_is_up(future, kind);
     return rc;
+}
+
+int spn_future_or_timeout(spn_future *future, spn_timer *timer, int64_t timeout_ns)
+{
+    return or_timeout(future, timer, FAIL, timeout_ns);
+}
+
+int spn_future_or_timeout_with(spn_future *future, spn_timer *timer, int64_t timeout_ns,
+                               const spn_or_timeout_opts *opts)
+{
+    spn_or_timeout_opts o = SPN_OR_TIMEOUT_OPTS_INIT;
+
+    if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
+        return SPN_EINVAL;
+    if (o.reserved != 0)
+        return SPN_EINVAL;
+    return or_timeout(future, timer, o.interrupt != 0 ? FAIL_AND_INTERRUPT : FAIL,
+                      timeout_ns);
 }
 
 int spn_future_complete_on_timeout(spn_future *future, spn_timer *timer, void *value,

@@ -1089,6 +1089,7 @@ GROWN(spn_extensions_opts, SPN_EXTENSIONS_OPTS_INIT)
     }
 GROWN(spn_extension_kind, TAKEN_KIND_INIT)
 
+GROWN(spn_or_timeout_opts, SPN_OR_TIMEOUT_OPTS_INIT)
 GROWN(spn_semaphore_opts, SPN_SEMAPHORE_OPTS_INIT)
 GROWN(spn_task_times_opts, SPN_TASK_TIMES_OPTS_INIT)
 GROWN(spn_thread_opts, SPN_THREAD_OPTS_INIT)

@@ -338,6 +338,39 @@ TEST(delayed__stage_and_task__time_out, "CF-33")
     shut();
 }
 
+/* Its time comes while it runs. */
+static int overrun(void *arg, void **result)
+{
+    *(int *)arg = step(TICK) == 1 && spn_thread_interrupted() == 1;
+    *result = arg;
+    return 0;
+}
+
+/* The thread that runs a function whose time is up is interrupted if that was asked for. */
+TEST(delayed__function_still_runs__interrupted_if_asked, "CF-50", "CF-33")
+{
+    spn_or_timeout_opts opts = SPN_OR_TIMEOUT_OPTS_INIT;
+
+    open_timer();
+    for (int asked = 0; asked < 2; asked++)
+        for (int waits = 0; waits < 2; waits++) {
+            spn_future *f;
+            int interrupted = -1;
+
+            opts.interrupt = (uint32_t)asked;
+            REQUIRE_OK(spn_future_create_task(&f, overrun, &interrupted, NULL));
+            CHECK_OK(spn_future_or_timeout_with(f, timer, TICK, &opts));
+            if (waits != 0)
+                CHECK_EQ(step(TICK), 1); /* before it runs: nobody to interrupt */
+            CHECK_EQ(spn_future_run(f), waits == 0);
+            CHECK_EQ(interrupted, waits != 0 ? -1 : asked);
+            CHECK_EQ(spn_thread_interrupted(), 0);
+            expect_cause(f, SPN_ETIMEDOUT);
+            spn_future_unref(f);
+        }
+    shut();
+}
+
 /* Two million futures with a timeout of twelve hours, each done at once: none is left in
  * the timer, and memory does not grow. */
 TEST(delayed__many_completed_before__nothing_accumulates, "CF-35", "P17")

@@ -117,6 +117,26 @@ SCENARIO(task__cancel_races_run__interrupt_is_never_late, "FUT-24", "FUT-16", "F
 SCENARIO_OPTS(task__cancel_races_run__interrupt_is_never_late, .dfs = 3,
               .dfs_models = SIM_SC)
 
+/* The same for a time-out that interrupts. */
+SCENARIO(task__time_out_races_run__interrupt_is_never_late, "CF-50", "FUT-24")
+{
+    void *value = NULL;
+    int won, rc;
+
+    if (!create(work))
+        return;
+    sim_thread(run, NULL);
+    won = spn__future_fail_and_interrupt(f, SPN_ETIMEDOUT, "");
+    rc = spn_future_get(f, &value, 0);
+    sim_assert(rc == (won != 0 ? SPN_EFAILED : SPN_OK));
+    sim_join_all();
+    sim_assert(interrupts == 0 || won == 1);
+    sim_outcome((unsigned)(won + 2 * runs + 4 * interrupts));
+    check_end();
+}
+SCENARIO_OPTS(task__time_out_races_run__interrupt_is_never_late, .dfs = 3,
+              .dfs_models = SIM_SC)
+
 /* The same with two who cancel and one who completes by hand. */
 SCENARIO(task__two_cancels_and_a_value__one_wins, "FUT-8", "FUT-18", "FUT-23")
 {
