@@ -7,6 +7,10 @@
  *   nothing can fail.  One list, one lock: this is not for speed.  When the process exits,
  *   what is on the list is told.
  *
+ * HIDDEN  The list must not keep what was forgotten from a leak checker: LeakSanitizer
+ *   takes for reachable whatever an address leads to.  So the list has addresses with all
+ *   bits inverted, and a program that leaks fails under AddressSanitizer.
+ *
  * NAMES are copied: the entry of something that is just being freed may be read.  What is
  *   told is copied as well, some at a time, and told without the lock.
  *
@@ -30,16 +34,38 @@ enum { TOLD_MAX = 16, AT_A_TIME = 8 };
 
 static struct {
     struct spn__lock lock;
-    struct spn__list list;
-    uint64_t last_number; /* 0: the list was never used */
+    uintptr_t first, last; /* hidden */
+    uint64_t last_number;
     uint32_t generation;
     bool fork_hook;
-} all = { .lock = SPN__LOCK_INIT };
+} all = { .lock = SPN__LOCK_INIT, .first = ~(uintptr_t)0, .last = ~(uintptr_t)0 };
+
+static uintptr_t hide(const struct spn__audit *a)
+{
+    return ~(uintptr_t)a;
+}
+
+static struct spn__audit *show(uintptr_t hidden)
+{
+    return (struct spn__audit *)~hidden;
+}
+
+/* Where the address of what follows is kept, of an entry or, NULL, of the list; and of
+ * what precedes. */
+static uintptr_t *next_of(struct spn__audit *a)
+{
+    return a != NULL ? &a->next : &all.first;
+}
+
+static uintptr_t *prev_of(struct spn__audit *a)
+{
+    return a != NULL ? &a->prev : &all.last;
+}
 
 static void after_fork(void)
 {
     spn__lock_init(&all.lock);
-    spn__list_init(&all.list);
+    all.first = all.last = hide(NULL);
     all.generation++;
 }
 
@@ -55,13 +81,14 @@ void spn__audit_add(struct spn__audit *a, const void *object, const char *kind,
     strncpy(a->name, name, sizeof a->name - 1);
     a->name[sizeof a->name - 1] = '\0';
     spn__lock(&all.lock);
-    if (all.last_number == 0)
-        spn__list_init(&all.list);
     if (!all.fork_hook)
         hook = all.fork_hook = true;
     a->number = ++all.last_number;
     a->generation = all.generation;
-    spn__list_push_back(&all.list, &a->link);
+    a->next = hide(NULL);
+    a->prev = all.last;
+    *next_of(show(all.last)) = hide(a);
+    all.last = hide(a);
     spn__unlock(&all.lock);
     if (hook) /* not under the lock: a fork meanwhile would copy it held */
         (void)spn__os_on_fork_child(after_fork);
@@ -77,8 +104,10 @@ void spn__audit_say(struct spn__audit *a, const char *state)
 void spn__audit_remove(struct spn__audit *a)
 {
     spn__lock(&all.lock);
-    if (a->number != 0 && a->generation == all.generation)
-        spn__list_remove(&a->link);
+    if (a->number != 0 && a->generation == all.generation) {
+        *next_of(show(a->prev)) = a->next;
+        *prev_of(show(a->next)) = a->prev;
+    }
     a->number = 0;
     spn__unlock(&all.lock);
 }
@@ -86,18 +115,13 @@ void spn__audit_remove(struct spn__audit *a)
 /* Copies those that come after `number` and no later than `last`; how many. */
 static size_t copy_some(struct spn__audit *to, uint64_t number, uint64_t last)
 {
-    struct spn__list_node *node;
+    const struct spn__audit *a;
     size_t count = 0;
 
     spn__lock(&all.lock);
-    if (all.last_number != 0) {
-        spn__list_each (node, &all.list) {
-            const struct spn__audit *a = spn__list_entry(node, struct spn__audit, link);
-
-            if (a->number > number && a->number <= last && count < AT_A_TIME)
-                to[count++] = *a;
-        }
-    }
+    for (a = show(all.first); a != NULL; a = show(a->next))
+        if (a->number > number && a->number <= last && count < AT_A_TIME)
+            to[count++] = *a;
     spn__unlock(&all.lock);
     return count;
 }

@@ -17,16 +17,15 @@
 
 #ifdef SPN_AUDIT
 
-#include "base/list.h"
 #include "base/log.h"
 
 enum { SPN__AUDIT_NAME = 48, SPN__AUDIT_CALLERS = 8 };
 
 /* All of it guarded by audit.c's lock. */
 struct spn__audit {
-    struct spn__list_node link;
-    uint64_t number;     /* in the order of making; 0: not listed */
-    uint32_t generation; /* of the process: see audit.c */
+    uintptr_t next, prev; /* hidden: see audit.c */
+    uint64_t number;      /* in the order of making; 0: not listed */
+    uint32_t generation;  /* of the process: see audit.c */
     uint32_t caller_count;
     const void *object;
     const char *kind, *state;
