@@ -11,20 +11,28 @@ extern "C" {
 
 /*
  * A rejection policy that says why: when a pool is exhausted it logs the pool's whole
- * state in one line, writes the stacks of its threads to a file, and calls a listener;
- * then it refuses the task, or hands it to another policy.
+ * state in one line, writes the stacks of all the library's threads to a file, those of
+ * the pool first, and calls a listener; then it refuses the task, or hands it to another
+ * policy.
  *
  * Once        per interval and report object, however many tasks are refused: several
- *             pools may share one, and then share its interval.  The rest is counted.
- *             Tasks refused because a pool was shut down are not reported.
+ *             pools may share one, and then share its interval.  A report without one
+ *             stack of the pool's threads does not use up the interval: the next may come
+ *             a second later, and twice as late after each one more that has none.
+ * Line        between reports a refusal is logged at most once a second, with how many
+ *             were not.  Tasks refused because a pool was shut down are neither reported
+ *             nor logged.
  * Threads     the report is made on a thread of its own, which starts with create: the
  *             submitter whose task was refused only takes the picture, and waits for
- *             nobody.  No thread is stopped: each is interrupted for the microseconds
+ *             nobody.  The report waits, for a second at most, for threads that are just
+ *             being made.  No thread is stopped: each is interrupted for the microseconds
  *             it takes to note where it is.
- * Signals     stacks are asked for with a real-time signal, which the threads of a pool
- *             let through if the pool had this policy (alone, in a chain, as `next`)
- *             when they were made.  Calls that a signal cuts short even with SA_RESTART
- *             (poll, epoll_wait, nanosleep, ...) may return EINTR in a task then.
+ * Signals     stacks are asked for with a real-time signal, which each thread of the
+ *             library (of pools, timers, I/O) lets through that starts while the report
+ *             exists, or whose pool has this policy (alone, in a chain, as `next`).
+ *             Threads that started earlier are listed without a stack.  Calls that a
+ *             signal cuts short even with SA_RESTART (poll, epoll_wait, nanosleep, ...)
+ *             may return EINTR in a task then.
  * Frames      are followed by frame pointers: build with -fno-omit-frame-pointer, and
  *             link programs with -rdynamic for names.  Without, callers are missing and
  *             names are offsets, which addr2line(1) understands.
@@ -54,7 +62,8 @@ typedef struct spn_reject_report_opts {
                              Copied.  NULL or "": $HOME, else $TMPDIR, else /tmp      */
     const char *address; /* ends the message: "dubbo://10.0.0.1:20880".  Copied.
                              NULL: nothing                                            */
-    int64_t interval_ns; /* from one report to the next, at least.  0: 10 minutes     */
+    int64_t interval_ns; /* from one report with stacks to the next, at least.
+                             0: 10 minutes                                            */
     uint32_t max_frames; /* of each stack; 0: 32; at most SPN_REPORT_FRAMES_MAX       */
     uint32_t no_stacks;  /* 1: no file; the line and the listener only                */
     uint32_t signal;     /* a real-time signal the program does not use.  0: the first
@@ -95,10 +104,9 @@ int spn_reject_report_create(spn_reject_report **out,
 SPN_API int spn_reject_report_destroy(spn_reject_report *report);
 
 /*
- * Makes a report of a pool without a refusal: the line, the file with the stacks of the
- * pool's threads, the listener, as for one that is exhausted; reason 0 in the refusal.
- * Stacks of its threads are there if the pool has this report's policy.  For whoever finds
- * that something is wrong: a watch, a command.  Never waits.
+ * Makes a report of a pool without a refusal: the line, the file with the stacks, the
+ * listener, as for one that is exhausted; reason 0 in the refusal.  For whoever finds that
+ * something is wrong: a watch, a command.  Never waits.
  *
  * Returns  SPN_OK: it is under way; SPN_EBUSY: too soon after the last, and counted as
  *          suppressed; SPN_EINVAL (a NULL).

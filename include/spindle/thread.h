@@ -46,7 +46,9 @@ typedef int (*spn_thread_fn)(void *arg);
 
 typedef enum spn_thread_signals {
     SPN_SIGNALS_BLOCKED = 0, /* handlers run on your own threads; all blocked but
-                                a thread's own faults (SEGV BUS FPE ILL TRAP SYS) */
+                                a thread's own faults (SEGV BUS FPE ILL TRAP SYS),
+                                and the signals of report.h that are in use when it
+                                starts */
     SPN_SIGNALS_INHERIT = 1  /* the creator's mask */
 } spn_thread_signals;
 

@@ -9,10 +9,14 @@
  *   make one, and a submitter must not wait for a disk.
  *
  * ONCE PER INTERVAL
- *   due_ns is when the next report may be.  A refusal before it costs a load and a count.
- *   At or after it, whoever moves `state` from IDLE looks again, for another may have
- *   reported meanwhile, and moves due_ns before the job is posted.  While a job is under
- *   way nobody starts another: an interval shorter than a report is as long as that.
+ *   due_ns is when the next line may be, report_due_ns when that may be a report.  A refusal
+ *   before due_ns costs a load and a count.  At or after it, whoever moves `state` from IDLE
+ *   looks again, for another may have reported meanwhile, and moves due_ns before the job is
+ *   posted.  While a job is under way nobody starts another: an interval shorter than a
+ *   report is as long as that.
+ *   A report without one stack of the pool's threads is not what the interval waits for: the
+ *   next may come RETRY_NS later, and twice as late after each such report, so that threads
+ *   that never answer do not fill a disk.
  *
  * STATE   IDLE --submitter, cas--> FILLING --submitter--> POSTED --thread--> IDLE
  *                                  FILLING --not due after all--> IDLE
@@ -26,9 +30,11 @@
  * LOCKS   the pool's lock is held while its workers are listed, and nothing else.
  *         `spn__report_stranded.lock` guards a list of the process; a leaf.
  *
- * STACKS  Threads are asked in batches, so that a slow one costs its time once and not
- *   once each; one that does not answer by the deadline is left out.  Names come
- *   from /proc, and from the dynamic linker, after all answers are in.
+ * STACKS  The library's threads are asked in batches, the pool's first, so that a slow one
+ *   costs its time once and not once each; one that does not answer by the deadline is left
+ *   out.  Names come from /proc, and from the dynamic linker, after all answers are in.
+ *   The submitter knows a worker that was just made by its record or by the worker, and no
+ *   more: the report's thread waits until it has come (spn__os_thread_list).
  *
  * WHY per object and not per process?  The interval protects a disk and a log from a
  * storm, and both are the program's to name.  One object for all pools is one interval.
@@ -68,23 +74,21 @@ enum {
 #define INTERVAL_DEFAULT_NS (10 * SPN_SEC(60))
 #define BATCH_NS            SPN_SEC(1) /* for the answers of a batch */
 #define ANSWERS_NS          SPN_SEC(5) /* for those of a report */
+#define COMING_NS           SPN_SEC(1) /* for threads that were just made */
+#define LINE_NS             SPN_SEC(1) /* from one line to the next */
+#define RETRY_NS            SPN_SEC(1) /* after the first report without stacks */
 
 enum { IDLE, FILLING, POSTED };
 
-/* A worker as it was when the report became due. */
-struct target {
-    int32_t tid;
-    bool allowed; /* lets our signal through */
-};
-
 /* What the submitter hands to the thread [job]. */
 struct job {
+    bool line_only;
     spn_refusal refusal;
     char pool[NAME_SIZE];
-    int64_t suppressed;
-    size_t workers; /* the pool's; more than are in targets, perhaps */
-    size_t target_count;
-    struct target targets[THREADS_MAX];
+    int64_t suppressed; /* line_only: since the last line; else since the last report */
+    size_t workers;     /* the pool's; more than are in `known`, perhaps */
+    size_t known_count;
+    const void *known[THREADS_MAX]; /* the note of a worker's thread, or the worker */
 };
 
 /* A place in the code and its name.  Threads of a pool have much of their stacks in
@@ -126,11 +130,18 @@ struct spn_reject_report {
     SPN__ATOMIC(uint32_t) state;    /* [job] */
     SPN__ATOMIC(int64_t) due_ns;    /* relaxed before the cas: looked at again after */
     SPN__ATOMIC(int64_t) swallowed; /* relaxed: only a count */
+
+    /* The job's owner's [job]. */
+    int64_t report_due_ns;
+    int64_t retry_ns;   /* from a report without stacks to the next */
+    int64_t unreported; /* refused since the last report, and taken from `swallowed` */
     struct job job;
 
     /* The thread's own. */
     char message[MESSAGE_SIZE];
     char path[PATH_SIZE];
+    size_t thread_count;
+    struct spn__os_noted threads[THREADS_MAX]; /* the library's, the pool's first */
     int32_t others[THREADS_MAX];
     struct known known[KNOWN];
 };
@@ -138,24 +149,21 @@ struct spn_reject_report {
 /* ---- in the submitter ------------------------------------------------------------- */
 
 /* The pool's workers, as far as they fit; its lock keeps them from ending. */
-static void list_workers(struct job *job, struct spn_pool *pool, uint32_t signal)
+static void list_workers(struct job *job, struct spn_pool *pool)
 {
     struct spn__list_node *node;
 
-    job->workers = job->target_count = 0;
+    job->workers = job->known_count = 0;
     spn__lock(&pool->lock);
     spn__list_each (node, &pool->workers) {
         struct spn__worker *worker = spn__list_entry(node, struct spn__worker, link);
-        /* relaxed: records are never freed, and [tid] orders what we read of it. */
-        struct spn_thread *thread = spn__load(&worker->self, relaxed);
-        /* [tid] for `signal`, which is plain, and read only with a number.
-         * mutant: there are no signals in a simulation, and so no numbers */
-        const int32_t tid = thread == NULL ? 0 : spn__load(&thread->tid, acquire);
+        /* relaxed: only a name. */
+        const struct spn_thread *thread = spn__load(&worker->self, relaxed);
 
         job->workers++;
-        if (tid != 0 && job->target_count < THREADS_MAX)
-            job->targets[job->target_count++] =
-                (struct target){ tid, signal != 0 && thread->signal == signal };
+        if (job->known_count < THREADS_MAX)
+            job->known[job->known_count++] =
+                thread != NULL ? (const void *)&thread->note : worker;
     }
     spn__unlock(&pool->lock);
 }
@@ -165,9 +173,18 @@ static void swallow(struct spn_reject_report *report)
     (void)spn__fetch_add(&report->swallowed, 1, relaxed);
 }
 
-/* True for the one who is to report: the job is its own. */
-static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
+static int64_t next_line_ns(const struct spn_reject_report *report, int64_t now_ns)
 {
+    const int64_t line_ns = spn__time_add(now_ns, LINE_NS);
+
+    return line_ns < report->report_due_ns ? line_ns : report->report_due_ns;
+}
+
+/* True for the one who is to report, or to have a line written: the job is its own. */
+static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns,
+                      bool report_only)
+{
+    bool report_due;
     uint32_t found = IDLE;
     int64_t now_ns;
 
@@ -176,13 +193,18 @@ static bool claim_job(struct spn_reject_report *report, int64_t refused_at_ns)
     if (!spn__cas(&report->state, &found, FILLING, acquire, relaxed)) /* [job] */
         return false;
     now_ns = spn__now();
-    if (now_ns < spn__load(&report->due_ns, relaxed)) { /* ordered by [job] */
+    report_due = now_ns >= report->report_due_ns;
+    if (now_ns < spn__load(&report->due_ns, relaxed) || /* ordered by [job] */
+        (report_only && !report_due)) {
         /* [job] release, though it wrote nothing: the next one may learn of due_ns, and that
          * the thread is through with the job, from us alone. */
         spn__store(&report->state, IDLE, release);
         return false;
     }
-    spn__store(&report->due_ns, spn__time_add(now_ns, report->interval_ns), relaxed);
+    if (report_due)
+        report->report_due_ns = spn__time_add(now_ns, report->interval_ns);
+    report->job.line_only = !report_due;
+    spn__store(&report->due_ns, next_line_ns(report, now_ns), relaxed);
     return true;
 }
 
@@ -192,14 +214,22 @@ static bool notice(struct spn_reject_report *report, struct spn_pool *pool,
 {
     struct job *job = &report->job;
 
-    if (!claim_job(report, why->refused_at_ns != 0 ? why->refused_at_ns : spn__now())) {
+    if (!claim_job(report, why->refused_at_ns != 0 ? why->refused_at_ns : spn__now(),
+                   why->reason == 0)) {
         swallow(report);
         return false;
     }
     job->refusal = *why;
     (void)snprintf(job->pool, sizeof job->pool, "%s", pool->name);
     job->suppressed = spn__exchange(&report->swallowed, 0, relaxed);
-    list_workers(job, pool, report->signal);
+    report->unreported += job->suppressed;
+    if (job->line_only) {
+        report->unreported++;
+    } else {
+        job->suppressed = report->unreported;
+        report->unreported = 0;
+        list_workers(job, pool);
+    }
     /* relaxed: the permit carries the job; the thread looks after it has taken one. */
     spn__store(&report->state, POSTED, relaxed);
     spn__parker_unpark(&report->parker);
@@ -308,9 +338,10 @@ static void put_rest(const struct job *job, char *text, size_t capacity)
     spn__report_figures(s, &figures);
     (void)snprintf(text, capacity,
                    "Reason: %s, Queue: %lld (capacity: %s), Refused before: %lld, "
-                   "unreported: %lld",
+                   "%s: %lld",
                    reason_name(job->refusal.reason), (long long)figures.waiting,
                    figures.capacity, (long long)s->rejected,
+                   job->line_only ? "not logged" : "unreported",
                    (long long)job->suppressed);
 }
 
@@ -441,7 +472,7 @@ static const char *const no_stack[] = {
 
 /* Asks up to BATCH threads, and waits for them all, until limit_ns at most.  Before it
  * looks what they do: the question itself makes a sleeping thread run. */
-static void ask(struct spn_reject_report *report, const struct target *targets,
+static void ask(struct spn_reject_report *report, const struct spn__os_noted *targets,
                 size_t count, enum answer *answers, struct spn__os_task *tasks,
                 int64_t limit_ns)
 {
@@ -471,42 +502,86 @@ static void ask(struct spn_reject_report *report, const struct target *targets,
             answers[i] = ANSWERED;
 }
 
-static void put_workers(struct spn_reject_report *report, struct out *out)
+/* How many of these threads have told where they are. */
+static size_t put_stacks(struct spn_reject_report *report, struct out *out,
+                         const struct spn__os_noted *threads, size_t all,
+                         int64_t limit_ns)
 {
-    const struct job *job = &report->job;
-    const int64_t limit_ns = spn__time_add(spn__now(), ANSWERS_NS);
     struct spn__os_task tasks[BATCH];
     enum answer answers[BATCH];
+    size_t answered = 0;
 
-    put(out, "Threads of the pool: %zu\n\n", job->workers);
-    spn__os_code_look(&report->captures->code); /* nobody is being asked now */
-    forget_names(report);
-    for (size_t i = 0; i < job->target_count; i += BATCH) {
-        const size_t rest = job->target_count - i;
+    for (size_t i = 0; i < all; i += BATCH) {
+        const size_t rest = all - i;
         const size_t count = rest < BATCH ? rest : BATCH;
 
-        ask(report, &job->targets[i], count, answers, tasks, limit_ns);
+        ask(report, &threads[i], count, answers, tasks, limit_ns);
         for (size_t j = 0; j < count; j++) {
-            put_thread(out, job->targets[i + j].tid, &tasks[j]);
-            if (answers[j] == ANSWERED)
+            put_thread(out, threads[i + j].tid, &tasks[j]);
+            if (answers[j] == ANSWERED) {
                 put_stack(report, out, &report->captures->each[j]);
-            else
+                answered++;
+            } else {
                 put(out, "    %s\n", no_stack[answers[j]]);
+            }
             put(out, "\n");
         }
     }
+    return answered;
 }
 
-static bool is_target(const struct job *job, int32_t tid)
+static bool is_of_pool(const struct job *job, const struct spn__os_noted *thread)
 {
-    for (size_t i = 0; i < job->target_count; i++)
-        if (job->targets[i].tid == tid)
+    for (size_t i = 0; i < job->known_count; i++)
+        if (job->known[i] == thread->note || job->known[i] == thread->arg)
             return true;
     return false;
 }
 
-/* The process's other threads: their names and states, no stacks.  Threads of the
- * pool that were made without the signal are here too. */
+/* Has the library's threads in report->threads, the pool's first: how many these are. */
+static size_t list_threads(struct spn_reject_report *report)
+{
+    struct spn__os_noted *all = report->threads;
+    size_t of_pool = 0;
+
+    report->thread_count = spn__os_thread_list(all, THREADS_MAX, report->signal,
+                                               spn__time_add(spn__now(), COMING_NS));
+    for (size_t i = 0; i < report->thread_count; i++)
+        if (is_of_pool(&report->job, &all[i])) {
+            const struct spn__os_noted thread = all[i];
+
+            all[i] = all[of_pool];
+            all[of_pool++] = thread;
+        }
+    return of_pool;
+}
+
+/* Threads of the library, with stacks; true if there is one of the pool. */
+static bool put_threads(struct spn_reject_report *report, struct out *out)
+{
+    const size_t of_pool = list_threads(report);
+    const int64_t limit_ns = spn__time_add(spn__now(), ANSWERS_NS);
+    size_t answered;
+
+    spn__os_code_look(&report->captures->code); /* nobody is being asked now */
+    forget_names(report);
+    put(out, "Threads of the pool: %zu\n\n", report->job.workers);
+    answered = put_stacks(report, out, report->threads, of_pool, limit_ns);
+    put(out, "Other threads of the library: %zu\n\n", report->thread_count - of_pool);
+    (void)put_stacks(report, out, report->threads + of_pool,
+                     report->thread_count - of_pool, limit_ns);
+    return answered != 0;
+}
+
+static bool is_listed(const struct spn_reject_report *report, int32_t tid)
+{
+    for (size_t i = 0; i < report->thread_count; i++)
+        if (report->threads[i].tid == tid)
+            return true;
+    return false;
+}
+
+/* The process's other threads: their names and states, no stacks. */
 static void put_others(struct spn_reject_report *report, struct out *out)
 {
     const size_t all = spn__os_task_list(report->others, THREADS_MAX);
@@ -516,7 +591,7 @@ static void put_others(struct spn_reject_report *report, struct out *out)
         return;
     put(out, "Other threads of the process\n\n");
     for (size_t i = 0; i < all && i < THREADS_MAX; i++) {
-        if (is_target(&report->job, report->others[i]))
+        if (is_listed(report, report->others[i]))
             continue;
         look_at(report->others[i], &task);
         put_thread(out, report->others[i], &task);
@@ -566,8 +641,8 @@ static int create_file_somewhere(struct spn_reject_report *report, int *fd)
     return create_file(report, spn__os_home(), fd);
 }
 
-/* True if report->path is a complete file. */
-static bool write_file(struct spn_reject_report *report, const char *rest)
+/* True if report->path is a complete file; then *stacks says whether it has any. */
+static bool write_file(struct spn_reject_report *report, const char *rest, bool *stacks)
 {
     struct out out = { .fd = -1, .error = 0, .used = 0 };
     char text[128];
@@ -576,7 +651,7 @@ static bool write_file(struct spn_reject_report *report, const char *rest)
     if (error == 0) {
         put(&out, "%s\n%s\n", report->message, rest);
         if (report->captures != NULL)
-            put_workers(report, &out);
+            *stacks = put_threads(report, &out);
         put_others(report, &out);
         flush(&out);
         error = spn__os_file_close(out.fd);
@@ -595,16 +670,32 @@ static bool write_file(struct spn_reject_report *report, const char *rest)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
+/* The report just made does not count: the next may come sooner. */
+static void allow_retry(struct spn_reject_report *report)
+{
+    const int64_t now_ns = spn__now();
+    const int64_t due_ns = spn__time_add(now_ns, report->retry_ns);
+
+    if (due_ns < report->report_due_ns) {
+        report->report_due_ns = due_ns;
+        report->retry_ns *= 2;
+        /* relaxed: [job] */
+        spn__store(&report->due_ns, next_line_ns(report, now_ns), relaxed);
+    }
+}
+
 static void make_report(struct spn_reject_report *report)
 {
     char rest[256];
-    bool written = false;
+    bool written = false, stacks = false;
 
     put_message(report);
     put_rest(&report->job, rest, sizeof rest);
     spn__log(SPN_LOG_WARN, "%s %s", report->message, rest);
+    if (report->job.line_only)
+        return;
     if (report->wants_file)
-        written = write_file(report, rest);
+        written = write_file(report, rest, &stacks);
     if (report->exhausted != NULL) {
         const spn_exhaustion what = {
             .message = report->message,
@@ -616,6 +707,10 @@ static void make_report(struct spn_reject_report *report)
 
         report->exhausted(report->ctx, &what);
     }
+    if (stacks)
+        report->retry_ns = RETRY_NS;
+    else if (report->signal != 0)
+        allow_retry(report);
 }
 
 static int serve(void *arg)
@@ -777,6 +872,9 @@ static int fill(struct spn_reject_report *report, const spn_reject_report_opts *
     spn__init(&report->state, IDLE);
     spn__init(&report->due_ns, INT64_MIN);
     spn__init(&report->swallowed, 0);
+    report->report_due_ns = INT64_MIN;
+    report->retry_ns = RETRY_NS;
+    report->unreported = 0;
     if (!copy_text(&report->dir, o->dir) || !copy_text(&report->address, o->address))
         return SPN_ENOMEM;
     rc = open_stacks(report, o->signal);

@@ -215,6 +215,7 @@ static void *run(void *arg)
     spn__os_set_name(loop->name);
     spn__store(&loop->self, self, relaxed); /* see spn__loop_is_mine */
     loop->has_record = self != NULL;
+    spn__os_thread_here(&loop->note, 0);
     spn__gate_open(&loop->started);
     if (self != NULL)
         spn__guarded(turn, loop);
@@ -310,13 +311,14 @@ int spn__loop_start(struct spn__loop *loop)
     spn__gate_wait(&loop->started);
     if (loop->has_record)
         return SPN_OK;
-    spn__os_thread_join(loop->thread);
+    spn__loop_join(loop);
     return SPN_ENOMEM;
 }
 
 void spn__loop_join(struct spn__loop *loop)
 {
     spn__os_thread_join(loop->thread);
+    spn__os_thread_gone(&loop->note); /* here: whatever ended the thread */
 }
 
 void spn__loop_fini(struct spn__loop *loop)

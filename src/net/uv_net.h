@@ -46,6 +46,7 @@
 #include "net/transport.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
+#include "sync/seam_stacks.h"
 
 enum {
     SPN__LOOP_IN = 65536,  /* bytes read at once */
@@ -72,6 +73,7 @@ struct spn__loop {
     struct spn__transport *transport;
     char name[16];
     spn__os_thread thread;
+    struct spn__os_note note; /* its thread's */
     struct spn__gate started;
     bool has_record;          /* published by started */
     SPN__ATOMIC(void *) self; /* the record of its thread; see spn__loop_is_mine */

@@ -41,7 +41,7 @@
  *           the acquires in await and idle: the answer is whole, and the handler is
  *           through with the memory.  Signals order nothing by themselves.
  *
- * LOCKS  `signals.lock` guards the table of signals in use; a leaf.
+ * LOCKS  `lock` guards the table of signals in use and the list of threads; a leaf.
  *
  * WHY NOT _Unwind_Backtrace or backtrace(3)?  They may allocate, and before glibc 2.35
  * they take the dynamic linker's lock: a dump would hang in a program that is just
@@ -274,12 +274,13 @@ static void on_signal(int number, siginfo_t *info, void *context)
 
 enum { SIGNALS = 128 }; /* above every SIGRTMAX */
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* Dispositions belong to the process, so who uses them is known per process. */
 static struct {
-    pthread_mutex_t lock;
     uint32_t users[SIGNALS];
     struct sigaction before[SIGNALS];
-} signals = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} signals;
 
 static bool is_ours(const struct sigaction *action)
 {
@@ -323,7 +324,7 @@ int spn__os_capture_open(uint32_t signal, uint32_t *opened)
 
     if (signal != 0 && !spn__os_is_realtime_signal(signal))
         return SPN_EINVAL;
-    pthread_mutex_lock(&signals.lock);
+    pthread_mutex_lock(&lock);
     if (signal != 0) {
         rc = install(signal);
         *opened = signal;
@@ -333,7 +334,7 @@ int spn__os_capture_open(uint32_t signal, uint32_t *opened)
             *opened = s;
         }
     }
-    pthread_mutex_unlock(&signals.lock);
+    pthread_mutex_unlock(&lock);
     return rc;
 }
 
@@ -341,12 +342,12 @@ void spn__os_capture_close(uint32_t signal)
 {
     struct sigaction now;
 
-    pthread_mutex_lock(&signals.lock);
+    pthread_mutex_lock(&lock);
     spn__assert(signals.users[signal] != 0);
     if (--signals.users[signal] == 0 && sigaction((int)signal, NULL, &now) == 0 &&
         is_ours(&now)) /* else the program has put its own there meanwhile */
         (void)sigaction((int)signal, &signals.before[signal], NULL);
-    pthread_mutex_unlock(&signals.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 /* ---- asking --------------------------------------------------------------------------- */
@@ -370,13 +371,13 @@ int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal)
     return errno == ESRCH ? SPN_EEMPTY : SPN_EAGAIN;
 }
 
-static void sleep_while(const struct spn__os_capture *c, uint32_t state,
+static void sleep_while(const spn__futex_word *word, uint32_t value,
                         int64_t deadline_ns)
 {
     const struct timespec at = { .tv_sec = (time_t)(deadline_ns / 1000000000),
                                  .tv_nsec = (long)(deadline_ns % 1000000000) };
 
-    (void)syscall(SYS_futex, &c->state.spn__raw, FUTEX_WAIT_BITSET_PRIVATE, state, &at,
+    (void)syscall(SYS_futex, &word->spn__raw, FUTEX_WAIT_BITSET_PRIVATE, value, &at,
                   NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
@@ -386,7 +387,7 @@ bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
 
     while ((state = spn__load(&c->state, acquire)) != DONE) { /* [asked] */
         if (spn__now() < deadline_ns) {
-            sleep_while(c, state, deadline_ns);
+            sleep_while(&c->state, state, deadline_ns);
         } else if (state == ASKED) {
             /* relaxed: the handler does nothing for us then. */
             if (spn__cas(&c->state, &state, FORGOTTEN, relaxed, relaxed))
@@ -441,14 +442,126 @@ UNJUDGED uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t ca
     return count;
 }
 
-void spn__os_capture_allow(uint32_t signal)
+/* ---- the library's threads ------------------------------------------------------------- */
+
+/* Guarded by `lock`; the list is whole at every step, for the child of a fork. */
+static struct {
+    struct spn__os_note *first;
+    uint64_t made;
+    uint32_t waiting;     /* in spn__os_thread_list */
+    spn__futex_word news; /* changes with each thread that has come or gone */
+} threads;
+
+static void note_enlist(struct spn__os_note *note)
 {
-    sigset_t set;
+    note->number = ++threads.made;
+    note->next = threads.first;
+    note->at = &threads.first;
+    if (note->next != NULL)
+        note->next->at = &note->next;
+    threads.first = note;
+}
+
+/* relaxed: the lock orders it; who sleeps meanwhile compares the word. */
+static void tell_news(void)
+{
+    (void)spn__fetch_add(&threads.news, 1, relaxed);
+    if (threads.waiting != 0)
+        (void)syscall(SYS_futex, &threads.news.spn__raw, FUTEX_WAKE_PRIVATE, INT_MAX,
+                      NULL, NULL, 0);
+}
+
+void spn__os_thread_coming(struct spn__os_note *note, const void *arg)
+{
+    note->arg = arg;
+    note->tid = 0;
+    pthread_mutex_lock(&lock);
+    note_enlist(note);
+    pthread_mutex_unlock(&lock);
+}
+
+void spn__os_thread_here(struct spn__os_note *note, uint32_t signal)
+{
+    bool any = signal != 0;
 
     note_stack();
-    sigemptyset(&set);
-    sigaddset(&set, (int)signal);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    sigemptyset(&note->allowed);
+    if (any)
+        sigaddset(&note->allowed, (int)signal);
+    pthread_mutex_lock(&lock);
+    for (uint32_t s = (uint32_t)SIGRTMIN; s <= (uint32_t)SIGRTMAX; s++)
+        if (signals.users[s] != 0) {
+            sigaddset(&note->allowed, (int)s);
+            any = true;
+        }
+    if (any)
+        pthread_sigmask(SIG_UNBLOCK, &note->allowed, NULL);
+    if (note->at == NULL)
+        note_enlist(note);
+    note->tid = spn__os_tid();
+    tell_news();
+    pthread_mutex_unlock(&lock);
+}
+
+void spn__os_thread_gone(struct spn__os_note *note)
+{
+    pthread_mutex_lock(&lock);
+    if (note->at != NULL) {
+        *note->at = note->next;
+        if (note->next != NULL)
+            note->next->at = note->at;
+        note->at = NULL;
+        tell_news();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Whether one of the first `made` threads is still coming; the lock is held. */
+static bool is_coming(uint64_t made)
+{
+    for (const struct spn__os_note *n = threads.first; n != NULL; n = n->next)
+        if (n->tid == 0 && n->number <= made)
+            return true;
+    return false;
+}
+
+size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t signal,
+                           int64_t deadline_ns)
+{
+    size_t count = 0;
+    uint64_t made;
+
+    pthread_mutex_lock(&lock);
+    made = threads.made;
+    while (is_coming(made) && spn__now() < deadline_ns) {
+        const uint32_t seen = spn__load(&threads.news, relaxed); /* under the lock */
+
+        threads.waiting++;
+        pthread_mutex_unlock(&lock);
+        sleep_while(&threads.news, seen, deadline_ns);
+        pthread_mutex_lock(&lock);
+        threads.waiting--;
+    }
+    for (const struct spn__os_note *n = threads.first; n != NULL && count < capacity;
+         n = n->next)
+        if (n->tid != 0)
+            out[count++] = (struct spn__os_noted){
+                .note = n,
+                .arg = n->arg,
+                .tid = n->tid,
+                .allowed = signal != 0 && sigismember(&n->allowed, (int)signal) == 1
+            };
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+void spn__os_threads_forked(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    for (struct spn__os_note *n = threads.first; n != NULL; n = n->next)
+        n->at = NULL;
+    threads.first = NULL;
+    threads.waiting = 0;
 }
 
 #else /* no rt_tgsigqueueinfo */
@@ -479,9 +592,35 @@ bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
     return false;
 }
 
-void spn__os_capture_allow(uint32_t signal)
+void spn__os_thread_coming(struct spn__os_note *note, const void *arg)
 {
+    (void)note;
+    (void)arg;
+}
+
+void spn__os_thread_here(struct spn__os_note *note, uint32_t signal)
+{
+    (void)note;
     (void)signal;
+}
+
+void spn__os_thread_gone(struct spn__os_note *note)
+{
+    (void)note;
+}
+
+size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t signal,
+                           int64_t deadline_ns)
+{
+    (void)out;
+    (void)capacity;
+    (void)signal;
+    (void)deadline_ns;
+    return 0;
+}
+
+void spn__os_threads_forked(void)
+{
 }
 
 uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t capacity)

@@ -7,6 +7,7 @@
 #ifndef SPN__SEAM_STACKS_H
 #define SPN__SEAM_STACKS_H
 
+#include "base/shared.h"
 #include "sync/seam.h"
 
 /* ---- program counters of another thread ---------------------------------------- */
@@ -33,7 +34,7 @@ struct spn__os_frame {
  * or free it, and what it points to, only then: a signal on its way leads to it.
  */
 struct spn__os_capture {
-    SPN__ATOMIC(uint32_t) state;     /* see seam_stacks.c [asked] */
+    spn__futex_word state;           /* see seam_stacks.c [asked] */
     int32_t tid;                     /* whom to ask */
     uint32_t capacity;               /* of frames */
     uint32_t count;                  /* answered: innermost first */
@@ -64,9 +65,37 @@ int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal);
 bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns);
 bool spn__os_capture_idle(struct spn__os_capture *c);
 
-/* For a new thread itself: lets the signal through, and remembers where its stack is,
- * without which it can tell only where it is. */
-void spn__os_capture_allow(uint32_t signal);
+/*
+ * The library's threads, for those who ask where they are.  The owner of a note keeps it
+ * from `coming`, or `here` where there was no `coming`, to `gone`.
+ *
+ * coming: the thread is being made; arg, which is only compared, is what its function gets.
+ * here:  called by the new thread itself.  It lets `signal` (0: none) and the signals that
+ *        are open through, and remembers where its stack is, without which it can tell
+ *        only where it is.
+ * list:  waits until the threads that were coming at the call are here, until deadline_ns
+ *        at most; then stores those that are here, as many as fit.  How many it stored.
+ */
+struct spn__os_note {
+    struct spn__os_note *next, **at; /* at: what points to it; NULL: it is not listed */
+    const void *arg;
+    uint64_t number; /* in the order of coming */
+    int32_t tid;     /* 0: coming */
+    spn__sigmask allowed;
+};
+struct spn__os_noted {
+    const struct spn__os_note *note; /* may be gone: only compared, as is arg */
+    const void *arg;
+    int32_t tid;
+    bool allowed; /* lets the signal through */
+};
+void spn__os_thread_coming(struct spn__os_note *note, const void *arg);
+SPN__SHARED void spn__os_thread_here(struct spn__os_note *note, uint32_t signal);
+SPN__SHARED void spn__os_thread_gone(struct spn__os_note *note);
+size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t signal,
+                           int64_t deadline_ns);
+/* In the child of a fork, where there are none of them. */
+void spn__os_threads_forked(void);
 /*
  * The program counters of the callers of the function whose frame this is, which is the
  * calling thread's: innermost first; how many.  Follows frame pointers.

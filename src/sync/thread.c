@@ -23,12 +23,11 @@
  *   on the program's own threads.  A program started from such a thread would
  *   inherit the mask, so the child of a fork gets back the one the thread's
  *   creator had.  A thread made with `signal` lets that one through from before its
- *   hooks: by it others ask where the thread is (seam_stacks.c).
+ *   hooks: by it others ask where the thread is (seam_stacks.c).  So does every thread
+ *   with the signals of the reports that exist when it starts.
  *
  * ORDERING
  *   [life]    see thread_record.c.
- *   [tid]     the release store of a thread's number pairs with the acquire of those
- *             who find its record and would ask it for its stack: they see `signal`.
  */
 #include <spindle/park.h>
 #include <spindle/thread.h>
@@ -116,6 +115,7 @@ static void finish(void *p)
     /* A thread-specific destructor of the program that calls the library after
      * this attaches the thread as a foreign one. */
     (void)spn__self_set(NULL, NULL);
+    spn__os_thread_gone(&self->note);
     spn__thread_record_leave(self);
 }
 
@@ -135,11 +135,7 @@ static void *run(void *p)
             return NULL;
     }
     (void)spn__self_set(self, NULL);
-    if (self->signal != 0) {
-        spn__os_capture_allow(self->signal);
-        /* [tid] mutant: there are no signals in a simulation */
-        spn__store(&self->tid, spn__os_tid(), release);
-    }
+    spn__os_thread_here(&self->note, self->signal);
     kernel_name(name, self->name);
     spn__os_set_name(name);
 
@@ -205,6 +201,7 @@ static int start(struct spn_thread *thread, const spn_thread_opts *o)
 
     /* Not the creator's present mask, which the library may have blocked. */
     (void)spn_thread_exec_sigmask(&thread->exec_mask);
+    spn__os_thread_coming(&thread->note, thread->arg);
     spn__lock(&thread->lock); /* `os` may be written after the thread runs */
     rc = spn__os_thread_create(&thread->os, &attr, run, thread);
     spn__unlock(&thread->lock);
@@ -252,6 +249,7 @@ int spn_thread_create(spn_thread **out, const spn_thread_opts *opts, spn_thread_
 
     rc = start(thread, &o);
     if (rc != SPN_OK) {
+        spn__os_thread_gone(&thread->note);
         spn__thread_record_recycle(thread);
         return rc;
     }

@@ -42,6 +42,7 @@ static void after_fork(void)
     /* Its holder may be a thread the child does not have; the list under it is
      * whole at every step.  relaxed: nobody else is here. */
     spn__store(&spn__thread_cache.lock.state, SPN__LOCK_FREE, relaxed);
+    spn__os_threads_forked();
     if (self != NULL && !self->foreign)
         spn__os_set_sigmask(&self->exec_mask);
 }
@@ -90,7 +91,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     spn__init(&record->interrupted, 0);
     spn__init(&record->blocker, NULL);
     spn__init(&record->life, SPN__LIFE_ALIVE + handles * SPN__LIFE_HANDLE);
-    spn__init(&record->tid, 0);
+    record->note.at = NULL;
     record->foreign = record->set_sched = false;
     record->fn = NULL;
     record->on_start = record->on_stop = NULL;

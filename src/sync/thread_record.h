@@ -45,7 +45,7 @@ struct spn_thread {
     SPN__ATOMIC(uint32_t) interrupted; /* 0 or 1; see interrupt.h */
     SPN__ATOMIC(const void *) blocker; /* what it is parked with, for onlookers */
     SPN__ATOMIC(uint64_t) life;        /* see above */
-    SPN__ATOMIC(int32_t) tid; /* the system's, with `signal` only, else 0 [tid] */
+    struct spn__os_note note;          /* from create to its end, if not foreign */
 
     /* Written before the record is shared, then fixed. */
     bool foreign;   /* not made by the library */

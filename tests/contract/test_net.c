@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 
 #include <spindle/clock.h>
+#include <spindle/pool.h>
+#include <spindle/report.h>
 #include <spindle/thread.h>
 
 #include "counting.h"
@@ -1464,6 +1466,49 @@ TEST(net__bad_options__refused, "NET-26")
         CHECK(transport == NULL);
     }
     CHECK_OK(spn__transport_destroy(NULL));
+}
+
+static void keep_stack(void *ctx, const spn_exhaustion *what)
+{
+    FILE *file = what->file != NULL ? fopen(what->file, "r") : NULL;
+    char line[512] = "";
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           strncmp(line, "\"stacked-0\" ", 12) != 0) {
+    }
+    if (file == NULL || fgets(line, sizeof line, file) == NULL)
+        strcpy(line, "no such thread");
+    if (file != NULL)
+        (void)fclose(file);
+    CHECK_EQ(unlink(what->file), 0);
+    if (!CHECK(strncmp(line, "    #0 ", 7) == 0 || T_TSAN)) /* which delays signals */
+        fprintf(stderr, "  %s\n", line);
+    atomic_store((atomic_int *)ctx, 1);
+}
+
+/* The report of an exhausted pool has the stacks of I/O threads, too. */
+TEST(net__pool_exhausted__report_has_io_threads, "X-14", "REP-5")
+{
+    const struct spn__transport_opts two = { .loops = 2, .thread_name = "stacked" };
+    spn_reject_report_opts ropts = SPN_REJECT_REPORT_OPTS_INIT;
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+    atomic_int heard = 0;
+    spn_reject_report *report;
+    spn_pool *pool;
+
+    ropts.dir = "/tmp";
+    ropts.exhausted = keep_stack;
+    ropts.ctx = &heard;
+    REQUIRE_OK(spn_reject_report_create(&report, &ropts));
+    bed_open(&bed, &two);
+    opts.reject = spn_reject_report_policy(report);
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    CHECK_OK(spn_report_pool(report, pool));
+    T_AWAIT(atomic_load(&heard));
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+    CHECK_OK(spn_reject_report_destroy(report));
+    bed_close(&bed);
 }
 
 /* After all this no block of memory is left, pass after pass. */

@@ -5,6 +5,7 @@
  */
 #include "sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <spindle/log.h>
@@ -13,9 +14,27 @@
 #include "exec/pool.h"
 #include "sync/thread_record.h"
 
-/* Once in the process: what the report says in thousands of schedules is not read. */
+static SPN__ATOMIC(int) lines,
+    not_logged; /* of refusals that got a line and no report */
+
+static void note_line(void *ctx, spn_log_level level, const char *message)
+{
+    const char *rest = strstr(message, "not logged: ");
+
+    (void)ctx;
+    (void)level;
+    if (rest != NULL) {
+        (void)spn__fetch_add(&lines, 1, relaxed);
+        (void)spn__fetch_add(&not_logged, atoi(rest + strlen("not logged: ")), relaxed);
+    }
+}
+
+/* Once in the process: what the report says in thousands of schedules is not read, but in
+ * one scenario. */
 __attribute__((constructor)) static void be_quiet(void)
 {
+    if (spn_log_set_hook(note_line, NULL) != SPN_OK)
+        abort();
     (void)spn_log_set_level(SPN_LOG_OFF);
 }
 
@@ -536,6 +555,45 @@ SCENARIO(report__two_late_refusals__not_reported_twice, "X-14", "P33")
     stop();
     sim_assert(spn_reject_report_destroy(report) == SPN_OK);
     sim_assert(spn__load(&reports, relaxed) == 1);
+}
+
+/* Beside the report there is a line a second, which says how many refusals had none. */
+SCENARIO(report__refused_after_the_report__a_line_a_second, "X-14", "REP-5")
+{
+    const int64_t any_ns = 0; /* now */
+
+    sim_assert(spn_log_set_level(SPN_LOG_WARN) == SPN_OK);
+    spn__init(&lines, 0);
+    spn__init(&not_logged, 0);
+    sim_assert(start_report(SPN_SEC(600)) == SPN_OK);
+    start(spn_reject_report_policy(report), 1);
+    call_policy((void *)(uintptr_t)&any_ns);
+    sim_settle();
+    for (int i = 0; i < 3; i++)
+        call_policy((void *)(uintptr_t)&any_ns);
+    sim_settle();
+    sim_assert(spn__load(&lines, relaxed) == 0);
+    sim_sleep(SPN_SEC(1));
+    sim_thread(call_policy, (void *)(uintptr_t)&any_ns);
+    call_policy((void *)(uintptr_t)&any_ns);
+    sim_join_all();
+    sim_settle();
+    sim_assert(spn__load(&lines, relaxed) == 1); /* of one of the two */
+    sim_sleep(SPN_SEC(1));
+    call_policy((void *)(uintptr_t)&any_ns);
+    sim_settle();
+    sim_assert(spn__load(&lines, relaxed) == 2);
+    sim_assert(spn__load(&not_logged, relaxed) == 4);
+    sim_assert(spn__load(&reports, relaxed) == 1);
+    sim_sleep(SPN_SEC(598)); /* all of them are in the next report */
+    call_policy((void *)(uintptr_t)&any_ns);
+    sim_settle();
+    sim_assert(spn__load(&lines, relaxed) == 2);
+    sim_assert(spn__load(&reports, relaxed) == 2);
+    sim_assert(spn__load(&seen, relaxed) == 8);
+    stop();
+    sim_assert(spn_reject_report_destroy(report) == SPN_OK);
+    sim_assert(spn_log_set_level(SPN_LOG_OFF) == SPN_OK);
 }
 
 /* A report that is due when destroy comes is made. */

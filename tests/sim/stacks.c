@@ -63,9 +63,35 @@ bool spn__os_capture_idle(struct spn__os_capture *c)
     return true;
 }
 
-void spn__os_capture_allow(uint32_t signal)
+void spn__os_thread_coming(struct spn__os_note *note, const void *arg)
 {
+    (void)note;
+    (void)arg;
+}
+
+void spn__os_thread_here(struct spn__os_note *note, uint32_t signal)
+{
+    (void)note;
     (void)signal;
+}
+
+void spn__os_thread_gone(struct spn__os_note *note)
+{
+    (void)note;
+}
+
+size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t signal,
+                           int64_t deadline_ns)
+{
+    (void)out;
+    (void)capacity;
+    (void)signal;
+    (void)deadline_ns;
+    return 0;
+}
+
+void spn__os_threads_forked(void)
+{
 }
 
 /* Not where, but who: all frames of a trace must be of one thread. */
