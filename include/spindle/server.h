@@ -21,7 +21,8 @@ extern "C" {
  *
  *     dubbo://127.0.0.1:20880?dispatcher=all&threadpool=fixed&threads=200
  *
- * host, port             where; port 0 or none: any free one; 0.0.0.0: all addresses
+ * host, port             where; port 0 or none: any free one, which create takes and start
+ *                        listens on; 0.0.0.0: all addresses
  * dispatcher             all, direct, message, execution, connection, or one of the
  *                        program's; also written dispather, channel.handler         all
  * threadpool, threads... the pool, see spn_url_pool and spn_repository

@@ -179,7 +179,15 @@ struct spn__listen_opts {
     const char *host; /* an address, or "localhost"; NULL: all, v6 and v4 */
     int port;         /* 0: any free one; see spn__listener_port */
     int backlog;      /* 0: 1024 */
+    const int *bound; /* a socket from spn__net_reserve: it is the listener's if listen
+                         succeeds.  NULL: listen makes one */
 };
+
+/* Takes the port, or any free one for 0, without listening there: a socket, and its port.
+ * Returns 0 or what listen does. */
+int spn__net_reserve(const struct spn__listen_opts *opts, int *fd, int *port);
+/* Gives it up, if nobody listens on it. */
+void spn__net_release(int fd);
 
 /* Starts listening.  Returns 0, SPN_EADDRINUSE, SPN_EINVAL (host), SPN_ENOMEM, ... */
 int spn__transport_listen(struct spn__transport *transport,

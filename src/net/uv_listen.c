@@ -169,7 +169,7 @@ static void end_listening(struct spn__net_job *job)
 
 /* ---- the socket --------------------------------------------------------------------------- */
 
-static int open_one(const struct spn__address *address, int backlog)
+static int bind_one(const struct spn__address *address)
 {
     const int on = 1, off = 0;
     int fd, error;
@@ -181,27 +181,24 @@ static int open_one(const struct spn__address *address, int backlog)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->at.any.sa_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(fd, &address->at.any, address->size) == 0 && listen(fd, backlog) == 0)
+    if (bind(fd, &address->at.any, address->size) == 0)
         return fd;
     error = errno;
     (void)close(fd);
     return -error;
 }
 
-static int open_socket(const struct spn__listen_opts *opts, int *out)
+static int bind_socket(const struct spn__listen_opts *opts, int *out)
 {
-    const int backlog = opts->backlog > 0 ? opts->backlog : BACKLOG;
     const char *host = opts->host;
     struct spn__addresses all;
     int rc;
 
-    if (opts->backlog < 0)
-        return SPN_EINVAL;
     if (host != NULL && strcmp(host, "localhost") == 0)
         host = "127.0.0.1";
     if (host == NULL) { /* both families on one socket, where there are both */
         rc = spn__net_resolve("::", opts->port, true, &all);
-        *out = rc == SPN_OK ? open_one(&all.list[0], backlog) : -EAFNOSUPPORT;
+        *out = rc == SPN_OK ? bind_one(&all.list[0]) : -EAFNOSUPPORT;
         if (*out >= 0 || rc == SPN_ENOMEM)
             return rc;
         if (*out != -EAFNOSUPPORT && *out != -EADDRNOTAVAIL)
@@ -211,8 +208,33 @@ static int open_socket(const struct spn__listen_opts *opts, int *out)
     rc = spn__net_resolve(host, opts->port, true, &all);
     if (rc != SPN_OK)
         return rc;
-    *out = open_one(&all.list[0], backlog);
+    *out = bind_one(&all.list[0]);
     return *out >= 0 ? SPN_OK : spn__net_status(-*out);
+}
+
+/* Unless it is the caller's. */
+static void socket_close(const struct spn__listen_opts *opts, int fd)
+{
+    if (opts->bound == NULL)
+        (void)close(fd);
+}
+
+static int open_socket(const struct spn__listen_opts *opts, int *out)
+{
+    int rc = SPN_OK;
+
+    if (opts->backlog < 0)
+        return SPN_EINVAL;
+    if (opts->bound != NULL)
+        *out = *opts->bound;
+    else
+        rc = bind_socket(opts, out);
+    if (rc == SPN_OK &&
+        listen(*out, opts->backlog > 0 ? opts->backlog : BACKLOG) != 0) {
+        rc = spn__net_status(errno);
+        socket_close(opts, *out);
+    }
+    return rc;
 }
 
 static int port_of(int fd)
@@ -224,6 +246,20 @@ static int port_of(int fd)
         return 0;
     return ntohs(address.at.any.sa_family == AF_INET6 ? address.at.v6.sin6_port
                                                       : address.at.v4.sin_port);
+}
+
+int spn__net_reserve(const struct spn__listen_opts *opts, int *fd, int *port)
+{
+    const int rc = bind_socket(opts, fd);
+
+    if (rc == SPN_OK)
+        *port = port_of(*fd);
+    return rc;
+}
+
+void spn__net_release(int fd)
+{
+    (void)close(fd);
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
@@ -289,7 +325,7 @@ int spn__transport_listen(struct spn__transport *transport,
             leave_transport(listener);
     }
     if (rc != SPN_OK) {
-        (void)close(listener->fd);
+        socket_close(opts, listener->fd);
         spn__free(listener);
         return rc;
     }

@@ -339,6 +339,7 @@ static int make_ordered(struct spn__dispatch *d, const spn_url *url,
 {
     spn_pool_opts opts = spn_pool_opts_fixed(1, SPN_UNBOUNDED);
     int32_t capacity, warning;
+    char name[200];
     int rc;
 
     rc = spn_url_get_positive(url, "connect.queue.capacity", INT32_MAX, &capacity);
@@ -349,7 +350,10 @@ static int make_ordered(struct spn__dispatch *d, const spn_url *url,
         return spn__refuse(problem, rc, 0, "connect.queue.warning.size is no number");
     if (capacity != INT32_MAX)
         opts.queue_capacity = capacity;
-    opts.name = spn_url_get_string(url, "threadname", "Dubbo");
+    /* In front: the kernel keeps the first letters of a thread's name. */
+    (void)snprintf(name, sizeof name, "ordered-%s",
+                   spn_url_get_string(url, "threadname", "Dubbo"));
+    opts.name = name;
     d->ordered_warning = warning;
     return spn_pool_create(&d->ordered, &opts);
 }

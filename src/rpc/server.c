@@ -107,6 +107,55 @@ static int read_settings(spn_server *server, const spn_url *url, spn_problem *pr
     return SPN_OK;
 }
 
+/* The host without the brackets of an IPv6 address; NULL: all addresses. */
+static const char *host_of(const spn_url *url, char *room, size_t size)
+{
+    if (spn_url_get_bool(url, "anyhost", 0))
+        return NULL;
+    if (spn_url_host(url) == NULL)
+        return "127.0.0.1"; /* nobody asked for more */
+    return spn__host_of(url, room, size);
+}
+
+static int url_with_port(const spn_url *url, int port, spn_url **out)
+{
+    spn_url_parts parts = SPN_URL_PARTS_INIT;
+
+    parts.base = url;
+    parts.port = port;
+    return spn_url_create(out, &parts, NULL);
+}
+
+/* Port 0: takes the port now, so that threads and reports are called after it.  Where none
+ * is to be had, start says so. */
+static int reserve_port(spn_server *server, spn_url **url)
+{
+    char room[256];
+    const struct spn__listen_opts where = { .host = host_of(*url, room, sizeof room) };
+    spn_url *found;
+    int port, rc;
+
+    if (spn_url_port(*url) != 0 || !server->owns_transport)
+        return SPN_OK;
+    if (spn__net_reserve(&where, &server->bound, &port) != SPN_OK) {
+        server->bound = -1;
+        return SPN_OK;
+    }
+    rc = url_with_port(*url, port, &found);
+    if (rc == SPN_OK) {
+        spn_url_unref(*url);
+        *url = found;
+    }
+    return rc;
+}
+
+static void drop_port(spn_server *server)
+{
+    if (server->bound >= 0)
+        spn__net_release(server->bound);
+    server->bound = -1;
+}
+
 /* Threads of the pool are called after the address, unless the URL has a name for them. */
 static int name_threads(const spn_url *url, spn_url **out)
 {
@@ -190,6 +239,7 @@ static void free_server(spn_server *server)
     spn__services_fini(&server->services);
     spn__endpoint_fini(&server->endpoint);
     spn_url_unref(server->url);
+    drop_port(server);
     spn__free(server);
 }
 
@@ -225,6 +275,7 @@ int spn__server_create_on(spn_server **out, const char *text,
     spn__init(&server->accepts_unset, 0);
     server->transport = transport;
     server->owns_transport = transport == NULL;
+    server->bound = -1;
     server->event = opts.event;
     server->ctx = opts.ctx;
     server->run_expired = opts.run_expired != 0;
@@ -232,7 +283,9 @@ int spn__server_create_on(spn_server **out, const char *text,
     server->endpoint.max_unwritten =
         opts.max_unwritten > 0 ? opts.max_unwritten : (size_t)UNWRITTEN_MIB << 20;
     chain(server);
-    rc = name_threads(url, &server->url);
+    rc = reserve_port(server, &url);
+    if (rc == SPN_OK)
+        rc = name_threads(url, &server->url);
     spn_url_unref(url);
     if (rc == SPN_OK)
         rc = spn__services_init(&server->services);
@@ -272,26 +325,12 @@ static void set_state(spn_server *server, enum spn__server_state state)
     spn__unlock(&server->lock);
 }
 
-/* The host without the brackets of an IPv6 address; NULL: all addresses. */
-static const char *host_of(const spn_url *url, char *room, size_t size)
-{
-    if (spn_url_get_bool(url, "anyhost", 0))
-        return NULL;
-    if (spn_url_host(url) == NULL)
-        return "127.0.0.1"; /* nobody asked for more */
-    return spn__host_of(url, room, size);
-}
-
 /* The URL gets the port that was found. */
 static int note_port(spn_server *server, int port)
 {
-    spn_url_parts parts = SPN_URL_PARTS_INIT;
     spn_url *url, *old;
-    int rc;
+    const int rc = url_with_port(server->url, port, &url);
 
-    parts.base = server->url;
-    parts.port = port;
-    rc = spn_url_create(&url, &parts, NULL);
     if (rc != SPN_OK)
         return rc;
     spn__lock(&server->lock);
@@ -316,6 +355,7 @@ static int listen_on(spn_server *server, spn_problem *problem)
     struct spn__listen_opts where = {
         .host = host_of(server->url, room, sizeof room),
         .port = spn_url_port(server->url),
+        .bound = server->bound >= 0 ? &server->bound : NULL,
     };
     int32_t room_left, accepts;
     int rc;
@@ -335,6 +375,8 @@ static int listen_on(spn_server *server, spn_problem *problem)
         spn__store(&server->endpoint.accepts, accepts, relaxed);
     rc = spn__transport_listen(server->transport, &where, &spn__channel_events,
                                &server->endpoint, &server->listener);
+    if (rc == SPN_OK)
+        server->bound = -1; /* the listener has it */
     if (rc != SPN_OK)
         (void)spn__refuse(problem, rc, 0, "cannot listen on %s port %d: %s",
                           where.host != NULL ? where.host : "any address", where.port,

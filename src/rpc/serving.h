@@ -35,6 +35,7 @@ struct spn_server {
     spn_timer *timer;
     struct spn__transport *transport; /* made by start, or given */
     bool owns_transport;
+    int bound; /* a socket that has the port until it is listened on; -1: none */
     SPN__ATOMIC(int32_t) process; /* that has the threads; 0: there are none */
     struct spn__lock lock;        /* guards what follows; a leaf */
     enum spn__server_state state;

@@ -1017,6 +1017,126 @@ TEST(dispatch__closed_pool__shared_executor, "DSP-5")
 
 /* ---- connections in order ------------------------------------------------------------------------ */
 
+struct names {
+    spn_latch *gate;
+    char on_connected[256], in_request[256], message[1024];
+    atomic_int running, reported;
+};
+
+static void note_connected(void *ctx, spn_channel_event event,
+                           const spn_channel_info *info)
+{
+    struct names *names = ctx;
+
+    (void)info;
+    if (event == SPN_CHANNEL_CONNECTED)
+        CHECK(spn_thread_name(spn_thread_current(), names->on_connected,
+                              sizeof names->on_connected) > 0);
+}
+
+static int note_request(void *arg, spn_request *request)
+{
+    struct names *names = arg;
+
+    (void)request;
+    CHECK(spn_thread_name(spn_thread_current(), names->in_request,
+                          sizeof names->in_request) > 0);
+    atomic_store(&names->running, 1);
+    while (spn_latch_await(names->gate, T_LONG_NS) == SPN_EINTR)
+        ;
+    return 0;
+}
+
+static void note_exhaustion(void *ctx, const spn_exhaustion *what)
+{
+    struct names *names = ctx;
+
+    (void)snprintf(names->message, sizeof names->message, "%s", what->message);
+    atomic_store(&names->reported, 1);
+}
+
+/* With port 0 the threads and the report are called after the port that was found, as the
+ * refusal is; the ordered thread has a name of its own, also for the kernel. */
+TEST(dispatch__port_0__threads_and_report_have_the_real_one, "DSP-6", "REP-5")
+{
+    spn_repository_opts ropts = SPN_REPOSITORY_OPTS_INIT;
+    spn_server_opts opts = SPN_SERVER_OPTS_INIT;
+    struct names names = { .message = "" };
+    spn_method method = { "where", "", note_request, &names };
+    spn_service service = watched;
+    spn_repository *repository;
+    char expected[320];
+    struct told told;
+    spn_server *server;
+    int fd, port;
+
+    REQUIRE_OK(spn_latch_create(&names.gate, 1));
+    ropts.exhausted = note_exhaustion;
+    ropts.ctx = &names;
+    REQUIRE_OK(spn_repository_create(&repository, &ropts));
+    opts.repository = repository;
+    opts.event = note_connected;
+    opts.ctx = &names;
+    REQUIRE_OK(spn_server_create(&server,
+                                 "dubbo://127.0.0.1:0?dump.enable=false&iothreads=1&"
+                                 "dispatcher=connection&threads=1&queues=0&inflight=0",
+                                 &opts, NULL));
+    service.methods = &method;
+    service.method_count = 1;
+    REQUIRE_OK(spn_server_export(server, &service, NULL));
+    CHECK_EQ(spn_server_port(server), 0); /* not before start */
+    REQUIRE_OK(spn_server_start(server, NULL));
+    port = spn_server_port(server);
+    fd = peer_open(port);
+    peer_send(fd, &ask_where);
+    T_AWAIT(atomic_load(&names.running) == 1);
+    CHECK(peer_ask(fd, &ask_where, &told)); /* is refused */
+    CHECK_EQ(told.status, 100);
+    snprintf(expected, sizeof expected, "Server side(127.0.0.1,%d) ", port);
+    CHECK_HAS(told_text(&told), expected);
+    T_AWAIT(atomic_load(&names.reported) == 1);
+    snprintf(expected, sizeof expected,
+             "Thread Name: DubboServerHandler-127.0.0.1:%d, Pool", port);
+    CHECK_HAS(names.message, expected);
+    snprintf(expected, sizeof expected, ", in dubbo://127.0.0.1:%d!", port);
+    CHECK_HAS(names.message, expected);
+    snprintf(expected, sizeof expected, "DubboServerHandler-127.0.0.1:%d-thread-1",
+             port);
+    CHECK_STR(names.in_request, expected);
+    CHECK_OK(spn_latch_count_down(names.gate));
+    CHECK(peer_told(fd, &told));
+    close(fd);
+    CHECK_OK(spn_server_stop(server, T_LONG_NS));
+    snprintf(expected, sizeof expected,
+             "ordered-DubboServerHandler-127.0.0.1:%d-thread-1", port);
+    CHECK_STR(names.on_connected, expected);
+    CHECK_OK(spn_server_destroy(server));
+    CHECK_OK(spn_repository_destroy_all(repository, T_LONG_NS));
+    CHECK_OK(spn_repository_destroy(repository));
+    CHECK_OK(spn_latch_destroy(names.gate));
+}
+
+/* A server with port 0 that is never started gives its port back. */
+TEST(dispatch__port_0_never_started__nothing_left)
+{
+    const int before = dup(0);
+
+    close(before);
+    for (int i = 0; i < 2; i++) {
+        spn_server *server;
+        int after;
+
+        REQUIRE_OK(spn_server_create(&server,
+                                     i == 0 ? "dubbo://127.0.0.1:0?threads=1"
+                                            : "dubbo:///demo?threads=1",
+                                     NULL, NULL));
+        CHECK_OK(spn_server_destroy(server));
+        after = dup(0);
+        close(after);
+        CHECK_EQ(after, before);
+    }
+}
+
 struct order {
     spn_latch *gate;
     atomic_int running, most, connected, disconnected, wrong;

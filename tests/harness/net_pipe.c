@@ -314,6 +314,19 @@ int spn__transport_create(const struct spn__transport_opts *opts,
     return *transport != NULL ? 0 : SPN_ENOMEM;
 }
 
+int spn__net_reserve(const struct spn__listen_opts *opts, int *fd, int *port)
+{
+    (void)opts;
+    (void)fd;
+    (void)port;
+    return SPN_ENOTSUP;
+}
+
+void spn__net_release(int fd)
+{
+    (void)fd;
+}
+
 int spn__transport_listen(struct spn__transport *transport,
                           const struct spn__listen_opts *opts,
                           const struct spn__conn_events *events, void *context,

@@ -670,6 +670,19 @@ void spn__transport_get_stats(struct spn__transport *t,
     spn__unlock(&net.lock);
 }
 
+int spn__net_reserve(const struct spn__listen_opts *opts, int *fd, int *port)
+{
+    (void)opts;
+    (void)fd;
+    (void)port;
+    return SPN_ENOTSUP;
+}
+
+void spn__net_release(int fd)
+{
+    (void)fd;
+}
+
 int spn__transport_listen(struct spn__transport *t, const struct spn__listen_opts *opts,
                           const struct spn__conn_events *events, void *context,
                           struct spn__listener **out)
