@@ -96,6 +96,12 @@ complains "'now' is one argument too many"
 run 0 "$spindle" extensions
 says '^threadpool (threadpool)'
 says '^  fixed  *built in, default'
+if "$spindle" --help | grep -q '^  serve '; then # built with libspindle-rpc
+    says '^  all  *built in, default'
+    for dispatcher in connection direct execution message; do
+        says "^  $dispatcher  *built in"
+    done
+fi
 run 1 "$spindle" extensions /nowhere/x.so
 complains '/nowhere/x.so: cannot be opened'
 run 2 "$spindle" extensions --nonsense

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include <spindle.h>
+#ifdef SPN_PROGRAM_RPC
+#include <spindle/dispatcher.h>
+#endif
 
 static void print_extension(void *ctx, const spn_extension *e, const char *origin)
 {
@@ -16,6 +19,9 @@ static void print_extension(void *ctx, const spn_extension *e, const char *origi
     const bool is_default =
         kind->default_name != NULL && strcmp(kind->default_name, e->name) == 0;
 
+    /* Nobody registers here but `add_dispatchers`. */
+    if (strcmp(origin, "registered") == 0)
+        origin = "built in";
     printf("  %-20s %s%s%s\n", e->name, origin, is_default ? ", default" : "",
            (e->flags & SPN_EXTENSION_WRAPPER) != 0 ? ", wrapper" : "");
 }
@@ -25,6 +31,18 @@ static void print_kind(void *ctx, const spn_extension_kind *kind)
     printf("%s (%s)\n", kind->name, kind->keys != NULL ? kind->keys : kind->name);
     (void)spn_extensions_each(ctx, kind->name, print_extension,
                               (void *)(uintptr_t)kind);
+}
+
+/* Those of libspindle-rpc, which a server registers after the program's own. */
+static int add_dispatchers(spn_extensions *extensions, spn_problem *problem)
+{
+#ifdef SPN_PROGRAM_RPC
+    return spn_dispatchers_register(extensions, problem);
+#else
+    (void)extensions;
+    (void)problem;
+    return SPN_OK;
+#endif
 }
 
 static int run(int argc, char **argv)
@@ -44,6 +62,10 @@ static int run(int argc, char **argv)
             fprintf(stderr, "spindle extensions: %s\n", problem.text);
             status = EXIT_BAD;
         }
+    }
+    if (status == EXIT_GOOD && add_dispatchers(extensions, &problem) != SPN_OK) {
+        fprintf(stderr, "spindle extensions: %s\n", problem.text);
+        status = EXIT_BAD;
     }
     if (status == EXIT_GOOD)
         (void)spn_extensions_each_kind(extensions, print_kind, extensions);
