@@ -30,9 +30,10 @@ extern "C" {
  * Signals     stacks are asked for with a real-time signal, which each thread of the
  *             library (of pools, timers, I/O) lets through that starts while the report
  *             exists, or whose pool has this policy (alone, in a chain, as `next`).
- *             Threads that started earlier are listed without a stack.  Calls that a
- *             signal cuts short even with SA_RESTART (poll, epoll_wait, nanosleep, ...)
- *             may return EINTR in a task then.
+ *             Threads that started earlier are looked at from outside: they have a stack
+ *             if they sleep in the kernel and that says where (/proc/self/syscall).  Calls
+ *             that a signal cuts short even with SA_RESTART (poll, epoll_wait, nanosleep,
+ *             ...) may return EINTR in a task then.
  * Frames      are followed by frame pointers: build with -fno-omit-frame-pointer, and
  *             link programs with -rdynamic for names.  Without, callers are missing and
  *             names are offsets, which addr2line(1) understands.

@@ -464,7 +464,7 @@ enum answer { ANSWERED, NOT_ALLOWED, NOT_ASKED, GONE, LATE };
 
 static const char *const no_stack[] = {
     [ANSWERED] = "",
-    [NOT_ALLOWED] = "(no stack: it does not let the signal through)",
+    [NOT_ALLOWED] = "(no stack: it runs, and does not let the signal through)",
     [NOT_ASKED] = "(no stack: the system has no room for the signal)",
     [GONE] = "(ended meanwhile)",
     [LATE] = "(no stack: it did not answer)",
@@ -485,9 +485,14 @@ static void ask(struct spn_reject_report *report, const struct spn__os_noted *ta
 
         look_at(targets[i].tid, &tasks[i]);
         answers[i] = targets[i].allowed ? LATE : NOT_ALLOWED;
-        if (!targets[i].allowed || !spn__os_capture_idle(&each[i]))
+        if (!spn__os_capture_idle(&each[i]))
             continue; /* the place still waits for a late answer */
         each[i].tid = targets[i].tid;
+        if (!targets[i].allowed) {
+            if (spn__os_capture_peek(&each[i], &targets[i].stack))
+                answers[i] = ANSWERED;
+            continue;
+        }
         rc = spn__os_capture_ask(&each[i], report->signal);
         asked[i] = rc == SPN_OK;
         if (rc != SPN_OK)

@@ -24,6 +24,10 @@
  *   asker drops those that do not follow a call.  An old return address that was never
  *   overwritten may stay among them.
  *
+ * FROM OUTSIDE   A thread that lets no signal through, but sleeps in the kernel, is looked at
+ *   by another: the kernel says where its stack ends, and a copy of what lies above is
+ *   followed as the handler would.  It counts if the thread sleeps at the same place after.
+ *
  * STATE of a question
  *   IDLE --ask--> ASKED --handler--> FILLING --handler--> DONE --await--> IDLE
  *                 ASKED --await, too late--> FORGOTTEN --handler--> IDLE
@@ -112,10 +116,14 @@ bool spn__os_capture_idle(struct spn__os_capture *c)
 /* ---- the handler ----------------------------------------------------------------- */
 
 /* Where the calling thread's stack is; 0 unless it noted it.  The handler reads it. */
-static _Thread_local uintptr_t stack_low __attribute__((tls_model("initial-exec")));
-static _Thread_local uintptr_t stack_high __attribute__((tls_model("initial-exec")));
-/* Where it was when it noted that: what lies above is how threads start. */
-static _Thread_local uintptr_t stack_first __attribute__((tls_model("initial-exec")));
+static _Thread_local struct spn__os_stack own_stack
+    __attribute__((tls_model("initial-exec")));
+
+/* A stack, or the part of it that was copied. */
+struct view {
+    struct spn__os_stack stack;
+    uintptr_t shift; /* from an address of it to where its bytes are; 0: itself */
+};
 
 struct registers {
     uintptr_t pc, fp, sp;
@@ -174,17 +182,22 @@ static bool is_code(const struct spn__os_code *code, uintptr_t address)
  * judge. */
 #define UNJUDGED __attribute__((no_sanitize("address")))
 
-static bool on_stack(uintptr_t frame, uintptr_t floor)
+static bool on_stack(const struct view *v, uintptr_t frame, uintptr_t floor)
 {
     return frame != 0 && frame >= floor && frame % sizeof(uintptr_t) == 0 &&
-           frame <= stack_high - 2 * sizeof(uintptr_t);
+           frame <= v->stack.high - 2 * sizeof(uintptr_t);
 }
 
-UNJUDGED static bool is_frame(const struct spn__os_code *code, uintptr_t frame,
-                              uintptr_t floor)
+UNJUDGED static uintptr_t word_at(const struct view *v, uintptr_t address)
 {
-    return on_stack(frame, floor) &&
-           is_code(code, plain_address(((const uintptr_t *)frame)[1]));
+    return *(const uintptr_t *)(address + v->shift);
+}
+
+UNJUDGED static bool is_frame(const struct spn__os_code *code, const struct view *v,
+                              uintptr_t frame, uintptr_t floor)
+{
+    return on_stack(v, frame, floor) &&
+           is_code(code, plain_address(word_at(v, frame + sizeof(uintptr_t))));
 }
 
 static void add(struct spn__os_capture *c, uintptr_t pc, bool guessed)
@@ -197,34 +210,35 @@ static void add(struct spn__os_capture *c, uintptr_t pc, bool guessed)
 
 /* Looks at the words from `at.sp` to the frame, or until it has found one, which it
  * returns; 0: there is none. */
-UNJUDGED static uintptr_t bridge(struct spn__os_capture *c, struct registers at,
-                                 int *guesses)
+UNJUDGED static uintptr_t bridge(struct spn__os_capture *c, const struct view *v,
+                                 struct registers at, int *guesses)
 {
     enum { WORDS = 2048 }; /* as much as a function of the C library has on the stack */
-    const bool known = is_frame(c->code, at.fp, at.sp);
-    const uintptr_t *word = (const uintptr_t *)(at.sp & ~(sizeof(uintptr_t) - 1));
-    const uintptr_t *end = (const uintptr_t *)(known ? at.fp : stack_high);
+    const bool known = is_frame(c->code, v, at.fp, at.sp);
+    uintptr_t word = at.sp & ~(sizeof(uintptr_t) - 1);
+    const uintptr_t end = known ? at.fp : v->stack.high;
     uintptr_t before = 0;
 
     if (c->code->count == 0)
         return known ? at.fp : 0; /* every word would do */
-    for (int i = 0; i < WORDS && word < end; i++, word++) {
-        const uintptr_t value = plain_address(*word);
+    for (int i = 0; i < WORDS && word < end; i++, word += sizeof word) {
+        const uintptr_t value = plain_address(word_at(v, word));
 
         if (is_code(c->code, value) && *guesses < SPN__OS_GUESSES) {
             add(c, value, true);
             *guesses += 1;
-            if (!known && is_frame(c->code, before, (uintptr_t)(word + 1)))
+            if (!known && is_frame(c->code, v, before, word + sizeof word))
                 return before;
         }
-        before = *word;
+        before = word_at(v, word);
     }
     return known ? at.fp : 0;
 }
 
 /* Frames lie ever higher, so the walk ends: among the first functions of the thread, or
  * when no bridge leads on. */
-UNJUDGED static void walk(struct spn__os_capture *c, struct registers at)
+UNJUDGED static void walk(struct spn__os_capture *c, const struct view *v,
+                          struct registers at)
 {
     uintptr_t frame;
     int guesses = 0;
@@ -234,19 +248,19 @@ UNJUDGED static void walk(struct spn__os_capture *c, struct registers at)
     if (at.pc == 0)
         return;
     add(c, at.pc, false);
-    if (at.sp < stack_low || at.sp >= stack_high)
+    if (at.sp < v->stack.low || at.sp >= v->stack.high)
         return; /* on another stack than the one it noted */
     do {
-        frame = bridge(c, at, &guesses);
+        frame = bridge(c, v, at, &guesses);
         if (frame == 0)
             return;
         at.fp = 0;
-        while (!c->cut && is_frame(c->code, frame, at.sp)) {
-            add(c, plain_address(((const uintptr_t *)frame)[1]), false);
+        while (!c->cut && is_frame(c->code, v, frame, at.sp)) {
+            add(c, plain_address(word_at(v, frame + sizeof(uintptr_t))), false);
             at.sp = frame + 2 * sizeof(uintptr_t);
-            frame = ((const uintptr_t *)frame)[0];
+            frame = word_at(v, frame);
         }
-    } while (!c->cut && at.sp < stack_first && guesses < SPN__OS_GUESSES);
+    } while (!c->cut && at.sp < v->stack.first && guesses < SPN__OS_GUESSES);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -258,7 +272,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     (void)number;
     if (info->si_code == SI_QUEUE && info->si_pid == getpid() && c != NULL) {
         if (spn__cas(&c->state, &found, FILLING, acquire, relaxed)) { /* [asked] */
-            walk(c, registers_of(context));
+            walk(c, &(struct view){ own_stack, 0 }, registers_of(context));
             spn__store(&c->state, DONE, release); /* [asked] */
             /* A name only: the question may be gone. */
             (void)syscall(SYS_futex, &c->state.spn__raw, FUTEX_WAKE_PRIVATE, 1, NULL,
@@ -409,9 +423,8 @@ static void note_stack(void)
 
     if (pthread_getattr_np(pthread_self(), &attr) == 0) {
         if (pthread_attr_getstack(&attr, &low, &size) == 0) {
-            stack_low = (uintptr_t)low;
-            stack_high = (uintptr_t)low + size;
-            stack_first = (uintptr_t)__builtin_frame_address(0);
+            own_stack = (struct spn__os_stack){ (uintptr_t)low, (uintptr_t)low + size,
+                                                (uintptr_t)__builtin_frame_address(0) };
         }
         pthread_attr_destroy(&attr);
     }
@@ -421,16 +434,19 @@ UNJUDGED uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t ca
 {
     uintptr_t at = (uintptr_t)frame, floor;
     uint32_t count = 0;
+    struct view v;
 
-    if (stack_high == 0)
+    if (own_stack.high == 0)
         note_stack();
-    if (at < stack_low || at >= stack_high) { /* a stack of the program's own making */
+    v = (struct view){ own_stack, 0 };
+    if (at < v.stack.low ||
+        at >= v.stack.high) { /* a stack of the program's own making */
         if (capacity != 0)
             pcs[count++] = plain_address(((const uintptr_t *)at)[1]);
         return count;
     }
     /* Frames lie ever higher, so the walk ends. */
-    for (floor = at; count < capacity && on_stack(at, floor);
+    for (floor = at; count < capacity && on_stack(&v, at, floor);
          at = ((const uintptr_t *)at)[0]) {
         const uintptr_t pc = plain_address(((const uintptr_t *)at)[1]);
 
@@ -440,6 +456,66 @@ UNJUDGED uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t ca
         floor = at + 2 * sizeof(uintptr_t);
     }
     return count;
+}
+
+/* ---- from outside ------------------------------------------------------------------------ */
+
+/* Where a thread sleeps in the kernel, and where its stack ends; false: it runs, or the
+ * kernel does not say.  The file has the system call's number, its six arguments, the stack
+ * pointer and the program counter; without a system call -1 and the last two. */
+static bool sleeps_at(int32_t tid, struct registers *at)
+{
+    unsigned long sp, pc;
+    char path[64], text[256];
+    const char *end;
+    bool found = false;
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)tid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    if (fgets(text, sizeof text, file) != NULL) {
+        end = strrchr(text, ' ');
+        while (end != NULL && end > text && end[-1] != ' ')
+            end--; /* to the one before the last */
+        found = end != NULL && sscanf(end, "%lx %lx", &sp, &pc) == 2;
+    }
+    (void)fclose(file);
+    if (found)
+        *at = (struct registers){ .pc = pc, .sp = sp };
+    return found;
+}
+
+bool spn__os_capture_peek(struct spn__os_capture *c, const struct spn__os_stack *stack)
+{
+    enum { PIECES = 16, PIECE = 1024 }; /* a stack's pages, as far as they are there */
+    uintptr_t copy[PIECES * PIECE / sizeof(uintptr_t)];
+    struct iovec pieces[PIECES];
+    const struct iovec to = { copy, sizeof copy };
+    struct registers at, again;
+    struct view v = { .stack = { 0, 0, 0 } };
+    ssize_t copied = 0;
+
+    if (!sleeps_at(c->tid, &at))
+        return false;
+    if (at.sp >= stack->low && at.sp < stack->high) {
+        uintptr_t from = at.sp & ~(sizeof(uintptr_t) - 1);
+        unsigned long count = 0;
+
+        v = (struct view){ { from, from, stack->first }, (uintptr_t)copy - from };
+        for (; count < PIECES && from < stack->high; count++, from += PIECE)
+            pieces[count] = (struct iovec){ (void *)from, stack->high - from < PIECE
+                                                              ? stack->high - from
+                                                              : PIECE };
+        copied = process_vm_readv(getpid(), &to, 1, pieces, count, 0);
+        v.stack.high += copied > 0 ? (uintptr_t)copied : 0;
+    }
+    /* If it has run meanwhile, the copy is of no one moment. */
+    if (!sleeps_at(c->tid, &again) || again.pc != at.pc || again.sp != at.sp)
+        return false;
+    walk(c, &v, at);
+    return true;
 }
 
 /* ---- the library's threads ------------------------------------------------------------- */
@@ -485,6 +561,7 @@ void spn__os_thread_here(struct spn__os_note *note, uint32_t signal)
     bool any = signal != 0;
 
     note_stack();
+    note->stack = own_stack;
     sigemptyset(&note->allowed);
     if (any)
         sigaddset(&note->allowed, (int)signal);
@@ -549,7 +626,8 @@ size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t 
                 .note = n,
                 .arg = n->arg,
                 .tid = n->tid,
-                .allowed = signal != 0 && sigismember(&n->allowed, (int)signal) == 1
+                .allowed = signal != 0 && sigismember(&n->allowed, (int)signal) == 1,
+                .stack = n->stack
             };
     pthread_mutex_unlock(&lock);
     return count;
@@ -589,6 +667,13 @@ bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns)
 {
     (void)c;
     (void)deadline_ns;
+    return false;
+}
+
+bool spn__os_capture_peek(struct spn__os_capture *c, const struct spn__os_stack *stack)
+{
+    (void)c;
+    (void)stack;
     return false;
 }
 

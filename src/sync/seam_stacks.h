@@ -65,6 +65,16 @@ int spn__os_capture_ask(struct spn__os_capture *c, uint32_t signal);
 bool spn__os_capture_await(struct spn__os_capture *c, int64_t deadline_ns);
 bool spn__os_capture_idle(struct spn__os_capture *c);
 
+/* Where a thread's stack lies, as that noted at its start; no bytes: not known. */
+struct spn__os_stack {
+    uintptr_t low, high;
+    uintptr_t first; /* what lies above is how threads start */
+};
+
+/* Looks at a thread that lets no signal through, from outside: true if it sleeps in the
+ * kernel, and then the answer is there.  The question is idle, before and after. */
+bool spn__os_capture_peek(struct spn__os_capture *c, const struct spn__os_stack *stack);
+
 /*
  * The library's threads, for those who ask where they are.  The owner of a note keeps it
  * from `coming`, or `here` where there was no `coming`, to `gone`.
@@ -81,6 +91,7 @@ struct spn__os_note {
     const void *arg;
     uint64_t number; /* in the order of coming */
     int32_t tid;     /* 0: coming */
+    struct spn__os_stack stack;
     spn__sigmask allowed;
 };
 struct spn__os_noted {
@@ -88,6 +99,7 @@ struct spn__os_noted {
     const void *arg;
     int32_t tid;
     bool allowed; /* lets the signal through */
+    struct spn__os_stack stack;
 };
 void spn__os_thread_coming(struct spn__os_note *note, const void *arg);
 SPN__SHARED void spn__os_thread_here(struct spn__os_note *note, uint32_t signal);

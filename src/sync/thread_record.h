@@ -45,7 +45,6 @@ struct spn_thread {
     SPN__ATOMIC(uint32_t) interrupted; /* 0 or 1; see interrupt.h */
     SPN__ATOMIC(const void *) blocker; /* what it is parked with, for onlookers */
     SPN__ATOMIC(uint64_t) life;        /* see above */
-    struct spn__os_note note;          /* from create to its end, if not foreign */
 
     /* Written before the record is shared, then fixed. */
     bool foreign;   /* not made by the library */
@@ -97,6 +96,7 @@ struct spn_thread {
 
     struct spn__blocks blocks; /* small blocks it keeps for its next need */
 
+    struct spn__os_note note;     /* from create to its end, if not foreign */
     struct spn_thread *next_free; /* guarded by the cache's lock */
 };
 

@@ -63,6 +63,13 @@ bool spn__os_capture_idle(struct spn__os_capture *c)
     return true;
 }
 
+bool spn__os_capture_peek(struct spn__os_capture *c, const struct spn__os_stack *stack)
+{
+    (void)c;
+    (void)stack;
+    return false;
+}
+
 void spn__os_thread_coming(struct spn__os_note *note, const void *arg)
 {
     (void)note;
