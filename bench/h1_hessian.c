@@ -147,7 +147,7 @@ BENCH_WORKLOAD(h1) = {
     .name = "H1",
     .question = "What do the bodies of a call cost, from bytes and to bytes?",
     .metric = "ns_per_message",
-    .variants = { { "request" }, { "reply" }, { "object" } },
-    .subjects = { { "spindle", run_spindle },
-                  { "floor", run_floor, .detail = "the bytes copied" } },
+    .variants = { { .name = "request" }, { .name = "reply" }, { .name = "object" } },
+    .subjects = { { .name = "spindle", .run = run_spindle },
+                  { .name = "floor", .run = run_floor, .detail = "the bytes copied" } },
 };
