@@ -338,8 +338,8 @@ typedef int (*spn_combine_fn)(void *arg, void *first, void *second, void **resul
  *               before the call returns, if the source is done already.
  *               _async: the executor's, always.  If it refuses or drops the task,
  *               the stage fails with that status as its cause.  The executor must stay
- *               until then: a pool, fork/join pool, scheduled or serial executor may
- *               end before, but its destroy says SPN_EBUSY while the stage waits.
+ *               until then: a pool, fork/join pool, limiter, scheduled or serial
+ *               executor may end before, but its destroy says SPN_EBUSY while the stage waits.
  * Failure       a source that failed or was cancelled fails the stage with the
  *               same cause and without calling the function, except where the
  *               function is there for that.  A function that returns non-zero

@@ -115,8 +115,8 @@ typedef struct spn_limiter_opts {
  * destroy: frees it; NULL is a no-op.  No other call on it may be under way.
  * Returns  create: SPN_OK; SPN_EINVAL (no executor; a negative number; more than
  *          SPN_LIMITER_TASKS_MAX tasks); SPN_ENOMEM.
- *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it has a task or a
- *          thread awaits its end.
+ *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it has a task, a
+ *          stage of a future (_async) waits to run in it, or a thread awaits its end.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD

@@ -114,6 +114,7 @@ struct spn_limiter {
     uint32_t state;          /* spn_executor_state */
     struct spn__waitq awaiting;
     uint32_t holds;                /* of those who hold it */
+    uint64_t attached;             /* stages that wait to be executed */
     spn_limiter_stats stats;       /* in_flight, waiting and all that counts */
     struct spn__standing standing; /* without a target: not used */
 };
@@ -806,6 +807,25 @@ static void limiter_release(spn_executor *executor)
     unlock_and(l, &after);
 }
 
+static void limiter_attach(spn_executor *executor)
+{
+    struct spn_limiter *l = limiter_of(executor);
+
+    spn__lock(&l->lock);
+    l->attached++;
+    spn__unlock(&l->lock);
+}
+
+/* The limiter may be gone afterwards. */
+static void limiter_detach(spn_executor *executor)
+{
+    struct spn_limiter *l = limiter_of(executor);
+
+    spn__lock(&l->lock);
+    l->attached--;
+    spn__unlock(&l->lock);
+}
+
 /* ---- making and asking ---------------------------------------------------------------------- */
 
 static bool fits(const spn_limiter_opts *o)
@@ -827,7 +847,9 @@ int spn_limiter_create(spn_limiter **out, const spn_limiter_opts *opts)
                                           .state = limiter_state,
                                           .remove = limiter_remove,
                                           .hold = limiter_hold,
-                                          .release = limiter_release };
+                                          .release = limiter_release,
+                                          .attach = limiter_attach,
+                                          .detach = limiter_detach };
     spn_limiter_opts o = SPN_LIMITER_OPTS_INIT;
     struct spn_limiter *l;
 
@@ -871,7 +893,7 @@ int spn_limiter_destroy(spn_limiter *l)
         return SPN_OK;
     spn__lock(&l->lock); /* waits for the end that released those who await it */
     busy = l->stats.in_flight != 0 || l->stats.waiting != 0 || l->holds != 0 ||
-           !spn__waitq_empty(&l->awaiting);
+           l->attached != 0 || !spn__waitq_empty(&l->awaiting);
     spn__unlock(&l->lock);
     if (busy)
         return SPN_EBUSY;

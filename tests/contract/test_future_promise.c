@@ -11,6 +11,7 @@
 #include <spindle/clock.h>
 #include <spindle/forkjoin.h>
 #include <spindle/future.h>
+#include <spindle/limiter.h>
 #include <spindle/pool.h>
 #include <spindle/serial.h>
 
@@ -1105,7 +1106,7 @@ TEST(async__refused__fails_the_stage, "CF-30", "P30")
 TEST(async__executor_ended_before_the_source__busy_until_the_stage_is_done, "CF-49",
      "CF-30")
 {
-    enum { POOL, FORKJOIN, SERIAL, KEY, KINDS };
+    enum { POOL, FORKJOIN, SERIAL, KEY, LIMITER, KINDS };
 
     for (int kind = 0; kind < KINDS; kind++)
         for (int by_hand = 0; by_hand < 2; by_hand++) {
@@ -1113,6 +1114,8 @@ TEST(async__executor_ended_before_the_source__busy_until_the_stage_is_done, "CF-
             spn_pool *pool;
             spn_fj_pool *fj;
             spn_serial *serial;
+            spn_limiter_opts limiter_opts = SPN_LIMITER_OPTS_INIT;
+            spn_limiter *limiter;
             spn_executor *executor, *key;
             spn_future *f = promise(), *s;
             struct act a = { 0 };
@@ -1121,27 +1124,34 @@ TEST(async__executor_ended_before_the_source__busy_until_the_stage_is_done, "CF-
             REQUIRE_OK(spn_fj_pool_create_stealing(&fj, 1));
             REQUIRE_OK(spn_serial_create(&serial, spn_pool_executor(pool), NULL));
             REQUIRE_OK(spn_serial_open(serial, 7, &key));
+            limiter_opts.executor = spn_pool_executor(pool);
+            REQUIRE_OK(spn_limiter_create(&limiter, &limiter_opts));
             executor = kind == POOL       ? spn_pool_executor(pool)
                        : kind == FORKJOIN ? spn_fj_pool_executor(fj)
                        : kind == SERIAL   ? spn_serial_executor(serial)
-                                          : key;
+                       : kind == KEY      ? key
+                                          : spn_limiter_executor(limiter);
             REQUIRE_OK(spn_future_then_async(f, executor, then_add, &a, &s));
             CHECK_OK(spn_serial_close(serial, key));
             CHECK_OK(spn_executor_shutdown(spn_serial_executor(serial)));
             CHECK_OK(spn_executor_await(spn_serial_executor(serial), SPN_FOREVER));
+            CHECK_OK(spn_executor_shutdown(spn_limiter_executor(limiter)));
             CHECK_OK(spn_fj_pool_close(fj));
             CHECK_OK(spn_pool_close(pool));
             CHECK_STATUS(kind == POOL       ? spn_pool_destroy(pool)
                          : kind == FORKJOIN ? spn_fj_pool_destroy(fj)
+                         : kind == LIMITER  ? spn_limiter_destroy(limiter)
                                             : spn_serial_destroy(serial),
                          SPN_EBUSY);
             if (by_hand != 0) {
                 CHECK_EQ(spn_future_cancel(s, 0), 1);
             } else {
                 end(f, VALUE, 1);
-                check_failed(s, SPN_EREJECTED, "refused by the executor", 1);
+                check_failed(s, kind == LIMITER ? SPN_ESHUTDOWN : SPN_EREJECTED,
+                             "refused by the executor", 1);
             }
             CHECK_EQ(a.calls, 0);
+            CHECK_OK(spn_limiter_destroy(limiter));
             CHECK_OK(spn_serial_destroy(serial));
             CHECK_OK(spn_fj_pool_destroy(fj));
             CHECK_OK(spn_pool_destroy(pool));
