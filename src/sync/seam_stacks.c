@@ -490,7 +490,7 @@ static bool sleeps_at(int32_t tid, struct registers *at)
 bool spn__os_capture_peek(struct spn__os_capture *c, const struct spn__os_stack *stack)
 {
     enum { PIECES = 16, PIECE = 1024 }; /* a stack's pages, as far as they are there */
-    uintptr_t copy[PIECES * PIECE / sizeof(uintptr_t)];
+    uintptr_t copy[(size_t)PIECES * PIECE / sizeof(uintptr_t)];
     struct iovec pieces[PIECES];
     const struct iovec to = { copy, sizeof copy };
     struct registers at, again;
@@ -520,13 +520,15 @@ bool spn__os_capture_peek(struct spn__os_capture *c, const struct spn__os_stack 
 
 /* ---- the library's threads ------------------------------------------------------------- */
 
-/* Guarded by `lock`; the list is whole at every step, for the child of a fork. */
+/* Guarded by `lock`, which a fork takes for its moment. */
 static struct {
     struct spn__os_note *first;
     uint64_t made;
     uint32_t waiting;     /* in spn__os_thread_list */
     spn__futex_word news; /* changes with each thread that has come or gone */
 } threads;
+
+static SPN__ATOMIC(uint32_t) fork_watched; /* 1: fork is, or is about to be */
 
 static void note_enlist(struct spn__os_note *note)
 {
@@ -633,13 +635,37 @@ size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t 
     return count;
 }
 
-void spn__os_threads_forked(void)
+static void before_fork(void)
 {
-    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* None of the parent's threads is in the child, but for the one that forked. */
+static void after_fork_in_child(void)
+{
     for (struct spn__os_note *n = threads.first; n != NULL; n = n->next)
         n->at = NULL;
     threads.first = NULL;
     threads.waiting = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+bool spn__os_threads_watch_fork(void)
+{
+    uint32_t found = 0;
+
+    /* relaxed, all: twice would lock twice, and nothing else hangs on it.  Not under the
+     * lock: a fork meanwhile would copy it held. */
+    if (!spn__cas(&fork_watched, &found, 1, relaxed, relaxed) ||
+        pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0)
+        return true;
+    spn__store(&fork_watched, 0, relaxed);
+    return false;
 }
 
 #else /* no rt_tgsigqueueinfo */
@@ -704,8 +730,9 @@ size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t 
     return 0;
 }
 
-void spn__os_threads_forked(void)
+bool spn__os_threads_watch_fork(void)
 {
+    return true;
 }
 
 uint32_t spn__os_callers(const void *frame, uintptr_t *pcs, uint32_t capacity)

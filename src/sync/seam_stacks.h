@@ -106,8 +106,9 @@ SPN__SHARED void spn__os_thread_here(struct spn__os_note *note, uint32_t signal)
 SPN__SHARED void spn__os_thread_gone(struct spn__os_note *note);
 size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t signal,
                            int64_t deadline_ns);
-/* In the child of a fork, where there are none of them. */
-void spn__os_threads_forked(void);
+/* From now on a fork leaves the list whole, and empty in the child, where there are none of
+ * them; false: no memory. */
+bool spn__os_threads_watch_fork(void);
 /*
  * The program counters of the callers of the function whose frame this is, which is the
  * calling thread's: innermost first; how many.  Follows frame pointers.

@@ -42,7 +42,6 @@ static void after_fork(void)
     /* Its holder may be a thread the child does not have; the list under it is
      * whole at every step.  relaxed: nobody else is here. */
     spn__store(&spn__thread_cache.lock.state, SPN__LOCK_FREE, relaxed);
-    spn__os_threads_forked();
     if (self != NULL && !self->foreign)
         spn__os_set_sigmask(&self->exec_mask);
 }
@@ -52,7 +51,7 @@ bool spn__thread_install_fork_hook(void)
     /* relaxed, both: two threads may install it, and twice does no harm.  Not
      * under the lock: a fork meanwhile would copy it held. */
     if (spn__load(&spn__thread_cache.fork_hook, relaxed) == 0) {
-        if (!spn__os_on_fork_child(after_fork))
+        if (!spn__os_on_fork_child(after_fork) || !spn__os_threads_watch_fork())
             return false;
         spn__store(&spn__thread_cache.fork_hook, 1, relaxed);
     }

@@ -97,8 +97,9 @@ size_t spn__os_thread_list(struct spn__os_noted *out, size_t capacity, uint32_t 
     return 0;
 }
 
-void spn__os_threads_forked(void)
+bool spn__os_threads_watch_fork(void)
 {
+    return true;
 }
 
 /* Not where, but who: all frames of a trace must be of one thread. */

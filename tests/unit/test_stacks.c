@@ -85,7 +85,6 @@ TEST(stacks__thread_never_comes__list_ends_at_deadline, "X-14")
 
 static void in_child(void *note)
 {
-    spn__os_threads_forked();
     CHECK_EQ(spn__os_thread_list(listed, MOST, 0, INT64_MAX), 0);
     spn__os_thread_gone(note); /* of a thread that the child does not have */
     spn__os_thread_here(note, 0);
@@ -98,6 +97,8 @@ TEST(stacks__forked__list_empty_in_child, "X-14")
 {
     struct spn__os_note note = { .at = NULL };
 
+    REQUIRE(spn__os_threads_watch_fork());
+    REQUIRE(spn__os_threads_watch_fork()); /* once is enough */
     spn__os_thread_coming(&note, NULL);
     spn__os_thread_here(&note, 0);
     CHECK_CHILD(in_child, &note);
