@@ -211,6 +211,8 @@ def test_values():
                 ("threads=99999999999999999999999", "1 to 10000"), ("threads=", "1 to 10000"),
                 ("threads", "1 to 10000"), ("threads=+5", "1 to 10000"), ("threads=5x", "1 to 10000"),
                 ("threads=%205", "1 to 10000"), ("threads=0x5", "1 to 10000"),
+                ("threads=05", "1 to 10000"), ("threads=" + "0" * 2000 + "1&accepts=5", "1 to 10000"),
+                ("threads=" + "0" * 1100 + "5", "1 to 10000"),
                 ("accepts=-1", "0 to 1000000"), ("accepts=2000000000", "0 to 1000000"),
                 ("heartbeat=-5", "0 to 86400000"), ("heartbeat.timeout=99999999999", "0 to 86400000"),
                 ("close.timeout=1.5", "0 to 86400000"), ("threads=5&threads=6", "twice"),

@@ -181,12 +181,13 @@ struct query {
     char problem[400]; /* "": none */
 };
 
-/* Digits only, so that the query carries nothing else. */
+/* Digits only, so that the query carries nothing else, and no zeros in front of others, so
+ * that it is as short as it seems. */
 static bool is_within(const struct wish *wish, const char *value)
 {
     int64_t number = 0;
 
-    if (value == NULL || *value == '\0')
+    if (value == NULL || *value == '\0' || (value[0] == '0' && value[1] != '\0'))
         return false;
     for (; *value >= '0' && *value <= '9' && number <= wish->most; value++)
         number = number * 10 + (*value - '0');
