@@ -412,18 +412,22 @@ static size_t read_most(struct spn__conn *conn)
 /* Where to read to. */
 static unsigned char *room_for(struct spn__conn *conn, size_t *room)
 {
-    size_t least = READ_LEAST;
+    size_t missing = READ_LEAST; /* of what is wanted */
 
     if (conn->in.size == 0) {
         *room = read_most(conn);
         return spn__conn_loop(conn)->in;
     }
-    if (conn->want > conn->in.size && conn->want - conn->in.size > least)
-        least = conn->want - conn->in.size;
-    if (least > conn->in.size + READ_LEAST) /* not before half of it is there */
-        least = conn->in.size + READ_LEAST;
-    if (!spn__bytes_reserve(&conn->in, least, SPN__SHARE_FRAMES))
-        return NULL;
+    if (conn->want > conn->in.size)
+        missing = conn->want - conn->in.size;
+    if (spn__bytes_room(&conn->in) < (missing < READ_LEAST ? missing : READ_LEAST)) {
+        size_t more = missing > READ_LEAST ? missing : READ_LEAST;
+
+        if (more > conn->in.size + READ_LEAST) /* not before half of it is there */
+            more = conn->in.size + READ_LEAST;
+        if (!spn__bytes_reserve(&conn->in, more, SPN__SHARE_FRAMES))
+            return NULL;
+    }
     *room = spn__bytes_room(&conn->in);
     if (*room > read_most(conn))
         *room = read_most(conn);
