@@ -111,7 +111,8 @@ uint64_t spn__conn_written(const struct spn__conn *conn);
 /* How many bytes wait to be written. */
 size_t spn__conn_unwritten(const struct spn__conn *conn);
 
-/* Inside `bytes`: do not offer again before so many bytes are there in all. */
+/* Inside `bytes`: do not offer again before so many bytes are there in all.  No more than
+ * there are: as soon as reading goes on, for who stops because it is paused. */
 void spn__conn_want(struct spn__conn *conn, size_t bytes);
 /* Stops and resumes reading: back-pressure.  Counted, so that two may ask. */
 void spn__conn_pause(struct spn__conn *conn);

@@ -396,9 +396,11 @@ static void offer(struct spn__conn *conn, const unsigned char *data, size_t size
         crowd_out(conn, rest.data, rest.size);
         rest.size = 0;
     }
-    /* Somebody may have resumed already what was paused in the event: its attendance is
-     * on its way and must find this.  relaxed: as before. */
-    conn->held = rest.size != 0 && (spn__load(&conn->pauses, relaxed) != 0 ||
+    /* Somebody may have resumed already what was paused in the event, or what the layer
+     * above found paused: its attendance is on its way and must find this.  relaxed: as
+     * before. */
+    conn->held = rest.size != 0 && ((conn->want != 0 && rest.size >= conn->want) ||
+                                    spn__load(&conn->pauses, relaxed) != 0 ||
                                     spn__load(&conn->pause_calls, relaxed) != before);
 }
 

@@ -25,7 +25,8 @@
  *   waits for the budget, so there is nobody to wake.
  *
  *   While half of the budget is in use, reading pauses from a client that has left PRESSED
- *   bytes unread; otherwise, when half of max_unwritten is.
+ *   bytes unread; otherwise, when half of max_unwritten is.  Frames that have been read
+ *   wait then too.  If there is no memory to keep them, the connection is closed.
  *   [credit]  the I/O thread adds with release, after it has taken from the budget; the
  *             exchange that gives back acquires: no more is given than was taken.
  *
@@ -69,6 +70,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "rpc/places.h"
 #include "sync/blocks.h"
 
@@ -127,7 +129,9 @@ void spn__channel_drop(struct spn__channel *channel)
 /* No request is in flight, and none comes. */
 static void end_half_closed(struct spn__channel *channel)
 {
-    spn__conn_end(channel->conn);
+    /* Its client may read slowly. */
+    spn__conn_end_by(channel->conn,
+                     spn__time_add(spn__now(), spn__channel_close_after(channel)));
     drop(channel, HALF + 1);
 }
 
@@ -644,6 +648,12 @@ static int64_t bytes(void *context, struct spn__conn *conn, const unsigned char 
         struct spn__frame frame;
         size_t needed;
 
+        /* What is answered here is not bounded otherwise.  relaxed: a hint; who resumes
+         * has what is left offered again. */
+        if (spn__load(&channel->paused, relaxed) != 0) {
+            spn__conn_want(conn, 1);
+            break;
+        }
         switch (spn__frame_read(&frame, data + used, size - used, endpoint->payload,
                                 &needed)) {
         case SPN__FRAME_WHOLE:

@@ -163,6 +163,8 @@ void spn__channel_info(struct spn__channel *channel, int error, spn_channel_info
 /* heartbeat.c: begins, and ends, to look after a silent peer; the I/O thread. */
 void spn__idle_start(struct spn__channel *channel);
 void spn__idle_stop(struct spn__channel *channel);
+/* How long a connection may be silent; 0: for ever. */
+int64_t spn__channel_close_after(struct spn__channel *channel);
 /* Whether a body is what heartbeats have: `N`, or nothing. */
 bool spn__is_heartbeat(const struct spn__frame *frame, const unsigned char *body);
 

@@ -103,8 +103,7 @@ static void close_late(struct spn__channel *channel)
     spn__conn_close(channel->conn, SPN_ETIMEDOUT);
 }
 
-/* How long a connection may be silent; 0: for ever. */
-static int64_t close_after(struct spn__channel *channel)
+int64_t spn__channel_close_after(struct spn__channel *channel)
 {
     /* relaxed, both: a setting, and a change counts from the next look on; a hint. */
     const int64_t close = spn__load(&channel->endpoint->close_ns, relaxed);
@@ -120,7 +119,7 @@ static int64_t look(struct spn__channel *channel)
     struct spn__endpoint *endpoint = channel->endpoint;
     /* relaxed: a setting; a change counts from the next look on. */
     const int64_t heartbeat = spn__load(&endpoint->heartbeat_ns, relaxed);
-    const int64_t close = close_after(channel);
+    const int64_t close = spn__channel_close_after(channel);
     const int64_t read = spn__conn_last_read_ns(channel->conn);
     const int64_t wrote = spn__conn_last_write_ns(channel->conn);
     const int64_t now = spn__now();

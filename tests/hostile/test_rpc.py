@@ -188,6 +188,14 @@ def attack_small_unread(port, count):
     return all
 
 
+def attack_empty(port, count):
+    """Empty requests, of which each is answered with a sentence, and nobody reads."""
+    body = frame(b"") * 524288
+    all = open_all(port, count)
+    push([(s, body) for s in all], 8)
+    return all
+
+
 def attack_unfinished(port, count):
     """Frames of 8 MiB but for the last kilobyte."""
     body = frame(echo(binary(8 * MIB - 4096)))[:-1024]
@@ -467,6 +475,8 @@ ROWS = [
      refused_or_waiting, "threads=400&queues=0&memory=0"),
     ("small unread", "small_unread", 10, 60, "threads=16&queues=100000&memory=64m", nothing,
      None),
+    ("unread refusals", "empty", 60, 300, POOL + "&memory=64m", nothing,
+     POOL + "&memory=0"),
     ("unfinished 8 MiB", "unfinished", 30, 100, POOL + "&memory=64m", refused_memory,
      POOL + "&memory=0"),
     ("byte by byte", "trickle", 20, 200, POOL + "&memory=64m&frame.timeout=500", closed_late,
@@ -483,7 +493,7 @@ ROWS = [
 # Of small requests malloc keeps some, see docs/design/rpc.md.
 SLACK = {"small_unread": 1.5}
 # They fill the pool, which the polite client has to share: only memory counts.
-CALM = {"deep", "small_unread"}
+CALM = {"deep", "small_unread", "empty"}
 
 
 def row(name, attack, count, query, expects, seed):

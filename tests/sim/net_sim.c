@@ -357,7 +357,8 @@ static void offer(struct spn__conn *conn)
     } else {
         spn__bytes_take(&conn->in, (size_t)used);
         conn->held =
-            conn->in.size != 0 && (conn->pauses != 0 || conn->pause_calls != before);
+            conn->in.size != 0 && ((conn->want != 0 && conn->in.size >= conn->want) ||
+                                   conn->pauses != 0 || conn->pause_calls != before);
     }
     spn__unlock(&net.lock);
 }
