@@ -668,6 +668,13 @@ bool spn__os_threads_watch_fork(void)
     return false;
 }
 
+/* Before the program's handlers, so that those run without the lock: ours is the last before
+ * a fork, and the first after it. */
+__attribute__((constructor(101))) static void watch_fork_first(void)
+{
+    (void)spn__os_threads_watch_fork(); /* else with the first thread */
+}
+
 #else /* no rt_tgsigqueueinfo */
 
 int spn__os_capture_open(uint32_t signal, uint32_t *opened)

@@ -98,6 +98,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     record->sched = 0;
     record->priority = 0;
     record->signal = 0;
+    record->process = 0;
     record->name[0] = '\0';
     spn__init(&record->started, 0);
     spn__lock_init(&record->lock);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <spindle/forkjoin.h>
 #include <spindle/thread.h>
@@ -600,4 +601,53 @@ TEST_EACH(process__half_load__one_wake_per_task, "P39")
     (void)sleeps;
 #endif
     bed_close(&b);
+}
+
+static int nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static bool uses_pools_at_fork;
+
+/* What a program's handlers of fork may do: make a pool, and end it. */
+static void use_a_pool(void)
+{
+    spn_pool_opts opts = spn_pool_opts_fixed(1, 4);
+    spn_pool *pool;
+
+    if (!uses_pools_at_fork)
+        return;
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    CHECK_OK(spn_executor_call(spn_pool_executor(pool), nothing, NULL));
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+}
+
+/* Before the program uses the library. */
+__attribute__((constructor)) static void handle_fork(void)
+{
+    (void)pthread_atfork(use_a_pool, use_a_pool, use_a_pool);
+}
+
+static void fork_with_handlers(void *arg)
+{
+    int status;
+    pid_t pid;
+
+    (void)arg;
+    uses_pools_at_fork = true;
+    use_a_pool();
+    pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0)
+        _exit(0);
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK_EQ(status, 0);
+}
+
+TEST(process__handlers_of_fork_use_pools__not_stuck, "G-29")
+{
+    CHECK_CHILD(fork_with_handlers, NULL);
 }
