@@ -187,6 +187,7 @@ static void init_state(struct spn_pool *pool)
     spn__init(&pool->helpers, 0);
     spn__init(&pool->attached, 0);
     spn__init(&pool->lapsed, 0);
+    spn__init(&pool->swept, 0);
     for (int i = 0; i <= SPN_REFUSED_NO_THREAD; i++)
         spn__init(&pool->rejected[i], 0);
     spn__init(&pool->no_memory, 0);
@@ -452,8 +453,8 @@ static void op_lapsed(spn_executor *executor)
 {
     struct spn_pool *pool = pool_of(executor);
 
-    spn__store(&pool->lapsed, 1, release); /* [lapsed] */
-    spn__room_notify_thread(&pool->room);  /* either kind may have waited */
+    (void)spn__fetch_add(&pool->lapsed, 1, release); /* [lapsed] */
+    spn__room_notify_thread(&pool->room);            /* either kind may have waited */
 }
 
 #define POOL_OPS                                                                 \

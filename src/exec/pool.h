@@ -182,7 +182,9 @@ struct spn_pool {
     struct spn__waitq awaiting;    /* termination */
     SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
     SPN__ATOMIC(int64_t) attached; /* stages that wait to be executed [attached] */
-    SPN__ATOMIC(uint32_t) lapsed;  /* 1: tasks whose future is done may wait [lapsed] */
+    SPN__ATOMIC(uint32_t)
+    lapsed; /* how often a waiting task's future was done [lapsed] */
+    SPN__ATOMIC(uint32_t) swept;   /* `lapsed` at the last sweep */
     struct spn_thread *terminator; /* runs the terminated hook */
     SPN__ATOMIC(int32_t) process;  /* that has the workers; see spn__pool_is_orphan */
     uint32_t thread_number;        /* of the next thread's name */
@@ -211,7 +213,10 @@ SPN__SHARED int64_t spn__pool_places(spn_pool *pool);
 static inline bool spn__pool_is_orphan(struct spn_pool *pool)
 {
     /* relaxed, both: a fork copies them, and they do not change in the child. */
-    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 &&
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
+
+    return (spn__ctl_count(ctl) != 0 ||
+            spn__ctl_state(ctl) == SPN_EXECUTOR_TIDYING) && /* the last one is at it */
            spn__load(&pool->process, relaxed) != spn__os_process();
 }
 
@@ -375,7 +380,7 @@ void spn__pool_cancel_end(struct spn_pool *pool);
 void spn__pool_staff_held(struct spn_pool *pool);
 /* Whether a worker that finds nothing to do may leave: a hint. */
 bool spn__pool_may_shrink(struct spn_pool *pool);
-/* The queue is full: drops the tasks whose future is done.  Whether there were any. */
+/* The queue is full: drops the tasks whose future is done.  False: there can be none. */
 bool spn__pool_sweep(struct spn_pool *pool);
 /* There is work, no worker, and no thread to be had: drops what waits, SPN_EAGAIN. */
 void spn__pool_give_up(struct spn_pool *pool);

@@ -15,8 +15,10 @@
  *   its submitter may take it back and end the pool.
  *
  * ORDERING  [ctl]  see worker.c; [stop], [count]  run.c; [door]  work.c; [help]  nested.c.
- *   [lapsed] who gives a queued task's future its outcome sets `lapsed` afterwards (release);
- *   a sweep clears it (acquire) and then looks.  So it sees the outcome, or is asked again.
+ *   [lapsed] who gives a queued task's future its outcome counts up `lapsed` afterwards
+ *   (release); a sweep reads it (acquire), looks, and notes the number in `swept`.  So it
+ *   sees the outcome, or the numbers differ.  Several may sweep: each finds room for its
+ *   task if there is any.
  */
 #include "exec/pool.h"
 
@@ -493,10 +495,14 @@ int64_t spn_pool_purge(spn_pool *pool)
 
 bool spn__pool_sweep(struct spn_pool *pool)
 {
-    /* relaxed: mostly there are none. */
-    return spn__load(&pool->lapsed, relaxed) != 0 &&
-           spn__exchange(&pool->lapsed, 0, acquire) != 0 && /* [lapsed] */
-           cancel_some(pool, is_done, NULL) > 0;
+    const uint32_t lapsed = spn__load(&pool->lapsed, acquire); /* [lapsed] */
+
+    /* relaxed, both: a sweep too many does no harm. */
+    if (spn__load(&pool->swept, relaxed) == lapsed)
+        return false;
+    (void)cancel_some(pool, is_done, NULL);
+    spn__store(&pool->swept, lapsed, relaxed);
+    return true;
 }
 
 static bool is_owned(spn_task *task, const void *owner)

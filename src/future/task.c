@@ -408,7 +408,10 @@ spn_executor *spn__task_lapse_begin(struct spn_future *f)
         return NULL;
     /* [pin] mutant: half of a pair */
     executor = (spn_executor *)(spn__load(&t->executor, seq_cst) & ~HELPS);
-    if (executor == NULL || !spn__executor_has(executor, lapsed)) {
+    /* A task that is not queued there has left, and the executor may be gone: whoever takes
+     * it out says so before the pin can hold him.  acquire: of that. */
+    if (executor == NULL || !spn__executor_has(executor, lapsed) ||
+        spn__load(spn__task_queued(&t->task), acquire) == 0) {
         unpin(t);
         return NULL;
     }

@@ -2,6 +2,8 @@
 /* test_pool.c - the small parts of the pool that need no thread. */
 #include "test.h"
 
+#include <spindle/future.h>
+
 #include "exec/pool.h"
 
 /* The control word keeps state and count apart, and compares by state first. */
@@ -66,4 +68,37 @@ TEST(pool_abi__embedded_structs__sizes_pinned)
     CHECK_EQ(sizeof(spn_task), 40);
     CHECK_EQ(offsetof(spn_job, task), 0);
     CHECK_EQ(sizeof(spn_job), 96);
+}
+
+static int never(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    return 0;
+}
+
+/* A submitted function that is refused leaves nothing to sweep the queue for. */
+TEST(pool_lapsed__submit_refused__nothing_to_sweep, "TPE-93")
+{
+    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
+    spn_future *waits, *refused;
+    spn_pool *pool;
+
+    opts.core_threads = opts.max_threads = 1;
+    opts.queue_capacity = 1;
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    REQUIRE_OK(spn_pool_pause(pool));
+    REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), never, NULL, &waits));
+    CHECK_STATUS(spn_executor_submit(spn_pool_executor(pool), never, NULL, &refused),
+                 SPN_EREJECTED);
+    CHECK_EQ(spn__load(&pool->lapsed, relaxed), 0);
+    CHECK(!spn__pool_sweep(pool));
+    CHECK_EQ(spn_future_complete(waits, NULL), 1);
+    CHECK(spn__load(&pool->lapsed, relaxed) != 0);
+    CHECK(spn__pool_sweep(pool));
+    CHECK(!spn__pool_sweep(pool));
+    CHECK_OK(spn_pool_resume(pool));
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+    spn_future_unref(waits);
 }
