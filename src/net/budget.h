@@ -12,8 +12,9 @@
  *   refuses what needed the memory; so a full budget can hold nobody up for ever.
  *
  * SHARES   What a peer can keep for as long as it likes, by sending or reading slowly, may
- *   not take all: unfinished frames go up to half of the limit, unwritten replies up to
- *   three quarters.  The last quarter is left to requests, which end by themselves.
+ *   not take all: memory for unfinished frames is given while not more than half of the
+ *   limit is in use, by whatever, and for unwritten replies up to three quarters.  The last
+ *   quarter is left to requests, which end by themselves.
  *
  * ORDERING  relaxed, all: a number.  It publishes nothing, and a take that reads an older
  *   value fails its swap.
