@@ -858,29 +858,6 @@ SCENARIO(pool_found__future_timed_out_as_it_is_dropped__not_touched_after, "TPE-
     spn_future_unref(f);
 }
 
-static int return_at_once(void *arg, void **result)
-{
-    (void)arg;
-    (void)result;
-    return 0;
-}
-
-/* It times out as its function ends, and who has seen that destroys the pool. */
-SCENARIO(pool_found__future_timed_out_as_its_function_ends__not_touched_after, "TPE-93",
-         "CF-50")
-{
-    const spn_pool_opts o = small(1, 1, 4);
-    spn_future *f;
-
-    open_pool(&o);
-    sim_assert(spn_executor_submit(ex, return_at_once, NULL, &f) == SPN_OK);
-    sim_thread(time_out_or_not, spn_future_ref(f));
-    (void)!spn_future_get(f, NULL, SPN_FOREVER);
-    close_pool();
-    sim_join_all();
-    spn_future_unref(f);
-}
-
 /* A pool is closed and destroyed while its stage's source is completed: it is busy until the
  * stage is done with it. */
 SCENARIO(pool_found__destroyed_as_its_stage_is_handed_over__busy_until_then, "CF-49")
