@@ -24,9 +24,9 @@ extern "C" {
  *             nor logged.
  * Threads     the report is made on a thread of its own, which starts with create: the
  *             submitter whose task was refused only takes the picture, and waits for
- *             nobody.  The report waits, for a second at most, for threads that are just
- *             being made.  No thread is stopped: each is interrupted for the microseconds
- *             it takes to note where it is.
+ *             nobody.  The report's thread waits, a second at most, for threads of the pool
+ *             that are just being made.  No thread is stopped: each is interrupted for the
+ *             microseconds it takes to note where it is.
  * Signals     stacks are asked for with a real-time signal, which each thread of the
  *             library (of pools, timers, I/O) lets through that starts while the report
  *             exists, or whose pool has this policy (alone, in a chain, as `next`).

@@ -335,7 +335,7 @@ static void drop(spn_task *task, int reason)
     spn__task_drop_guarded(task, reason);
 }
 
-/* The same for one that was handed over, and will not run. */
+/* Drops the task of a slot that the executor behind has had and will not run. */
 static void slot_give_up(struct slot *s, int reason)
 {
     struct spn_limiter *l = s->limiter;

@@ -292,7 +292,8 @@ static int32_t count_parked(struct spn_pool *pool);
 
 static bool is_free(struct spn__lock *lock)
 {
-    return spn__load(&lock->state, relaxed) == SPN__LOCK_FREE; /* nobody else is here */
+    /* relaxed: the child of a fork has only the thread that called fork. */
+    return spn__load(&lock->state, relaxed) == SPN__LOCK_FREE;
 }
 
 /* Frees the workers of an orphan.  False: at the fork one of them did not sleep, a task was

@@ -182,8 +182,7 @@ struct spn_pool {
     struct spn__waitq awaiting;    /* termination */
     SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
     SPN__ATOMIC(int64_t) attached; /* stages that wait to be executed [attached] */
-    SPN__ATOMIC(uint32_t)
-    lapsed; /* how often a waiting task's future was done [lapsed] */
+    SPN__ATOMIC(uint32_t) lapsed;  /* futures of queued tasks that were done [lapsed] */
     SPN__ATOMIC(uint32_t) swept;   /* `lapsed` at the last sweep */
     struct spn_thread *terminator; /* runs the terminated hook */
     SPN__ATOMIC(int32_t) process;  /* that has the workers; see spn__pool_is_orphan */
