@@ -9,6 +9,7 @@
 #include <spindle-rpc.h>
 
 #include "bench.h"
+#include "rpc/server/request.h"
 
 #define MESSAGES 3000000
 
@@ -26,57 +27,56 @@ static const char *const attachments[][2] = {
 
 static void write_request(struct bench *b)
 {
-    spn_hwriter w;
+    struct spn__hwriter w;
 
-    BENCH_CHECK(b, spn_hwriter_init(&w, body, sizeof body, NULL) == SPN_OK);
-    spn_hwriter_text(&w, "2.0.2");
-    spn_hwriter_text(&w, "org.apache.dubbo.demo.DemoService");
-    spn_hwriter_text(&w, "1.0.0");
-    spn_hwriter_text(&w, "sayHello");
-    spn_hwriter_text(&w, "Ljava/lang/String;");
-    spn_hwriter_text(&w, "world");
-    spn_hwriter_begin_map(&w, NULL);
+    spn__hwriter_init(&w, body, sizeof body, 0);
+    spn__hwriter_text(&w, "2.0.2");
+    spn__hwriter_text(&w, "org.apache.dubbo.demo.DemoService");
+    spn__hwriter_text(&w, "1.0.0");
+    spn__hwriter_text(&w, "sayHello");
+    spn__hwriter_text(&w, "Ljava/lang/String;");
+    spn__hwriter_text(&w, "world");
+    spn__hwriter_begin_map(&w, NULL);
     for (size_t i = 0; i < sizeof attachments / sizeof attachments[0]; i++) {
-        spn_hwriter_text(&w, attachments[i][0]);
-        spn_hwriter_text(&w, attachments[i][1]);
+        spn__hwriter_text(&w, attachments[i][0]);
+        spn__hwriter_text(&w, attachments[i][1]);
     }
-    spn_hwriter_end(&w);
-    BENCH_CHECK(b, spn_hwriter_status(&w) == SPN_OK);
-    (void)spn_hwriter_bytes(&w, &body_length);
+    spn__hwriter_end(&w);
+    BENCH_CHECK(b, spn__hwriter_status(&w) == SPN_OK);
+    (void)spn__hwriter_bytes(&w, &body_length);
 }
 
 static bool read_request(spn_harena *arena)
 {
-    spn_hreader r;
-    spn_hspan head[5];
+    struct spn__hreader r;
+    const unsigned char *at = body;
+    const unsigned char *const end = body + body_length;
+    spn_hspan head;
     spn_hvalue *argument, *map;
-    int rc;
 
     spn_harena_reset(arena);
-    rc = spn_hreader_init(&r, arena, body, body_length, NULL, NULL);
-    for (int i = 0; i < 5 && rc == SPN_OK; i++)
-        rc = spn_hreader_view(&r, &head[i]);
-    if (rc == SPN_OK)
-        rc = spn_hreader_any(&r, &argument);
-    if (rc == SPN_OK)
-        rc = spn_hreader_any(&r, &map);
-    return rc == SPN_OK && spn_hvalue_get(map, "timeout") != NULL;
+    for (int i = 0; i < 5; i++)
+        if (!spn__plain_text(&at, end, &head))
+            return false;
+    spn__hreader_init(&r, arena, at, (size_t)(end - at), NULL);
+    return spn__hreader_any(&r, &argument) == SPN_OK &&
+           spn__hreader_any(&r, &map) == SPN_OK &&
+           spn_hvalue_get(map, "timeout") != NULL;
 }
 
 static bool write_reply(void)
 {
-    spn_hwriter w;
+    struct spn__hwriter w;
 
-    if (spn_hwriter_init(&w, buffer, sizeof buffer, NULL) != SPN_OK)
-        return false;
-    spn_hwriter_int(&w, 4);
-    spn_hwriter_text(&w, "hello world");
-    spn_hwriter_begin_map(&w, NULL);
-    spn_hwriter_text(&w, "dubbo");
-    spn_hwriter_text(&w, "2.0.2");
-    spn_hwriter_end(&w);
+    spn__hwriter_init(&w, buffer, sizeof buffer, 0);
+    spn__hwriter_int(&w, 4);
+    spn__hwriter_text(&w, "hello world");
+    spn__hwriter_begin_map(&w, NULL);
+    spn__hwriter_text(&w, "dubbo");
+    spn__hwriter_text(&w, "2.0.2");
+    spn__hwriter_end(&w);
     sink = buffer[3];
-    return spn_hwriter_status(&w) == SPN_OK;
+    return spn__hwriter_status(&w) == SPN_OK;
 }
 
 /* com.demo.User{id, name, tags: [a, b]}, from bytes to a value and back to bytes. */
@@ -87,18 +87,19 @@ static const unsigned char user[] = "C\x0d"
                                     "a\x01"
                                     "b";
 
-static bool echo_object(spn_harena *arena, spn_hwriter *w)
+static bool echo_object(spn_harena *arena, struct spn__hwriter *w)
 {
-    spn_hreader r;
+    struct spn__hreader r;
     spn_hvalue *value;
 
     spn_harena_reset(arena);
-    return spn_hreader_init(&r, arena, user, sizeof user - 1, NULL, NULL) == SPN_OK &&
-           spn_hreader_any(&r, &value) == SPN_OK && spn_hwriter_reset(w, 0) == SPN_OK &&
-           spn_hwriter_value(w, value) == SPN_OK;
+    spn__hreader_init(&r, arena, user, sizeof user - 1, NULL);
+    spn__hwriter_reset(w, 0);
+    return spn__hreader_any(&r, &value) == SPN_OK &&
+           spn__hwriter_value(w, value) == SPN_OK;
 }
 
-static bool one(struct bench *b, spn_harena *arena, spn_hwriter *w)
+static bool one(struct bench *b, spn_harena *arena, struct spn__hwriter *w)
 {
     if (bench_variant_is(b, "request"))
         return read_request(arena);
@@ -109,11 +110,11 @@ static void run_spindle(struct bench *b)
 {
     const uint64_t rounds = bench_count(b, MESSAGES);
     spn_harena *arena;
-    spn_hwriter w;
+    struct spn__hwriter w;
     bool ok = true;
 
     BENCH_CHECK(b, spn_harena_create(&arena, NULL) == SPN_OK);
-    BENCH_CHECK(b, spn_hwriter_init(&w, NULL, 0, NULL) == SPN_OK);
+    spn__hwriter_init(&w, NULL, 0, 0);
     write_request(b);
     for (int i = 0; i < 1000; i++)
         ok = one(b, arena, &w) && ok;
@@ -122,7 +123,7 @@ static void run_spindle(struct bench *b)
         ok = one(b, arena, &w) && ok;
     bench_stop(b, rounds);
     BENCH_CHECK(b, ok);
-    spn_hwriter_fini(&w);
+    spn__hwriter_fini(&w);
     spn_harena_destroy(arena);
 }
 

@@ -17,10 +17,8 @@ enum { POOL_APR_TASKS = 20000 };
 /* pool_spindle.c */
 extern const struct pool_kind pool_spindle;               /* execute */
 extern const struct pool_kind pool_spindle_call;          /* call    */
-extern const struct pool_kind pool_spindle_helping;       /* call    */
 extern const struct pool_kind pool_spindle_lanes;         /* call    */
 extern const struct pool_kind pool_spindle_lanes_execute; /* execute */
-extern const struct pool_kind pool_spindle_lanes_helping; /* call    */
 
 /* A file of its own each. */
 extern const struct pool_kind pool_hand;

@@ -6,7 +6,6 @@
  *   fifo_call     the default queue, fn and arg
  *   lanes         SPN_POOL_LANES, fn and arg
  *   lanes_execute SPN_POOL_LANES, intrusive tasks
- *   …_helping     who waits for a future that has not started runs it
  */
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 
 #include "pool_peers.h"
 
-static void *create(int workers, spn_pool_queue_kind queue, bool helping)
+static void *create(int workers, spn_pool_queue_kind queue)
 {
     spn_pool_opts opts = SPN_POOL_OPTS_INIT;
     spn_pool *pool;
@@ -24,25 +23,16 @@ static void *create(int workers, spn_pool_queue_kind queue, bool helping)
     opts.max_threads = workers;
     opts.queue_capacity = SPN_UNBOUNDED;
     opts.queue_kind = queue;
-    opts.helping = helping;
     return spn_pool_create(&pool, &opts) == SPN_OK ? spn_pool_executor(pool) : NULL;
 }
 
 static void *fifo_create(int workers)
 {
-    return create(workers, SPN_POOL_FIFO, false);
-}
-static void *fifo_helping_create(int workers)
-{
-    return create(workers, SPN_POOL_FIFO, true);
+    return create(workers, SPN_POOL_FIFO);
 }
 static void *lanes_create(int workers)
 {
-    return create(workers, SPN_POOL_LANES, false);
-}
-static void *lanes_helping_create(int workers)
-{
-    return create(workers, SPN_POOL_LANES, true);
+    return create(workers, SPN_POOL_LANES);
 }
 
 static void destroy(void *executor)
@@ -169,11 +159,6 @@ const struct pool_kind pool_spindle_call = { .create = fifo_create,
                                              .spray = spray_call,
                                              .ask = ask,
                                              .submit = submit_call };
-const struct pool_kind pool_spindle_helping = { .create = fifo_helping_create,
-                                                .destroy = destroy,
-                                                .spray = spray_call,
-                                                .ask = ask,
-                                                .submit = submit_call };
 const struct pool_kind pool_spindle_lanes = { .create = lanes_create,
                                               .destroy = destroy,
                                               .spray = spray_call,
@@ -185,8 +170,3 @@ const struct pool_kind pool_spindle_lanes_execute = { .create = lanes_create,
                                                       .ask = ask,
                                                       .submit = submit_execute,
                                                       .node_size = sizeof(spn_task) };
-const struct pool_kind pool_spindle_lanes_helping = { .create = lanes_helping_create,
-                                                      .destroy = destroy,
-                                                      .spray = spray_call,
-                                                      .ask = ask,
-                                                      .submit = submit_call };

@@ -28,14 +28,14 @@ static const struct pass_work q1_work = { "ns_per_item", ITEMS };
 
 static inline void spindle_put(spn_queue *queue, void *item)
 {
-    if (spn_queue_put(queue, item) != SPN_OK)
+    if (spn_queue_put(queue, item, SPN_FOREVER) != SPN_OK)
         _exit(1);
 }
 static inline void *spindle_take(spn_queue *queue)
 {
     void *item;
 
-    if (spn_queue_take(queue, &item) != SPN_OK)
+    if (spn_queue_take(queue, &item, SPN_FOREVER) != SPN_OK)
         _exit(1);
     return item;
 }

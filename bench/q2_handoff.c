@@ -21,14 +21,14 @@ static const struct pass_work q2_work = { "ns_per_handoff", HAND_OFFS };
 
 static inline void spindle_put(spn_queue *queue, void *item)
 {
-    if (spn_queue_put(queue, item) != SPN_OK)
+    if (spn_queue_put(queue, item, SPN_FOREVER) != SPN_OK)
         _exit(1);
 }
 static inline void *spindle_take(spn_queue *queue)
 {
     void *item;
 
-    if (spn_queue_take(queue, &item) != SPN_OK)
+    if (spn_queue_take(queue, &item, SPN_FOREVER) != SPN_OK)
         _exit(1);
     return item;
 }

@@ -58,10 +58,15 @@ static spn_pool *make_pool(struct bench *b, const spn_reject_policy *reject,
                            int32_t capacity)
 {
     spn_pool_opts opts = spn_pool_opts_fixed(1, capacity);
+    spn_pool_stats stats = SPN_POOL_STATS_INIT;
     spn_pool *pool;
 
     opts.reject = reject;
     BENCH_CHECK(b, spn_pool_create(&pool, &opts) == SPN_OK);
+    BENCH_CHECK(b, spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    do /* until the worker sleeps, and takes no task as the pause begins */
+        BENCH_CHECK(b, spn_pool_stats_get(pool, &stats) == SPN_OK);
+    while (stats.parked == 0);
     BENCH_CHECK(b, spn_pool_pause(pool) == SPN_OK);
     return pool;
 }
@@ -72,7 +77,7 @@ static void open_scene(struct bench *b, struct scene *s)
     spn_reject_report_opts opts = SPN_REJECT_REPORT_OPTS_INIT;
 
     opts.interval_ns = SPN_SEC(1);
-    opts.no_stacks = 1; /* there is no worker, and no file to be left behind */
+    opts.no_stacks = 1; /* the worker is asleep, and no file is to be left behind */
     (void)spn_log_set_level(SPN_LOG_OFF); /* the line itself is not for the table */
     *s = (struct scene){ .storm = NULL };
     BENCH_CHECK(b, spn_reject_report_create(&s->report, &opts) == SPN_OK);

@@ -10,6 +10,8 @@
 
 #include <spindle.h>
 
+#include "wheel/timer.h"
+
 #include "bench.h"
 #include "timer_load.h"
 #include "timer_peers.h"
@@ -119,8 +121,8 @@ static void run_with(struct bench *b, uint32_t fast_clock)
     if (second != NULL)
         bench_thread_join(second);
     bench_stop(b, pairs);
-    BENCH_CHECK(b, spn_timer_check(timer) == SPN_OK);
-    BENCH_CHECK(b, spn_timer_stop(timer, NULL) == SPN_OK);
+    BENCH_CHECK(b, spn__timer_check(timer) == SPN_OK);
+    BENCH_CHECK(b, spn_timer_stop(timer, NULL, NULL) == SPN_OK);
     BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
 }
 
@@ -173,7 +175,7 @@ static void run_wheel(struct bench *b)
     bench_start(b);
     churn_run(&churn, pairs, wheel_add, wheel_cancel);
     bench_stop(b, pairs);
-    BENCH_CHECK(b, spn_wheel_check(wheel) == SPN_OK);
+    BENCH_CHECK(b, spn__wheel_check(wheel) == SPN_OK);
 }
 
 /* ---- floor: a list per slot, linked and unlinked ----------------------------------------- */

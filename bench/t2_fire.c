@@ -64,7 +64,7 @@ static void run_service(struct bench *b)
         nanosleep(&nap, NULL);
     }
     fire_figures(&fire, load_cpu_s() - cpu_s, report, b);
-    BENCH_CHECK(b, spn_timer_stop(timer, NULL) == SPN_OK);
+    BENCH_CHECK(b, spn_timer_stop(timer, NULL, NULL) == SPN_OK);
     BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
 }
 

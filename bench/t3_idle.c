@@ -42,7 +42,7 @@ static spn_timer *open_timer(struct bench *b)
 
 static void shut(struct bench *b, spn_timer *timer)
 {
-    BENCH_CHECK(b, spn_timer_stop(timer, NULL) == SPN_OK);
+    BENCH_CHECK(b, spn_timer_stop(timer, NULL, NULL) == SPN_OK);
     BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
 }
 
@@ -106,10 +106,10 @@ static void run_memory(struct bench *b)
     shut(b, timer);
 }
 
-static void ignore(void *arg, int reason)
+static void ignore(spn_timeout_handle *handle, void *arg)
 {
+    (void)handle;
     (void)arg;
-    (void)reason;
 }
 
 /* The same of timeouts that the library owns, each with a handle somebody has. */
@@ -124,7 +124,7 @@ static void run_memory_owned(struct bench *b)
     memset(handles, 1, count * sizeof *handles); /* the caller's: not counted */
     before = load_resident();
     for (size_t i = 0; i < count; i++)
-        BENCH_CHECK(b, spn_timer_new_timeout(timer, ignore, NULL,
+        BENCH_CHECK(b, spn_timer_new_timeout(timer, ignore, NULL, NULL,
                                              SPN_SEC(600) + (int64_t)i * 1000,
                                              &handles[i]) == SPN_OK);
     bench_report(b, "bytes_per_timer", (load_resident() - before) / (double)count);

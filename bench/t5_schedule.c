@@ -104,7 +104,7 @@ static void run_scheduled(struct bench *b)
     const char *const how = bench_object(b);
 
     BENCH_CHECK(b, spn_scheduled_create(&scheduled, &opts) == SPN_OK);
-    BENCH_CHECK(b, spn_pool_prestart_all(spn_scheduled_pool(scheduled)) == 2);
+    BENCH_CHECK(b, spn_pool_prestart(spn_scheduled_pool(scheduled), SPN_DEFAULT) == 2);
     if (*how == 'n') {
         nodes = calloc(count, sizeof *nodes);
         BENCH_CHECK(b, nodes != NULL);
@@ -128,7 +128,7 @@ static void run_timer(struct bench *b)
     BENCH_CHECK(b, timeouts != NULL);
     memset(timeouts, 0, count * sizeof *timeouts);
     insert(b, add_timeout, count);
-    BENCH_CHECK(b, spn_timer_stop(timer, NULL) == SPN_OK);
+    BENCH_CHECK(b, spn_timer_stop(timer, NULL, NULL) == SPN_OK);
     BENCH_CHECK(b, spn_timer_destroy(timer) == SPN_OK);
 }
 

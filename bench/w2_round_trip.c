@@ -4,8 +4,8 @@
  *
  * Whoever sleeps at once has two gaits: with both threads on one CPU the kernel
  * switches between them, on two every hand-over is an interrupt and the way out of
- * the idle state.  Pinned, caller and worker are on two.  In TBB's groups and in a
- * helping pool of ours the waiter may run the task itself.
+ * the idle state.  Pinned, caller and worker are on two.  In TBB's groups
+ * the waiter may run the task itself.
  */
 #include "bench.h"
 #include "pair.h"
@@ -87,14 +87,6 @@ BENCH_WORKLOAD(w2) = {
                   { .name = "spindle-lanes",
                     .run = pool_round_trip,
                     .object = &pool_spindle_lanes,
-                    .detail = "the same with SPN_POOL_LANES" },
-                  { .name = "spindle-helping",
-                    .run = pool_round_trip,
-                    .object = &pool_spindle_helping,
-                    .detail = "the default queue, and the waiter may run the task" },
-                  { .name = "spindle-lanes-helping",
-                    .run = pool_round_trip,
-                    .object = &pool_spindle_lanes_helping,
                     .detail = "the same with SPN_POOL_LANES" },
                   { .name = "floor",
                     .run = run_floor,

@@ -34,7 +34,7 @@ int main(void)
         spn_future *future;
         void *value;
 
-        if (spn_completion_take(done, &future) != SPN_OK)
+        if (spn_completion_take(done, &future, SPN_FOREVER) != SPN_OK)
             return 1;
         if (spn_future_get(future, &value, 0) == SPN_OK) /* it is done */
             sum += *(int *)value;

@@ -66,6 +66,14 @@ static int insert(void *arg)
     return rc;
 }
 
+/* A connection that nobody returned. */
+static void tell_lease(void *ctx, const spn_object_lease *lease)
+{
+    (void)ctx;
+    fprintf(stderr, "connection %p is still out, borrowed by\n%s\n", lease->object,
+            lease->trace);
+}
+
 static int count(void *out, int columns, char **values, char **names)
 {
     (void)columns;
@@ -90,6 +98,7 @@ int main(void)
     opts.name = "sqlite";
     opts.max = 4;
     opts.min_idle = 1;
+    opts.trace_frames = 8; /* who borrowed it, for tell_lease */
     opts.factory = (spn_object_factory){ make, validate, reset, destroy, path };
     if (spn_object_pool_create(&connections, &opts) != SPN_OK ||
         spn_object_pool_maintain(connections) != SPN_OK || /* one is open at once */
@@ -115,8 +124,10 @@ int main(void)
            (long long)stats.borrowed, stats.max, (long long)stats.made);
 
     spn_object_pool_shutdown(connections);
-    if (spn_object_pool_await(connections, SPN_SEC(10)) != SPN_OK)
+    if (spn_object_pool_await(connections, SPN_SEC(10)) != SPN_OK) {
+        spn_object_pool_leases(connections, tell_lease, NULL);
         return 1;
+    }
     spn_object_pool_destroy(connections);
     unlink(path);
     for (int i = 0; i < 2; i++) { /* what the journal leaves when it is not asked */

@@ -34,14 +34,12 @@ static int work(void *arg)
 
 static void show(const struct job *job, spn_future *future)
 {
-    char message[SPN_FUTURE_MESSAGE_MAX];
-    void *value;
-    int code;
+    spn_outcome outcome;
 
-    if (spn_future_get(future, &value, SPN_NOWAIT) == SPN_OK)
-        printf("%s: %ld\n", job->name, (long)value);
-    else if (spn_future_error(future, &code, message, sizeof message) == SPN_OK)
-        printf("%s: failed, %s (%d)\n", job->name, message, code);
+    if (spn_future_result(future, &outcome) == SPN_OK)
+        printf("%s: %ld\n", job->name, (long)outcome.value);
+    else
+        printf("%s: failed, %s (%d)\n", job->name, outcome.message, outcome.code);
 }
 
 int main(void)

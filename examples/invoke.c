@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * invoke.c - ask three replicas: all of them with a deadline, then whoever answers
- * first.
+ * first.  With a path as its argument it writes a trace there, for chrome://tracing: which
+ * thread was with which replica, and for how long.
  */
 #include <spindle.h>
 
@@ -23,12 +24,13 @@ static int ask(void *arg, void **result)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct replica replicas[] = { { "near", SPN_MS(1) },
                                   { "far", SPN_MS(5) },
                                   { "gone", SPN_SEC(3600) } };
     spn_pool_opts opts = spn_pool_opts_fixed(3, SPN_UNBOUNDED);
+    spn_trace *trace = NULL;
     spn_future *answers[3];
     spn_call calls[3];
     spn_pool *pool;
@@ -37,6 +39,12 @@ int main(void)
 
     for (int i = 0; i < 3; i++)
         calls[i] = (spn_call){ ask, &replicas[i] };
+    if (argc > 1) {
+        (void)remove(argv[1]); /* of the last time */
+        if (spn_trace_create(&trace, argv[1]) != SPN_OK ||
+            spn_trace_install(trace, &opts.hooks) != SPN_OK)
+            return 1;
+    }
     if (spn_pool_create(&pool, &opts) != SPN_OK)
         return 1;
 
@@ -58,7 +66,7 @@ int main(void)
         return 1;
     printf("first: %s\n", ((struct replica *)value)->name);
 
-    if (spn_pool_close(pool) != SPN_OK)
+    if (spn_pool_close(pool) != SPN_OK || spn_pool_destroy(pool) != SPN_OK)
         return 1;
-    return spn_pool_destroy(pool) == SPN_OK ? 0 : 1;
+    return spn_trace_close(trace) == SPN_OK ? 0 : 1;
 }

@@ -73,6 +73,23 @@ static int ask(const struct sockaddr_in *address)
     return lines;
 }
 
+/* What is told: the pool with its tasks' times, and a counter of the program's own. */
+static int register_all(spn_metrics *metrics, spn_pool *pool, spn_task_times *times,
+                        spn_counter *counter)
+{
+    spn_metrics_source threads = SPN_METRICS_SOURCE_INIT;
+    spn_metrics_source done = SPN_METRICS_SOURCE_INIT;
+    int rc;
+
+    threads.pool = pool;
+    threads.times = times;
+    done.counter = counter;
+    done.name = "app_work";
+    done.help = "Work done.";
+    rc = spn_metrics_add(metrics, &threads);
+    return rc == SPN_OK ? spn_metrics_add(metrics, &done) : rc;
+}
+
 int main(void)
 {
     struct sockaddr_in address = { .sin_family = AF_INET,
@@ -96,9 +113,7 @@ int main(void)
         spn_task_times_create(&times, NULL) != SPN_OK ||
         spn_task_times_install(times, &opts.hooks) != SPN_OK ||
         spn_pool_create(&pool, &opts) != SPN_OK ||
-        spn_metrics_add_pool(e.metrics, pool, times) != SPN_OK ||
-        spn_metrics_add_counter(e.metrics, "app_work", "Work done.", counter) !=
-            SPN_OK ||
+        register_all(e.metrics, pool, times, counter) != SPN_OK ||
         spn_thread_create(&thread, NULL, serve, &e) != SPN_OK)
         return 1;
     for (int i = 0; i < 1000; i++)

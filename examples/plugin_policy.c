@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * plugin_policy.c - a shared object with a rejection policy of one's own: a task that does
- * not fit is given to a second pool, the direct executor here, and counted.
+ * not fit is given to a second pool, the direct executor here, and counted; the first one is
+ * told of.
  * pool_plugin.c loads it and names it in a URL.
  */
 #include <spindle.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* The policy of one pool. */
 struct overflow {
     spn_reject_policy policy; /* first */
-    long overflowed;
+    long overflowed;          /* one submitter in this example */
 };
 
 static int refused(const spn_reject_policy *policy, spn_pool *pool, spn_task *task,
@@ -19,10 +21,14 @@ static int refused(const spn_reject_policy *policy, spn_pool *pool, spn_task *ta
 {
     struct overflow *o = (struct overflow *)(uintptr_t)policy;
 
+    spn_pool_stats stats = SPN_POOL_STATS_INIT;
+
     (void)pool;
     if (why->reason == SPN_REFUSED_SHUTDOWN)
         return SPN_EREJECTED;
-    o->overflowed++; /* one submitter in this example */
+    if (o->overflowed++ == 0 && spn_refusal_stats(why, &stats) == SPN_OK)
+        fprintf(stderr, "pool %s is full: %d threads run, %lld tasks wait\n",
+                stats.name, (int)stats.active, (long long)stats.queued);
     return spn_executor_execute(spn_executor_direct(), task);
 }
 

@@ -2,9 +2,9 @@
 /*
  * pool_backpressure.c - a bounded pool that slows its producers down.
  *
- * Two threads, room for eight tasks.  The ninth is not an error here: its submitter
- * runs it, and while it does so it submits nothing, which gives the pool the time it
- * needs.  At the end the books must balance: what was accepted has run, and so has
+ * The tasks compute, so there are as many threads as keep the CPUs busy, and room for
+ * eight tasks.  One more is not an error here: its submitter runs it, and while it does so
+ * it submits nothing, which gives the pool the time it needs.  At the end the books must balance: what was accepted has run, and so has
  * what the submitter ran itself.
  */
 #include <spindle.h>
@@ -29,7 +29,7 @@ static int work(void *arg)
 
 int main(void)
 {
-    spn_pool_opts opts = spn_pool_opts_fixed(2, 8);
+    spn_pool_opts opts = spn_pool_opts_fixed(spn_pool_size_for_cpu(), 8);
     spn_pool_stats stats = SPN_POOL_STATS_INIT;
     spn_pool *pool;
 

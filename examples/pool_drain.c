@@ -23,10 +23,13 @@ static int serve(void *arg)
     return 0;
 }
 
-static void save(void *count, spn_task *task)
+static void save(void *count, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg; /* of a call: whose request it is */
     ++*(int *)count;
-    (void)spn_task_drop(task, SPN_ESHUTDOWN); /* tells its owner */
+    if (task != NULL)
+        (void)spn_task_drop(task, SPN_ESHUTDOWN); /* tells its owner */
 }
 
 int main(void)
@@ -48,7 +51,8 @@ int main(void)
     if (sigwait(&term, &signal) != 0)
         return 1;
     rc = spn_pool_drain(pool, SPN_SEC(2), save, &saved, NULL);
-    if (rc != SPN_OK && spn_pool_await(pool, SPN_SEC(10)) != SPN_OK) {
+    if (rc != SPN_OK &&
+        spn_executor_await(spn_pool_executor(pool), SPN_SEC(10)) != SPN_OK) {
         fprintf(stderr, "a request does not end\n");
         return 1;
     }

@@ -41,7 +41,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", problem.text);
         return 1;
     }
-    /* Paused, so that the queue of one fills up: the second and third overflow. */
+    /* Paused, so that no task runs meanwhile: the first waits in the thread, the second in
+     * the queue of one, and the third overflows. */
     if (spn_pool_pause(spn_url_pool_pool(made)) != SPN_OK)
         return 1;
     for (int i = 0; i < 3; i++) {

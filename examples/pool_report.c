@@ -4,7 +4,9 @@
  *
  * Two threads wait for a database that does not answer, the queue fills up, and the
  * next request is refused at once.  The report tells the operator: one line with the
- * pool's numbers, and a file that shows where its threads are stuck.
+ * pool's numbers, and a file that shows where its threads are stuck.  The submitter that was
+ * refused has the numbers for its own log from spn_pool_describe.  Later the operator asks
+ * for another report.
  */
 #include <spindle.h>
 
@@ -35,8 +37,8 @@ static void exhausted(void *ctx, const spn_exhaustion *what)
 
     (void)ctx;
     printf("pool %s: %d of %d threads busy, %d queued\n", what->pool,
-           (int)what->refusal->stats.active, (int)what->refusal->stats.max_threads,
-           (int)what->refusal->stats.queued);
+           (int)what->stats->active, (int)what->stats->max_threads,
+           (int)what->stats->queued);
     file = what->file != NULL ? fopen(what->file, "r") : NULL;
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
         printf("  | %s", line);
@@ -54,15 +56,17 @@ int main(void)
     spn_reject_report *report;
     spn_pool *pool;
     atomic_int asked = 0;
+    char text[512];
     int rc = SPN_OK;
 
     report_opts.dir = "/tmp";
     report_opts.exhausted = exhausted;
+    report_opts.interval_ns = SPN_MS(1); /* so that this program is short: 10 minutes */
     opts.name = "orders";
     opts.core_threads = opts.max_threads = THREADS;
     opts.queue_capacity = QUEUED;
     if (spn_latch_create(&database, 1) != SPN_OK ||
-        spn_latch_create(&told, 1) != SPN_OK ||
+        spn_latch_create(&told, 2) != SPN_OK ||
         spn_reject_report_create(&report, &report_opts) != SPN_OK)
         return 1;
     opts.reject = spn_reject_report_policy(report);
@@ -71,7 +75,12 @@ int main(void)
 
     for (int i = 0; i <= THREADS + QUEUED; i++)
         rc = spn_executor_call(spn_pool_executor(pool), ask_database, &asked);
-    printf("the last one: %s\n", spn_status_text(rc));
+    if (spn_pool_describe(pool, text, sizeof text) < 0)
+        return 1;
+    printf("the last one: %s by %s\n", spn_status_text(rc), text);
+    while (spn_report_pool(report, pool) == SPN_EBUSY) /* too soon after the first */
+        if (spn_latch_await(told, SPN_MS(1)) == SPN_EINTR)
+            return 1;
     if (spn_latch_await(told, SPN_SEC(30)) != SPN_OK)
         return 1;
 

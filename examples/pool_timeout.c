@@ -2,8 +2,9 @@
 /*
  * pool_timeout.c - futures with a time limit: ask, wait so long, and then cancel.
  *
- * The slow task waits in a way that can be interrupted, as tasks should: cancelling it
- * releases its thread, and the next task finds the thread free.
+ * The slow task waits in a way that can be interrupted, and the endless one looks at its
+ * thread's flag now and then, as tasks should: cancelling them releases their thread, and
+ * the next task finds the thread free.
  */
 #include <spindle.h>
 
@@ -22,6 +23,18 @@ static int slow(void *arg, void **result)
     (void)arg;
     (void)result;
     return spn_latch_await(never, SPN_FOREVER); /* SPN_EINTR when cancelled */
+}
+
+static int endless(void *arg, void **result)
+{
+    unsigned number = 1;
+
+    (void)arg;
+    while (spn_thread_is_interrupted(spn_thread_current()) == 0)
+        for (int i = 0; i < 10000; i++)
+            number = number * 1664525 + 1013904223;
+    *result = NULL;
+    return number == 0 ? 0 : SPN_EINTR;
 }
 
 /* The value, or why there is none. */
@@ -51,10 +64,13 @@ int main(void)
         spn_pool_create(&pool, &opts) != SPN_OK)
         return 1;
     executor = spn_pool_executor(pool);
-    if (ask(executor, slow, "slow") != SPN_ETIMEDOUT)
+    if (ask(executor, slow, "slow") != SPN_ETIMEDOUT ||
+        ask(executor, endless, "endless") != SPN_ETIMEDOUT)
         return 1;
+    /* On a busy machine the thread may need a moment.  A question that is given up before
+     * it is begun keeps its place in the queue, until purge takes it out. */
     while (ask(executor, quick, "quick") == SPN_ETIMEDOUT)
-        ; /* on a busy machine the thread may need a moment */
+        (void)spn_pool_purge(pool);
     if (spn_pool_close(pool) != SPN_OK || spn_pool_destroy(pool) != SPN_OK)
         return 1;
     return spn_latch_destroy(never) != SPN_OK;

@@ -26,10 +26,12 @@ static int64_t request_due(const void *item, void *ctx)
 /* Tries what is due; what fails comes back after 1, 2, 4, ... hours. */
 static int try_due(spn_queue *queue, int64_t now_ns)
 {
-    struct request *request;
+    void *item;
     int tried = 0;
 
-    while ((request = spn_queue_poll(queue)) != NULL) {
+    while (spn_queue_take(queue, &item, 0) == SPN_OK) { /* 0: what is due now */
+        struct request *request = item;
+
         tried++;
         request->attempts++;
         printf("%2lld h: %s, attempt %d\n", (long long)(now_ns / SPN_SEC(3600)),
@@ -37,7 +39,7 @@ static int try_due(spn_queue *queue, int64_t now_ns)
         if (request->attempts == request->succeeds_at)
             continue;
         request->due_ns = now_ns + (SPN_SEC(3600) << (request->attempts - 1));
-        if (spn_queue_put(queue, request) != SPN_OK)
+        if (spn_queue_put(queue, request, 0) != SPN_OK)
             return -1;
     }
     return tried;
@@ -55,7 +57,7 @@ int main(void)
         spn_queue_create(&queue, SPN_QUEUE_DELAY, &opts) != SPN_OK)
         return 1;
     for (int i = 0; i < 2; i++)
-        if (spn_queue_put(queue, &requests[i]) != SPN_OK)
+        if (spn_queue_put(queue, &requests[i], 0) != SPN_OK)
             return 1;
     for (; spn_queue_size(queue) > 0 && hours < 100; hours++) {
         if (try_due(queue, spn_clock_now(opts.clock)) < 0)

@@ -29,7 +29,7 @@ static int produce(void *arg)
 
     for (int i = 0; i < JOBS && rc == SPN_OK; i++) {
         mine[i].number = i;
-        rc = spn_queue_put(queue, &mine[i]); /* waits while the queue is full */
+        rc = spn_queue_put(queue, &mine[i], SPN_FOREVER); /* waits while it is full */
     }
     return rc;
 }
@@ -40,7 +40,7 @@ static int work(void *arg)
     int rc;
 
     (void)arg;
-    while ((rc = spn_queue_take(queue, &item)) == SPN_OK) {
+    while ((rc = spn_queue_take(queue, &item, SPN_FOREVER)) == SPN_OK) {
         struct job *job = item;
 
         job->done++;

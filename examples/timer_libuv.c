@@ -64,7 +64,7 @@ int main(void)
     if (spn_thread_join(thread, SPN_FOREVER, &result) != SPN_OK)
         return 1;
     spn_thread_unref(thread);
-    if (uv_loop_close(&loop) != 0 || spn_timer_stop(timer, NULL) != SPN_OK)
+    if (uv_loop_close(&loop) != 0 || spn_timer_stop(timer, NULL, NULL) != SPN_OK)
         return 1;
     return spn_timer_destroy(timer) == SPN_OK && result == SPN_OK && fired == 3 ? 0 : 1;
 }

@@ -88,7 +88,7 @@ int main(void)
         connection_close(connections[i]); /* some time out at this moment */
 
     /* No callback comes for what stop returns: the timer's references are ours. */
-    if (spn_timer_stop(timer, &left) != SPN_OK)
+    if (spn_timer_stop(timer, &left, NULL) != SPN_OK)
         return 1;
     for (; (timeout = spn_timeout_pop(&left)) != NULL; returned++)
         connection_unref((struct connection *)(void *)timeout, 1);

@@ -20,13 +20,15 @@ int main(void)
         return 1;
     }
     printf("%s on port %d\n", spn_url_path(url), (int)spn_url_port(url));
-    if (spn_url_method_get_int(url, "slow", "timeout", 500, &timeout) != SPN_OK)
+    if (spn_url_get_int(url, "slow", "timeout", 500, &timeout) != SPN_OK)
         return 1;
-    printf("slow calls may take %d ms\n", (int)timeout);
+    printf("slow calls may take %d ms, %s\n", (int)timeout,
+           spn_url_get_own(url, "slow", "timeout") != NULL ? "unlike others"
+                                                           : "as all do");
     /* A slip of the finger is told, not taken for the default. */
-    if (spn_url_get_int(url, "retries", 2, &retries) != SPN_EINVAL)
+    if (spn_url_get_int(url, NULL, "retries", 2, &retries) != SPN_EINVAL)
         return 1;
-    printf("retries is no number: %s\n", spn_url_get(url, "retries"));
+    printf("retries is no number: %s\n", spn_url_get(url, NULL, "retries"));
     spn_url_unref(url);
 
     if (spn_url_parse(&url, "dubbo://10.0.0.1:2088o", &problem) == SPN_OK)

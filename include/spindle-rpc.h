@@ -5,7 +5,7 @@
 #include <spindle.h>
 
 #include <spindle/client.h>
-#include <spindle/dispatcher.h>
+#include <spindle/endpoint.h>
 #include <spindle/hessian.h>
 #include <spindle/rpc.h>
 #include <spindle/server.h>

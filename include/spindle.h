@@ -5,11 +5,12 @@
 #include <spindle/alloc.h>
 #include <spindle/audit.h>
 #include <spindle/cancel.h>
+#include <spindle/channel.h>
 #include <spindle/clock.h>
 #include <spindle/completion.h>
 #include <spindle/context.h>
 #include <spindle/cpu.h>
-#include <spindle/delayed.h>
+#include <spindle/dispatcher.h>
 #include <spindle/executor.h>
 #include <spindle/extension.h>
 #include <spindle/forkjoin.h>

@@ -2,47 +2,39 @@
 # compiled into the explorer too; the second one knows libuv and sockets, and the
 # explorer has a network of its own in its place (tests/sim/net_sim.c).
 set(SPINDLE_RPC_SOURCES
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/body.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/calls.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/channel.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/channel_token.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/client.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_call.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_link.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/client_reply.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/counts.c
+  ${CMAKE_CURRENT_LIST_DIR}/endpoint/codec.c
+  ${CMAKE_CURRENT_LIST_DIR}/endpoint/drain.c
+  ${CMAKE_CURRENT_LIST_DIR}/endpoint/endpoint.c
+  ${CMAKE_CURRENT_LIST_DIR}/endpoint/idle.c
+  ${CMAKE_CURRENT_LIST_DIR}/endpoint/stream.c
+  ${CMAKE_CURRENT_LIST_DIR}/endpoint/stream_token.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client/calls.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client/client.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client/client_call.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client/client_link.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/client/client_reply.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/decode.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_all.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_connection.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_direct.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_execution.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatch_message.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/dispatchers.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/exchange.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/frame.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/heartbeat.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_arena.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_compare.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_print.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_read.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_read_tree.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_skip.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_struct.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_text.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_value.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/hessian_write_tree.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/multi_message.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/places.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/reply.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/request.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/server.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/server_stats.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/services.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/frames.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server/body.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server/exchange.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server/reply.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server/request.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server/server.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server/server_stats.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/server/services.c
   ${CMAKE_CURRENT_LIST_DIR}/rpc/settings.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/version.c
-  ${CMAKE_CURRENT_LIST_DIR}/rpc/waits.c)
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/frame.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_arena.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_compare.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_print.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_read.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_read_tree.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_skip.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_struct.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_text.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_value.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_write.c
+  ${CMAKE_CURRENT_LIST_DIR}/rpc/wire/hessian_write_tree.c)
 set(SPINDLE_RPC_UV_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_conn.c
   ${CMAKE_CURRENT_LIST_DIR}/net/uv_connect.c
@@ -54,7 +46,7 @@ set(SPINDLE_RPC_UV_SOURCES
 # Its public headers; those of include/spindle that are not here are libspindle's.
 set(SPINDLE_RPC_HEADERS
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/client.h
-  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/dispatcher.h
+  ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/endpoint.h
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/hessian.h
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/rpc.h
   ${CMAKE_CURRENT_LIST_DIR}/../include/spindle/server.h

@@ -8,6 +8,18 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/base/options.c
   ${CMAKE_CURRENT_LIST_DIR}/base/status.c
   ${CMAKE_CURRENT_LIST_DIR}/base/version.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/channel.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/counts.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatch.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatch_all.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatch_connection.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatch_create.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatch_direct.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatch_execution.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatch_message.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/dispatchers.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/places.c
+  ${CMAKE_CURRENT_LIST_DIR}/channel/waits.c
   ${CMAKE_CURRENT_LIST_DIR}/config/ext.c
   ${CMAKE_CURRENT_LIST_DIR}/config/ext_builtin.c
   ${CMAKE_CURRENT_LIST_DIR}/config/ext_choose.c
@@ -15,11 +27,15 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/config/problem.c
   ${CMAKE_CURRENT_LIST_DIR}/config/rejections.c
   ${CMAKE_CURRENT_LIST_DIR}/config/repository.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/setting.c
   ${CMAKE_CURRENT_LIST_DIR}/config/shapes.c
   ${CMAKE_CURRENT_LIST_DIR}/config/url.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url_file.c
+  ${CMAKE_CURRENT_LIST_DIR}/config/url_keys.c
   ${CMAKE_CURRENT_LIST_DIR}/config/url_pool.c
   ${CMAKE_CURRENT_LIST_DIR}/config/url_read.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/completion.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/describe.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/group.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
@@ -48,9 +64,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/work_fifo.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/work_heap.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/worker.c
-  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/completer.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/deque.c
-  ${CMAKE_CURRENT_LIST_DIR}/forkjoin/local.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/parallel_sort.c
   ${CMAKE_CURRENT_LIST_DIR}/forkjoin/pool.c
@@ -73,6 +87,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/metrics/counter.c
   ${CMAKE_CURRENT_LIST_DIR}/metrics/histogram.c
   ${CMAKE_CURRENT_LIST_DIR}/metrics/metrics_core.c
+  ${CMAKE_CURRENT_LIST_DIR}/metrics/metrics_core_times.c
   ${CMAKE_CURRENT_LIST_DIR}/metrics/registry.c
   ${CMAKE_CURRENT_LIST_DIR}/metrics/task_times.c
   ${CMAKE_CURRENT_LIST_DIR}/metrics/text.c
@@ -83,11 +98,11 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/objpool/upkeep.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/delay.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/fifo.c
-  ${CMAKE_CURRENT_LIST_DIR}/queue/inside.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/monitor.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/queue.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/ring.c
   ${CMAKE_CURRENT_LIST_DIR}/queue/store.c
+  ${CMAKE_CURRENT_LIST_DIR}/queue/walk.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/delays.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/dues.c
   ${CMAKE_CURRENT_LIST_DIR}/sched/future.c
@@ -107,11 +122,12 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/thread_record.c
   ${CMAKE_CURRENT_LIST_DIR}/sync/waitq.c
-  ${CMAKE_CURRENT_LIST_DIR}/wheel/delayed.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/fire.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/future_timeout.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/handle.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/reckon.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/slab.c
+  ${CMAKE_CURRENT_LIST_DIR}/wheel/stop.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timeout.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer.c
   ${CMAKE_CURRENT_LIST_DIR}/wheel/timer_stats.c

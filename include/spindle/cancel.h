@@ -103,22 +103,18 @@ int spn_cancel_token_register(spn_cancel_token *token, spn_cancel_callback *call
 
 /*
  * Takes a callback off the token it was registered with.  If its fn is just running on
- * another thread,
- * deregister:     waits until it has returned; not interruptible.
- * try_deregister: says so.
+ * another thread, waits until it has returned; not interruptible.
  * After any other answer than SPN_EBUSY nothing touches the callback any more.
  * Do not call for a callback whose fn frees it.
  *
  * Returns  1: it will not be called; 0: it has been, and has returned, or it was never
- *          registered; SPN_EBUSY: fn is running, on another thread (try_deregister) or
- *          on this one, which cannot wait for itself, or on a thread that cannot be told
- *          from this one because there was no memory for its record; SPN_EINVAL.
+ *          registered; SPN_EBUSY: fn is running on this thread, which cannot wait for
+ *          itself, or on one that cannot be told from this one because there was no
+ *          memory for its record; SPN_EINVAL.
  * Since    0.1
  */
 SPN_API int spn_cancel_token_deregister(spn_cancel_token *token,
                                         spn_cancel_callback *callback);
-SPN_API int spn_cancel_token_try_deregister(spn_cancel_token *token,
-                                            spn_cancel_callback *callback);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include <spindle/hessian.h>
 #include <spindle/problem.h>
 #include <spindle/repository.h>
+#include <spindle/rpc.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,6 +58,8 @@ extern "C" {
  *             connection is lost, all its calls end at once with SPN_ECLOSED, but those
  *             whose reply has come before, and waits for a thread.  Nothing is
  *             sent twice: whether to try again only its caller can know.
+ * Events      `event` of the options is told of connected, disconnected (each connection once)
+ *             and caught, on the thread that the dispatcher names.
  * Lifecycle   create -> call, submit, send... -> close -> destroy
  */
 typedef struct spn_client spn_client;
@@ -69,12 +72,14 @@ typedef struct spn_client_opts {
     spn_repository *repository; /* where its pool is, in use until destroy; NULL: one of
                                    its own                                            */
     size_t max_unwritten; /* bytes that wait for a server to read; more is refused.
-                                   0: 16 MiB                                          */
+                             0: 16 MiB                                                */
+    spn_channel_event_fn event; /* told of connections; NULL: nobody                  */
+    void *ctx;                  /* its argument                                       */
 } spn_client_opts;
 
-#define SPN_CLIENT_OPTS_INIT                   \
-    {                                          \
-        sizeof(spn_client_opts), NULL, NULL, 0 \
+#define SPN_CLIENT_OPTS_INIT                               \
+    {                                                      \
+        sizeof(spn_client_opts), NULL, NULL, 0, NULL, NULL \
     }
 
 /*
@@ -133,7 +138,7 @@ typedef struct spn_invocation {
  * call:    sends it and waits for the reply, at most for its timeout; interruptible.
  * submit:  sends it; the future has the reply as its value if call would have returned
  *          SPN_OK.  Otherwise the future fails with the code that call would have
- *          returned, also where a reply came, and spn_future_error reads the text: an
+ *          returned, also where a reply came, and spn_future_result has the text: an
  *          exception as "class: message", else the server's message.  The text is cut to
  *          SPN_FUTURE_MESSAGE_MAX bytes; call gives the whole exception.  Cancelling the
  *          future gives the reply up.  What is read from it is the reader's, to give back

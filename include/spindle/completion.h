@@ -28,7 +28,7 @@ typedef struct spn_completion spn_completion;
  * create:      a service in *out over an executor, which is borrowed until destroy.
  * create_with: the same, with a queue of your own for the futures that are done, of
  *              any kind, borrowed until destroy; its items are references, which
- *              take and poll pass on.  A future that the queue refuses at that
+ *              take passes on.  A future that the queue refuses at that
  *              moment (full, closed, no memory) is not given out; it is unharmed.
  *
  * Returns  SPN_OK; SPN_EINVAL (a NULL); SPN_ENOMEM.  On failure *out is NULL.
@@ -50,9 +50,8 @@ int spn_completion_create_with(spn_completion **out, spn_executor *executor,
 SPN_API int spn_completion_destroy(spn_completion *completion);
 
 /*
- * As spn_executor_submit_with and spn_executor_submit_run; the future will be given out
- * by take or poll.  *out, if out is not NULL, gets a reference of its own.  opts may
- * be NULL.
+ * As spn_executor_submit_with; the future will be given out by take.  *out, if out is not
+ * NULL, gets a reference of its own.  opts may be NULL.
  * Returns  SPN_OK; SPN_EINVAL; SPN_ENOMEM; what the executor refuses with: then
  *          *out is NULL, and nothing will be given out.
  * Since    0.1
@@ -60,41 +59,22 @@ SPN_API int spn_completion_destroy(spn_completion *completion);
 SPN_API SPN_NODISCARD
 int spn_completion_submit(spn_completion *completion, spn_call_fn fn, void *arg,
                           const spn_future_opts *opts, spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_completion_submit_run(spn_completion *completion, spn_run_fn run, void *arg,
-                              void *value, spn_future **out);
 
 /*
  * The future that was done first of those not given out yet, in *future, with a
  * reference that is the caller's: it is the one that submit gave out, and done.
- * take:       waits until there is one; interruptible.
- * poll_timed: waits up to timeout_ns; interruptible.
- * poll:       does not wait.
- * Who waits longest is served first.
+ * Waits up to timeout_ns until there is one, and with 0 not at all; interruptible.  The
+ * thread that waits longest is served first.
  *
- * Returns  SPN_OK; take, poll_timed: SPN_EINTR, SPN_ENOMEM (no memory for the calling
- *          thread's record); poll_timed: SPN_ETIMEDOUT; poll: SPN_EEMPTY; SPN_EINVAL
- *          (a NULL); what a queue of your own says, as SPN_ECLOSED.  On failure
- *          *future is NULL and nothing was taken.
+ * Returns  SPN_OK; SPN_ETIMEDOUT; SPN_EINTR; SPN_ENOMEM (no memory for the calling
+ *          thread's record); SPN_EINVAL (a NULL); what a queue of your own says, as
+ *          SPN_ECLOSED.  On failure *future is NULL and nothing was taken.
  * Orders   what precedes the future's completion happens-before.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_completion_take(spn_completion *completion, spn_future **future);
-SPN_API SPN_NODISCARD
-int spn_completion_poll(spn_completion *completion, spn_future **future);
-SPN_API SPN_NODISCARD
-int spn_completion_poll_timed(spn_completion *completion, spn_future **future,
-                              int64_t timeout_ns);
-
-/*
- * How many futures of the service are not done yet; how many wait to be taken, which
- * with a queue of your own is 0.
- * Returns  the number, or SPN_EINVAL (NULL).
- * Since    0.1
- */
-SPN_API int64_t spn_completion_pending(spn_completion *completion);
-SPN_API int64_t spn_completion_ready(spn_completion *completion);
+int spn_completion_take(spn_completion *completion, spn_future **future,
+                        int64_t timeout_ns);
 
 #ifdef __cplusplus
 }

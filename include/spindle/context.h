@@ -20,7 +20,7 @@ extern "C" {
  *
  *   captured by   spn_executor_submit, spn_future_submit and spn_executor_call, when
  *                 they are called; an spn_job, when it is handed to execute; a task of
- *                 an spn_group; a stage of a future, when it is attached, with _async
+ *                 an spn_group; a stage of a future, when it is attached, with an executor
  *                 and without.  A plain spn_task has no room and carries none.
  *   restored      on a worker, in a submitter that runs the task itself, in a thread
  *                 that helps while it waits: around the function and nothing else.  What
@@ -91,14 +91,12 @@ SPN_API void spn_context_unref(spn_context *context);
  * trace:     the trace id, borrowed from the context; NULL, and 0 in *trace_size, if it
  *            has none.  trace_size may be NULL.  A NUL follows the bytes, which is not
  *            counted.
- * deadline:  on spn_now's clock; SPN_FOREVER: none.
- * remaining: nanoseconds until then, 0 if it has passed, SPN_FOREVER if there is none:
+ * remaining: nanoseconds until the deadline, 0 if it has passed, SPN_FOREVER if there is none:
  *            a timeout to wait with.
  * get:       the value of a key, its own or an ancestor's; NULL if there is none.
  * Since    0.1
  */
 SPN_API const void *spn_context_trace(const spn_context *context, size_t *trace_size);
-SPN_API int64_t spn_context_deadline(const spn_context *context);
 SPN_API int64_t spn_context_remaining(const spn_context *context);
 SPN_API void *spn_context_get(const spn_context *context, const void *key);
 

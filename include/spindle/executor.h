@@ -20,8 +20,8 @@ struct spn_future;      /* future.h */
 struct spn_future_opts; /* future.h */
 
 /*
- * A task is a node embedded in the caller's own struct: submitting one allocates
- * nothing.
+ * A task is a node embedded in the caller's own struct: an executor needs no node of its
+ * own for it.
  *
  * Ownership   the memory is the caller's and must last until fn or drop has been
  *             entered; the executor does not touch the node after that, so either
@@ -54,12 +54,13 @@ struct spn_task {
 typedef int (*spn_run_fn)(void *arg);
 
 /*
- * Takes a task that an executor has given up without running it: it is the
- * receiver's now, as if it had never been accepted, to run (spn_task_run), drop
- * (spn_task_drop), keep or submit again.  Called in the order of the queue, with no
- * lock held, on the thread that called shutdown_now.
+ * Takes what an executor has given up without running it: it is the receiver's now, as
+ * if it had never been accepted.  A task, to run (spn_task_run), drop (spn_task_drop), keep
+ * or submit again; fn and arg are NULL then.  Or, with task NULL, the fn and arg of a
+ * spn_executor_call.  Called in the order of the queue, with no lock held, on the thread that
+ * called shutdown_now.
  */
-typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
+typedef void (*spn_unrun_fn)(void *ctx, spn_task *task, spn_run_fn fn, void *arg);
 
 /*
  * How an executor is made.  Only execute is required; where another is missing
@@ -77,17 +78,10 @@ typedef void (*spn_unrun_fn)(void *ctx, spn_task *task);
  *            executor (spn_executor_enter): wait_begin may run the task, add a
  *            thread, or refuse the wait (SPN_EDEADLK).  wait_end follows unless it
  *            refused.  Not for other threads, whose wait may outlast the executor.
- * help       the same for any other thread, if the future has not started: takes the
- *            task out of the queue and runs it here, if that is still possible, and
- *            says 1, else 0.  Must not wait for long, nor run anything else; the
- *            executor is kept from running or dropping the task during the call, and
- *            so from its end.  Who wants no help leaves it NULL.
  * new_task   makes the future of every submission (submit, invoke_all, invoke_any, the
  *            completion service) in place of spn_future_create_task, whose arguments
  *            it gets: a task future of that function, with options of its own as long
  *            as those of `opts`, which may be NULL, are heeded.
- * no_memory  told that a submission found no memory for its future, and so never came to
- *            execute: for who counts what it refused.  Only counts.
  * hold, release   around an execute by one who knows nothing of the executor's life, as
  *            does whoever completes a future that has a stage here: until release the
  *            executor does not come to its end, though the task may have run and somebody
@@ -112,11 +106,9 @@ typedef struct spn_executor_ops {
     int (*remove)(spn_executor *executor, spn_task *task);
     int (*wait_begin)(spn_executor *executor, spn_task *task);
     void (*wait_end)(spn_executor *executor);
-    int (*help)(spn_executor *executor, spn_task *task);
     int (*new_task)(spn_executor *executor, struct spn_future **out,
                     int (*fn)(void *arg, void **result), void *arg,
                     const struct spn_future_opts *opts);
-    void (*no_memory)(spn_executor *executor);
     void (*hold)(spn_executor *executor);
     void (*release)(spn_executor *executor);
     void (*attach)(spn_executor *executor);
@@ -169,7 +161,7 @@ int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg);
  * shutdown      refuses new tasks from now on; those it has will run.  A second call
  *               changes nothing.
  * shutdown_now  the same, and no task is started any more: each that did not start
- *               is handed to unrun(ctx, task); with unrun NULL it is dropped with
+ *               is handed to unrun; with unrun NULL it is dropped with
  *               SPN_ESHUTDOWN.  Threads that run tasks are interrupted.  How many
  *               did not start in *count (may be NULL).
  * await         waits until nothing runs any more; interruptible.  SPN_OK,
@@ -188,10 +180,6 @@ int spn_executor_await(spn_executor *executor, int64_t timeout_ns);
 SPN_API int spn_executor_get_state(spn_executor *executor);
 SPN_API int spn_executor_is_shutdown(spn_executor *executor);   /* 1, 0 or negative */
 SPN_API int spn_executor_is_terminated(spn_executor *executor); /* 1, 0 or negative */
-
-/* "running", "shutdown", "stop", "tidying", "terminated"; "unknown" for another
- * number.  Since 0.1 */
-SPN_API const char *spn_executor_state_name(int state);
 
 /*
  * Takes a task back that has not started: it is the caller's again, and neither fn
@@ -297,14 +285,6 @@ SPN_API int spn_manual_executor_drop_all(spn_manual_executor *manual, int reason
 
 /* How many tasks wait, or 0 for NULL.  Never blocks.  Since 0.1 */
 SPN_API size_t spn_manual_executor_pending(spn_manual_executor *manual);
-
-/*
- * As spn_executor_shutdown: from now on execute refuses with SPN_EREJECTED; tasks that
- * wait stay.
- * Returns  SPN_OK, SPN_EINVAL (NULL).
- * Since    0.1
- */
-SPN_API int spn_manual_executor_close(spn_manual_executor *manual);
 
 #ifdef __cplusplus
 }

@@ -31,7 +31,7 @@ extern "C" {
  *             A fork costs no allocation, no fence and no locked instruction.
  *   Objects   spn_fj_task, a struct of the caller's: forked, joined, cancelled,
  *             completed and waited for in any order and from any thread, as a
- *             ForkJoinTask is; spn_fj_completer adds a count of what is pending.
+ *             ForkJoinTask is.
  *
  * A join runs the task it waits for, or a descendant of it, and nothing else: it is
  * safe to join with a lock held.
@@ -44,7 +44,7 @@ extern "C" {
  *             entered, and the tree fails with SPN_ENOMEM.
  * Threads     every call is safe from any thread, but what takes an spn_fj only from
  *             the body it was given to.
- * Blocking    put spn_pool_block_begin and _end around what blocks inside a task:
+ * Blocking    put spn_fj_block_begin and _end around what blocks inside a task:
  *             another thread stands in for it, within `spare_threads`.
  */
 typedef struct spn_fj_pool spn_fj_pool;
@@ -130,15 +130,6 @@ SPN_API SPN_NODISCARD
 int spn_fj_pool_create(spn_fj_pool **out, const spn_fj_pool_opts *opts);
 
 /*
- * The work-stealing executor: a pool with that parallelism in async mode; use it
- * through spn_fj_pool_executor.
- * Returns  as spn_fj_pool_create.
- * Since    0.1
- */
-SPN_API SPN_NODISCARD
-int spn_fj_pool_create_stealing(spn_fj_pool **out, int32_t parallelism);
-
-/*
  * Frees a terminated pool; NULL is a no-op.  No other call on it may be under way.
  * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives or has stages: see
  *          spn_pool_destroy.
@@ -149,42 +140,33 @@ SPN_API int spn_fj_pool_destroy(spn_fj_pool *pool);
 /*
  * The pool as an executor, borrowed: valid as long as the pool is.  NULL for NULL.  A
  * task that a worker of the pool submits goes to its own queue, any other to the
- * submission queue.  Its shutdown family is the pool's: shutdown lets all that was
- * submitted and forked end; shutdown_now cancels what has not started and interrupts
- * what runs, and its trees see SPN_ESHUTDOWN in spn_fj_status.
+ * submission queue.  It ends the pool, too: spn_executor_shutdown lets all that was
+ * submitted and forked end; spn_executor_shutdown_now drops what has not started (objects
+ * end as cancelled) and interrupts what runs, and its trees see SPN_ESHUTDOWN in
+ * spn_fj_status; spn_executor_await waits for the end.
  * Since    0.1
  */
 SPN_API spn_executor *spn_fj_pool_executor(spn_fj_pool *pool);
 
-/* As spn_pool_shutdown, _shutdown_now (what did not start is dropped, objects end as
- * cancelled), _await and _close.  Since 0.1 */
-SPN_API int spn_fj_pool_shutdown(spn_fj_pool *pool);
-SPN_API int spn_fj_pool_shutdown_now(spn_fj_pool *pool);
-SPN_API SPN_NODISCARD
-int spn_fj_pool_await(spn_fj_pool *pool, int64_t timeout_ns);
+/* As spn_pool_close.  Since 0.1 */
 SPN_API int spn_fj_pool_close(spn_fj_pool *pool);
 
 /*
- * parallelism: how many threads the pool keeps busy, not counting blocked ones.
- * set_parallelism: changes it, and returns what it was.  Threads too many end when they
- * have nothing left to do.
+ * How many threads the pool keeps busy, not counting blocked ones: changes it, and returns
+ * what it was.  Threads too many end when they have nothing left to do.
  * Returns  the number; SPN_EINVAL (NULL, out of range).
  * Since    0.1
  */
-SPN_API int32_t spn_fj_pool_parallelism(spn_fj_pool *pool);
 SPN_API int32_t spn_fj_pool_set_parallelism(spn_fj_pool *pool, int32_t parallelism);
 
 /*
- * is_quiescent: 1 if at one moment during the call nothing was queued and nothing ran,
- * nor was on its way from the one to the other; 0 if not.
- * await_quiescence: waits for such a moment; interruptible.  A task of the pool helps
- * until nothing is left but tasks that do the same.
+ * Waits for a moment in which nothing is queued and nothing runs, nor is on its way from
+ * the one to the other; interruptible.  A task of the pool helps until nothing is left
+ * but tasks that do the same.
  *
- * Returns  is_quiescent: 1, 0, SPN_EINVAL.  await_quiescence: SPN_OK, SPN_ETIMEDOUT,
- *          SPN_EINTR, SPN_EINVAL, SPN_ENOMEM.
+ * Returns  SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_EINVAL, SPN_ENOMEM.
  * Since    0.1
  */
-SPN_API int spn_fj_pool_is_quiescent(spn_fj_pool *pool);
 SPN_API SPN_NODISCARD
 int spn_fj_pool_await_quiescence(spn_fj_pool *pool, int64_t timeout_ns);
 
@@ -203,7 +185,8 @@ typedef struct spn_fj_stats {
     int64_t steals;              /* records and objects run by another worker than the
                                     one that forked them                    */
     int64_t accepted, completed; /* objects and tasks, as in spn_pool_stats  */
-    int64_t failed, cancelled, returned, dropped, pending;
+    int64_t failed, cancelled, returned, dropped;
+    int64_t pending; /* 0: at one moment during the call the pool was at rest */
 } spn_fj_stats;
 
 #define SPN_FJ_STATS_INIT                                                    \
@@ -218,6 +201,16 @@ SPN_API int spn_fj_pool_stats_get(spn_fj_pool *pool, spn_fj_stats *stats);
  * worker, 0 and up, or -1.  Since 0.1 */
 SPN_API spn_fj_pool *spn_fj_pool_current(void);
 SPN_API int32_t spn_fj_worker_index(void);
+
+/*
+ * Around a part of a task that blocks (a file, a lock, another service): the pool may
+ * start another thread meanwhile, up to spare_threads above its parallelism, so that what
+ * is forked and queued goes on.  Pairs nest, and end with the task.  Outside of a
+ * fork/join pool both do nothing.  Neither blocks, but begin may make a thread.
+ * Since    0.1
+ */
+SPN_API void spn_fj_block_begin(void);
+SPN_API void spn_fj_block_end(void);
 
 /* ---- calls that nest ------------------------------------------------------------------ */
 
@@ -245,7 +238,6 @@ SPN_API int spn_fj_status(spn_fj fj);
 /* The slow ways of what is inline below; not to be called by themselves.  Since 0.1 */
 SPN_API spn_fj spn_fj_fork_slow(spn_fj_record *record);
 SPN_API uintptr_t spn_fj_join_slow(spn_fj_record *record);
-SPN_API void spn_fj_too_deep(spn_fj fj);
 
 #define SPN__FJ_INLINE      static inline __attribute__((unused, always_inline))
 #define SPN__FJ_PLACE       spn_fj fj __attribute__((unused))
@@ -329,23 +321,29 @@ struct spn__fj_plain {
     void *arg;
     int status;
 };
-/* Runs such a record; not to be called by itself.  Since 0.1 */
-SPN_API void spn_fj_plain_run(spn_fj fj, spn_fj_record *self);
 
 static inline int spn_fj_call(spn_fj fj, spn_fj_call_fn fn, void *arg)
 {
     if (spn__fj_deep(fj)) {
-        spn_fj_too_deep(fj);
+        spn_fj_fail(fj, SPN_ENOMEM);
         return SPN_ENOMEM;
     }
     return fn(fj, arg);
+}
+
+/* Such a record's run. */
+static inline void spn__fj_plain_run(spn_fj fj, spn_fj_record *self)
+{
+    struct spn__fj_plain *plain = (struct spn__fj_plain *)(void *)self->args.bytes;
+
+    plain->status = spn_fj_call(fj, plain->fn, plain->arg);
 }
 
 static inline void spn_fj_fork(spn_fj *fj, spn_fj_call_fn fn, void *arg)
 {
     struct spn__fj_plain *plain = (struct spn__fj_plain *)(void *)(*fj)->args.bytes;
 
-    (*fj)->run = spn_fj_plain_run;
+    (*fj)->run = spn__fj_plain_run;
     plain->fn = fn;
     plain->arg = arg;
     plain->status = SPN_ENOMEM; /* unless it runs */
@@ -429,7 +427,7 @@ static inline int spn_fj_join(spn_fj *fj)
                                       SPN__FJ_EACH(SPN__FJ_PARAM, __VA_ARGS__));       \
     static __attribute__((cold, noinline)) result name##_too_deep(spn_fj fj)           \
     {                                                                                  \
-        spn_fj_too_deep(fj);                                                           \
+        spn_fj_fail(fj, SPN_ENOMEM);                                                   \
         return name##_none();                                                          \
     }                                                                                  \
     static SPN__FJ_NOINLINE result name##_enter(spn_fj fj, SPN__FJ_EACH(SPN__FJ_PARAM, \
@@ -515,7 +513,7 @@ static inline int spn_fj_join(spn_fj *fj)
                                                                       __VA_ARGS__))   \
     {                                                                                 \
         if (spn__fj_deep(fj))                                                         \
-            spn_fj_too_deep(fj);                                                      \
+            spn_fj_fail(fj, SPN_ENOMEM);                                              \
         else                                                                          \
             name##_body(fj, SPN__FJ_EACH(SPN__FJ_NAME, __VA_ARGS__));                 \
     }                                                                                 \
@@ -644,44 +642,27 @@ struct spn_fj_task {
     uint32_t state;
     int32_t error;
     uint32_t lock;
-    uint32_t flags;
     uint32_t interrupt;
     uint32_t running;
+    uint32_t spare;
 };
 
-/* Makes a new task of caller's memory; fn may be NULL for one that is only ever
- * completed by hand.  NULL is a no-op.  Since 0.1 */
+/* Makes a new task of the caller's memory, or of a task that is done and that nobody waits
+ * for; fn may be NULL for one that is only ever completed by hand.  NULL is a no-op.
+ * Since    0.1 */
 SPN_API void spn_fj_task_init(spn_fj_task *task, spn_fj_task_fn fn);
 
 /*
- * Into a pool.
- * submit           for a worker of the pool as fork, else into the submission queue.
- * submit_external  always into the submission queue.
- * submit_lazily    as submit_external, but wakes nobody: it runs when a worker comes by,
- *                  or when it is joined by one.
- * invoke           submits and waits: spn_fj_task_join.  On a worker of the pool,
- *                  spn_fj_task_invoke.
+ * Into a pool: for a worker of the pool as fork, else into the submission queue.
  *
- * Returns  SPN_OK; invoke: the outcome, as join; SPN_EINVAL; SPN_EBUSY: it is queued
- *          already; SPN_EREJECTED: the pool is shut down; SPN_EAGAIN, SPN_ENOMEM: there
- *          is no thread and none can be made.  On error it has not been taken.
+ * Returns  SPN_OK; SPN_EINVAL; SPN_EBUSY: it is queued already; SPN_EREJECTED: the pool
+ *          is shut down; SPN_EAGAIN, SPN_ENOMEM: there is no thread and none can be
+ *          made.  On error it has not been taken.
  * Orders   what precedes the call happens-before fn.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
 int spn_fj_pool_submit(spn_fj_pool *pool, spn_fj_task *task);
-SPN_API SPN_NODISCARD
-int spn_fj_pool_submit_external(spn_fj_pool *pool, spn_fj_task *task);
-SPN_API SPN_NODISCARD
-int spn_fj_pool_submit_lazily(spn_fj_pool *pool, spn_fj_task *task);
-SPN_API int spn_fj_pool_invoke(spn_fj_pool *pool, spn_fj_task *task);
-
-/*
- * Takes a submission that no worker has started back out, the oldest first; it is the
- * caller's again, not done.  Executor tasks stay.  NULL: there is none.
- * Since    0.1
- */
-SPN_API spn_fj_task *spn_fj_pool_poll_submission(spn_fj_pool *pool);
 
 /*
  * Puts the task into the queue of the worker that calls.
@@ -699,22 +680,17 @@ int spn_fj_task_fork(spn_fj_task *task);
  * thread stands in for it.
  *
  * join   not interruptible.
- * wait   the same with a timeout, says only whether it is done; interruptible, or not.
- * get    interruptible; stores the result in *result (may be NULL) on SPN_OK.
+ * get    interruptible; stores the result in *result (may be NULL) on SPN_OK.  With a
+ *        timeout of 0 it only looks.
  *
  * Returns  join: SPN_OK, the cause of its failure itself, SPN_ECANCELED.
- *          wait: SPN_OK, SPN_ETIMEDOUT, SPN_EINTR.
  *          get: SPN_OK, SPN_EFAILED (spn_fj_task_error tells why), SPN_ECANCELED,
- *          SPN_ETIMEDOUT, SPN_EINTR.
- *          All: SPN_EINVAL (NULL), SPN_ENOMEM (no memory for the thread's record).
+ *          SPN_ETIMEDOUT (it is not done), SPN_EINTR.
+ *          Both: SPN_EINVAL (NULL), SPN_ENOMEM (no memory for the thread's record).
  * Orders   all that was done before it was completed happens-before the return.
  * Since    0.1
  */
 SPN_API int spn_fj_task_join(spn_fj_task *task);
-SPN_API SPN_NODISCARD
-int spn_fj_task_wait(spn_fj_task *task, int64_t timeout_ns);
-SPN_API SPN_NODISCARD
-int spn_fj_task_wait_uninterruptible(spn_fj_task *task, int64_t timeout_ns);
 SPN_API SPN_NODISCARD
 int spn_fj_task_get(spn_fj_task *task, void **result, int64_t timeout_ns);
 
@@ -739,8 +715,8 @@ SPN_API int spn_fj_invoke_all(spn_fj_task *const *tasks, size_t count);
  * Ends it, if it is not done: cancelled, with a result, or as failed with `error` (0
  * counts as SPN_EFAILED).  A task that has not started will not run; one that runs goes
  * on, and sees spn_fj_status; with `interrupt` its thread is interrupted, too.
- * quietly_complete: done normally, with the result that is set.  Of a task that a pool
- * has this is a call on that pool, which must not be destroyed meanwhile.
+ * Of a task that a pool has this is a call on that pool, which must not be destroyed
+ * meanwhile.
  *
  * Returns  cancel: 1 if it is cancelled now, be it by an earlier call, else 0.  The
  *          others: 1 if this call ended it, else 0.  SPN_EINVAL.
@@ -749,17 +725,7 @@ SPN_API int spn_fj_invoke_all(spn_fj_task *const *tasks, size_t count);
 SPN_API int spn_fj_task_cancel(spn_fj_task *task, int interrupt);
 SPN_API int spn_fj_task_complete(spn_fj_task *task, void *result);
 SPN_API int spn_fj_task_complete_error(spn_fj_task *task, int error);
-SPN_API int spn_fj_task_quietly_complete(spn_fj_task *task);
 
-/* New again, after it is done and nobody waits for it any more.  Returns SPN_OK;
- * SPN_EBUSY: it is queued; SPN_EINVAL.  Since 0.1 */
-SPN_API int spn_fj_task_reinit(spn_fj_task *task);
-
-/* 1 or 0; SPN_EINVAL.  Since 0.1 */
-SPN_API int spn_fj_task_is_done(spn_fj_task *task);
-SPN_API int spn_fj_task_is_normal(spn_fj_task *task);
-SPN_API int spn_fj_task_is_abnormal(spn_fj_task *task);
-SPN_API int spn_fj_task_is_cancelled(spn_fj_task *task);
 /* The cause if it failed, SPN_ECANCELED if it was cancelled, else SPN_OK.  Since 0.1 */
 SPN_API int spn_fj_task_error(spn_fj_task *task);
 
@@ -767,109 +733,6 @@ SPN_API int spn_fj_task_error(spn_fj_task *task);
  * NULL if it has none, or failed.  Since 0.1 */
 SPN_API void *spn_fj_task_result(spn_fj_task *task);
 SPN_API void spn_fj_task_set_result(spn_fj_task *task, void *result);
-
-/* ---- a worker's own queue --------------------------------------------------------------------- */
-
-/*
- * For a body.  What is next in the worker's own queue is the object forked last, or in
- * async mode first.
- *
- * try_unfork   takes back the task if it is the one forked last and nobody has it: 1,
- *              else 0; SPN_EINVAL.
- * peek_local, poll_local   what is next, left there or taken out; NULL: nothing.
- * poll_task    the same, or else a task of another worker's, or a submission.
- * surplus      how many objects wait in the own queue beyond what other workers without
- *              work could take, an estimate; local_queued: how many wait there.  0
- *              outside.
- * help_quiesce runs objects until none is left in the pool and none runs but in workers
- *              that do the same; what cannot end before the caller does, such as the
- *              root whose record it has stolen, does not count: SPN_OK; SPN_ESTATE
- *              outside.
- * Since    0.1
- */
-SPN_API int spn_fj_task_try_unfork(spn_fj_task *task);
-SPN_API spn_fj_task *spn_fj_peek_local(void);
-SPN_API spn_fj_task *spn_fj_poll_local(void);
-SPN_API spn_fj_task *spn_fj_poll_task(void);
-SPN_API int32_t spn_fj_surplus(void);
-SPN_API int32_t spn_fj_local_queued(void);
-SPN_API int spn_fj_help_quiesce(void);
-
-/* ---- completers ------------------------------------------------------------------------------- */
-
-/*
- * An object that is done when as many others as it has pending have said so, instead of
- * when its body returns: trees without joins.  Set the pending count, fork the
- * children, let each call try_complete once, as the body itself does at its end: with
- * n children and a count of n the n+1st call runs on_completion and goes on with the
- * parent.
- *
- * A failure that a body does not return (spn_fj_fail, no stack, no memory) fails the
- * object when its turn comes, with its parents, as complete_error does.  A child that
- * never runs, because the pool was stopped or its thread ended, fails its parents with
- * SPN_ECANCELED.
- *
- * A parent must live until it is done, and until each of its children has run to its end
- * or is done or was taken back: also when it failed, or was cancelled or completed by
- * hand, before them.  One without an end of its own is freed with its root.  A body does
- * not touch its own object, nor its place, after what may have ended the tree.
- */
-typedef struct spn_fj_completer spn_fj_completer;
-struct spn_fj_completer {
-    spn_fj_task task;         /* first */
-    spn_fj_completer *parent; /* NULL: this is the root */
-    /* All is there: called once, by whoever came last, `caller` being itself or a
-     * child.  May be NULL. */
-    void (*on_completion)(spn_fj_completer *self, spn_fj_completer *caller);
-    /* It failed with `error`: non-zero has the parent fail as well.  NULL: it does. */
-    int (*on_failure)(spn_fj_completer *self, int error, spn_fj_completer *caller);
-    int32_t pending; /* the library's */
-    uint32_t spare;
-};
-
-/* As spn_fj_task_init, with a parent (NULL: none) and a pending count.  A body that
- * returns 0 leaves it not done: see above.  NULL is a no-op.  Since 0.1 */
-SPN_API void spn_fj_completer_init(spn_fj_completer *completer, spn_fj_task_fn fn,
-                                   spn_fj_completer *parent, int32_t pending);
-
-/*
- * The pending count, any number.  cas: 1 if it was `expected` and is `desired` now, else
- * 0.  decrement_unless_zero: what it was.  For NULL: 0, or SPN_EINVAL for cas.
- * Since    0.1
- */
-SPN_API int32_t spn_fj_completer_pending(spn_fj_completer *completer);
-SPN_API void spn_fj_completer_set_pending(spn_fj_completer *completer, int32_t pending);
-SPN_API void spn_fj_completer_add_pending(spn_fj_completer *completer, int32_t by);
-SPN_API int spn_fj_completer_cas_pending(spn_fj_completer *completer, int32_t expected,
-                                         int32_t desired);
-SPN_API int32_t spn_fj_completer_decrement_unless_zero(spn_fj_completer *completer);
-
-/* The top of the tree: itself, if it has no parent.  NULL for NULL.  Since 0.1 */
-SPN_API spn_fj_completer *spn_fj_completer_root(spn_fj_completer *completer);
-
-/*
- * try_complete    if something is pending, one less is; else on_completion is called and
- *                 it is the parent's turn, as if that had been called there; the root is
- *                 done then.
- * propagate       the same without on_completion.
- * complete        done with this result, whatever is pending: on_completion is called,
- *                 and it is the parent's turn (try_complete).
- * complete_error  failed; so are the parents, as far as on_failure says so, up to the
- *                 root.  0 counts as SPN_EFAILED.
- * complete_root   the root is done, normally; those between are left as they are.
- * first_complete  itself if nothing is pending, else one less is, and NULL.
- * next_complete   first_complete of the parent; without a parent it is done, and NULL.
- *
- * NULL is a no-op.  Chains of any length take no stack.
- * Since    0.1
- */
-SPN_API void spn_fj_completer_try_complete(spn_fj_completer *completer);
-SPN_API void spn_fj_completer_propagate(spn_fj_completer *completer);
-SPN_API void spn_fj_completer_complete(spn_fj_completer *completer, void *result);
-SPN_API void spn_fj_completer_complete_error(spn_fj_completer *completer, int error);
-SPN_API void spn_fj_completer_complete_root(spn_fj_completer *completer);
-SPN_API spn_fj_completer *spn_fj_completer_first_complete(spn_fj_completer *completer);
-SPN_API spn_fj_completer *spn_fj_completer_next_complete(spn_fj_completer *completer);
 
 #ifdef __cplusplus
 }

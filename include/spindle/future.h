@@ -55,7 +55,7 @@ typedef struct spn_future_opts {
      * Frees a value, other than NULL, that nobody else will.  Called once, by whoever drops the last
      * reference, if the future succeeded and its value was never read; or by run,
      * at once, for a result that came after the future was cancelled or completed
-     * by hand.  A value is read when get, join, get_now or result_now gave it out
+     * by hand.  A value is read when get or result gave it out
      * or a stage's function was called with it, also through a stage that passes
      * the value on; after that it is the readers'.  A value that complete refused
      * stays its caller's.  For a stage see spn_future_set_drop_value.
@@ -125,74 +125,60 @@ SPN_API int spn_future_set_drop_value(spn_future *future, spn_drop_value_fn drop
 /*
  * None of these blocks or touches the interrupt flag.
  *
- * state:        an spn_future_state.
- * is_done:      1 if there is an outcome; then get returns it at once, and what
- *               precedes the completion happens-before.
- * is_failed:    1 for a failure, and for cancelled.
- * is_cancelled: 1 for cancelled; a stage of a cancelled future has failed.
- * is_derived:   1 for a failure that came from a future this one is made of, or
- *               from the function of a stage (a "wrapped" one).
- * dependents:   how many stages and poll sets wait for it, about.
+ * get_state:  an spn_future_state.  Once it is not SPN_FUTURE_PENDING, get returns at
+ *             once, and what precedes the completion happens-before.  A stage of a
+ *             cancelled future has failed.
+ * dependents: how many stages and poll sets wait for it, about.
  * Returns  what was asked for, or SPN_EINVAL (NULL).
  * Since    0.1
  */
 SPN_API int spn_future_get_state(const spn_future *future);
-SPN_API int spn_future_is_done(const spn_future *future);
-SPN_API int spn_future_is_failed(const spn_future *future);
-SPN_API int spn_future_is_cancelled(const spn_future *future);
-SPN_API int spn_future_is_derived(const spn_future *future);
 SPN_API int32_t spn_future_dependents(spn_future *future);
 
 /* "pending", "succeeded", "failed", "cancelled"; "unknown" for another number. */
 SPN_API const char *spn_future_state_name(int state);
 
-/*
- * The value of a future that has succeeded, in *value (may be NULL).
- * Returns  SPN_OK; SPN_ESTATE unless it succeeded; SPN_EINVAL (NULL).
- * Since    0.1
- */
-SPN_API int spn_future_result_now(spn_future *future, void **value);
+/* How a future ended.  Its size is fixed: what is added takes `reserved`, which is 0. */
+typedef struct spn_outcome {
+    int32_t status;      /* SPN_OK, SPN_EFAILED or SPN_ECANCELED, as from get    */
+    int32_t code;        /* 0, the code of the cause, or SPN_ECANCELED           */
+    void *value;         /* NULL unless SPN_OK                                   */
+    const char *message; /* of the cause; "" if it has none                 */
+    uint32_t derived;    /* 1: the failure came from a future this one is made of,
+                            or from the function of a stage */
+    uint32_t reserved;
+} spn_outcome;
 
 /*
- * The value in *value, or `otherwise` while there is no outcome.
- * Returns  SPN_OK, SPN_EFAILED, SPN_ECANCELED, SPN_EINVAL (either pointer NULL).
+ * Stores how the future ended in *outcome, without waiting.  A stage that failed because
+ * of another future has that one's code and message, however many stages lie between.
+ * The message is valid as long as the caller's reference to the future.
+ *
+ * Returns  the status in *outcome: SPN_OK, SPN_EFAILED, SPN_ECANCELED; SPN_ESTATE while
+ *          there is no outcome, and then *outcome has neither value nor code.
+ *          SPN_EINVAL (NULL).
  * Since    0.1
  */
-SPN_API int spn_future_get_now(spn_future *future, void *otherwise, void **value);
-
-/*
- * The cause of a failure: its code in *code (may be NULL), its message in buf, cut
- * to capacity with a final NUL (buf may be NULL if capacity is 0).  A stage that
- * failed because of another future has that one's cause, however many stages lie
- * between.
- * Returns  SPN_OK; SPN_ESTATE unless it has failed (cancelled is no failure here);
- *          SPN_EINVAL.
- * Since    0.1
- */
-SPN_API int spn_future_error(const spn_future *future, int *code, char *buf,
-                             size_t capacity);
+SPN_API int spn_future_result(spn_future *future, spn_outcome *outcome);
 
 /* ---- waiting ------------------------------------------------------------ */
 
 /*
- * Waits for the outcome and stores the value in *value (may be NULL).
- * get:  blocks up to timeout_ns; interruptible.
- * join: blocks without limit; neither reads nor clears the interrupt flag.
- * A future that is done answers at once, whatever the timeout and the flag.  If the
- * executor lets those who wait help, and the function has not started, it may be
- * called here: then the call takes at least as long as that.
+ * Waits up to timeout_ns for the outcome and stores the value in *value (may be NULL),
+ * which stays as it is unless the future succeeded.  A timeout of 0 only looks.
+ * Interruptible, but a future that is done answers at once, whatever the timeout and the
+ * interrupt flag.  Inside an executor whose wait_begin runs tasks (executor.h), get may
+ * call the function if it has not started: then get takes at least as long as that.
  *
- * Returns  SPN_OK; SPN_EFAILED (spn_future_error tells why); SPN_ECANCELED; get
- *          also SPN_ETIMEDOUT, SPN_EINTR; SPN_EINVAL (NULL); SPN_ENOMEM (no memory
- *          for the calling thread's record); SPN_EDEADLK (a thread of the executor
- *          that was to run it would wait for itself; the executor decides).
+ * Returns  SPN_OK; SPN_EFAILED (spn_future_result tells why); SPN_ECANCELED;
+ *          SPN_ETIMEDOUT; SPN_EINTR; SPN_EINVAL (NULL); SPN_ENOMEM (no memory for the
+ *          calling thread's record); SPN_EDEADLK (a thread of the executor that was to
+ *          run it would wait for itself; the executor decides).
  * Orders   what precedes the completion, and all that fn did, happens-before.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
 int spn_future_get(spn_future *future, void **value, int64_t timeout_ns);
-SPN_API SPN_NODISCARD
-int spn_future_join(spn_future *future, void **value);
 
 /* ---- completing --------------------------------------------------------- */
 
@@ -284,20 +270,6 @@ int spn_executor_submit_run(spn_executor *executor, spn_run_fn run, void *arg,
                             void *value, spn_future **out);
 
 /*
- * A function without a result as one with: spn_call_run as fn and a spn_run_call as
- * arg call run(arg), and the result is `value`.
- * Returns  what run returns; SPN_EINVAL if the spn_run_call or its run is NULL.
- * Since    0.1
- */
-typedef struct spn_run_call {
-    spn_run_fn run;
-    void *arg;
-    void *value; /* may be NULL */
-} spn_run_call;
-
-SPN_API int spn_call_run(void *arg, void **result);
-
-/*
  * Inside a function that a future called: records the message for the failure the
  * function is about to report, and returns code:
  *     return spn_future_fail(-5, "the disk is gone");
@@ -308,24 +280,11 @@ SPN_API int spn_future_fail(int code, const char *message);
 
 /* ---- stages ------------------------------------------------------------- */
 
-/* How a future ended, as a function sees it; valid during the call.  The library
- * makes it: fields may be appended. */
-typedef struct spn_outcome {
-    int32_t status;      /* SPN_OK, SPN_EFAILED or SPN_ECANCELED, as from get  */
-    int32_t code;        /* 0, the cause's code, or SPN_ECANCELED              */
-    void *value;         /* NULL unless SPN_OK                                 */
-    const char *message; /* the cause's; "" if it has none                     */
-    uint32_t derived;    /* 1: the failure came from a future further up       */
-    uint32_t reserved;
-} spn_outcome;
-
-/* Functions of stages: 0 is success, another number the code of a failure. */
+/* Functions of stages: 0 is success, another number the code of a failure.  An outcome
+ * is valid during the call. */
 typedef int (*spn_then_fn)(void *arg, void *value, void **result);
 typedef int (*spn_handle_fn)(void *arg, const spn_outcome *outcome, void **result);
-typedef int (*spn_when_fn)(void *arg, const spn_outcome *outcome);
 typedef int (*spn_compose_fn)(void *arg, void *value, spn_future **next);
-typedef int (*spn_compose_error_fn)(void *arg, const spn_outcome *outcome,
-                                    spn_future **next);
 typedef int (*spn_combine_fn)(void *arg, void *first, void *second, void **result);
 
 /*
@@ -333,17 +292,17 @@ typedef int (*spn_combine_fn)(void *arg, void *first, void *second, void **resul
  * do.  Its function is called once, or not at all if the stage was completed or
  * cancelled before.
  *
- * Which thread  without _async: the thread that completes the source, inside its
- *               complete, cancel, run or unref; or the thread that makes the stage,
- *               before the call returns, if the source is done already.
- *               _async: the executor's, always.  If it refuses or drops the task,
- *               the stage fails with that status as its cause.  The executor must stay
- *               until then: a pool, fork/join pool, limiter, scheduled or serial
- *               executor may end before, but its destroy says SPN_EBUSY while the stage waits.
- * Failure       a source that failed or was cancelled fails the stage with the
- *               same cause and without calling the function, except where the
- *               function is there for that.  A function that returns non-zero
- *               fails the stage with that code.  Both are marked as derived.
+ * executor      runs the function.  If it refuses or drops the task, the stage fails
+ *               with that status as its cause.  The executor must stay until then: a
+ *               pool, fork/join pool, limiter, scheduled or serial executor may end
+ *               before, but its destroy says SPN_EBUSY while the stage waits.
+ *               NULL: inline.  The function runs in the thread that completes the
+ *               source, inside its complete, cancel, run or unref; or in the thread that
+ *               makes the stage, before the call returns, if the source is done already.
+ * Failure       a source that failed or was cancelled fails the stage with the same
+ *               cause and without calling the function, except in handle.  A function
+ *               that returns non-zero fails the stage with that code.  Both are marked
+ *               as derived.
  * Many          chains and fans of any length complete without recursion, as long
  *               as functions do not complete futures by hand.  The order in which
  *               the stages of one future run is not specified.
@@ -352,113 +311,58 @@ typedef int (*spn_combine_fn)(void *arg, void *first, void *second, void **resul
  *               the stage is done.
  *
  * then           fn(arg, value, &result) after success; the result is the stage's
- *                value.  (thenAccept and thenRun are a then that leaves it NULL.)
- * handle         fn(arg, outcome, &result) after every outcome.
- * when_complete  fn(arg, outcome) after every outcome, which passes through; if
- *                the source succeeded and fn fails, fn's failure does.
- * exceptionally  fn(arg, outcome, &result) after a failure or cancel, to replace
- *                it; a success passes through.
+ *                value.
+ * handle         fn(arg, outcome, &result) after every outcome; the result replaces it.
+ *                A function that wants the outcome to pass through ends with
+ *                    *result = outcome->value;
+ *                    return spn_future_fail(outcome->code, outcome->message);
  * compose        fn(arg, value, &next) after success; the stage then mirrors the
  *                future `next`, taking over the reference.  NULL is a failure with
  *                the code SPN_EINVAL, and the stage itself one with SPN_EDEADLK.
  *                Longer circles are not found: stages that wait for each other keep
  *                each other, and leak until one is completed or cancelled by hand.
- * exceptionally_compose  the same after a failure or cancel.
  * combine        fn(arg, first's value, second's value, &result) when both have
  *                succeeded; waits for both also if one failed.  They may be the
  *                same future.
  * either         fn(arg, value, &result) with the one that is done first; if that
  *                one failed, so does the stage.
  *
- * Returns  SPN_OK; SPN_EINVAL (a NULL but arg: no executor is asked); SPN_ENOMEM.
- *          On failure *out is NULL.
+ * Returns  SPN_OK; SPN_EINVAL (a NULL but executor and arg); SPN_ENOMEM.  On failure
+ *          *out is NULL, and no executor was asked.
  * Orders   what precedes the source's completion happens-before fn.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_future_then(spn_future *future, spn_then_fn fn, void *arg, spn_future **out);
+int spn_future_then(spn_future *future, spn_executor *executor, spn_then_fn fn,
+                    void *arg, spn_future **out);
 SPN_API SPN_NODISCARD
-int spn_future_then_async(spn_future *future, spn_executor *executor, spn_then_fn fn,
-                          void *arg, spn_future **out);
+int spn_future_handle(spn_future *future, spn_executor *executor, spn_handle_fn fn,
+                      void *arg, spn_future **out);
 SPN_API SPN_NODISCARD
-int spn_future_handle(spn_future *future, spn_handle_fn fn, void *arg,
-                      spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_handle_async(spn_future *future, spn_executor *executor,
-                            spn_handle_fn fn, void *arg, spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_when_complete(spn_future *future, spn_when_fn fn, void *arg,
-                             spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_when_complete_async(spn_future *future, spn_executor *executor,
-                                   spn_when_fn fn, void *arg, spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_exceptionally(spn_future *future, spn_handle_fn fn, void *arg,
-                             spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_exceptionally_async(spn_future *future, spn_executor *executor,
-                                   spn_handle_fn fn, void *arg, spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_compose(spn_future *future, spn_compose_fn fn, void *arg,
-                       spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_compose_async(spn_future *future, spn_executor *executor,
-                             spn_compose_fn fn, void *arg, spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_exceptionally_compose(spn_future *future, spn_compose_error_fn fn,
-                                     void *arg, spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_exceptionally_compose_async(spn_future *future, spn_executor *executor,
-                                           spn_compose_error_fn fn, void *arg,
-                                           spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_combine(spn_future *first, spn_future *second, spn_combine_fn fn,
+int spn_future_compose(spn_future *future, spn_executor *executor, spn_compose_fn fn,
                        void *arg, spn_future **out);
 SPN_API SPN_NODISCARD
-int spn_future_combine_async(spn_future *first, spn_future *second,
-                             spn_executor *executor, spn_combine_fn fn, void *arg,
-                             spn_future **out);
+int spn_future_combine(spn_future *first, spn_future *second, spn_executor *executor,
+                       spn_combine_fn fn, void *arg, spn_future **out);
 SPN_API SPN_NODISCARD
-int spn_future_either(spn_future *first, spn_future *second, spn_then_fn fn, void *arg,
-                      spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_either_async(spn_future *first, spn_future *second,
-                            spn_executor *executor, spn_then_fn fn, void *arg,
-                            spn_future **out);
+int spn_future_either(spn_future *first, spn_future *second, spn_executor *executor,
+                      spn_then_fn fn, void *arg, spn_future **out);
 
 /*
- * copy:   a stage with the outcome of `future`; completing it leaves that alone.
+ * Stages without a function.
  * all_of: done when all are, with the value NULL, or failed if one of them did;
  *         no futures at all are all done.
- * any_of: the outcome of the first one that is done; of none, never done by itself.
+ * any_of: the outcome of the first one that is done; of none, never done by itself.  Of
+ *         one it is a copy: completing that leaves the future alone.
  * The array is borrowed for the call and may name a future twice.
  *
  * Returns  SPN_OK; SPN_EINVAL (NULL, also as an entry); SPN_ENOMEM.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_future_copy(spn_future *future, spn_future **out);
-SPN_API SPN_NODISCARD
 int spn_future_all_of(spn_future *const *futures, size_t count, spn_future **out);
 SPN_API SPN_NODISCARD
 int spn_future_any_of(spn_future *const *futures, size_t count, spn_future **out);
-
-/*
- * supply_async: a promise that the executor completes with fn(arg); unlike a task
- *               future it cannot be interrupted, and its failure is derived.
- * complete_async: the same for a promise there is already, which may be completed
- *               by others meanwhile: then fn is not called, or its result dropped.
- *
- * Returns  SPN_OK; SPN_EINVAL; SPN_ENOMEM; what the executor refuses with: then fn
- *          will not run, *out is NULL and the promise is as it was.
- * Since    0.1
- */
-SPN_API SPN_NODISCARD
-int spn_future_supply_async(spn_executor *executor, spn_call_fn fn, void *arg,
-                            spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_future_complete_async(spn_future *future, spn_executor *executor,
-                              spn_call_fn fn, void *arg);
 
 #ifdef __cplusplus
 }

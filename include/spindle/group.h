@@ -64,8 +64,6 @@ SPN_API int spn_group_destroy(spn_group *group);
  * Cancelling the future takes the task back from the executor where that is supported
  * (spn_executor_remove), so that nothing waits there in vain.  Captures the context.
  *
- * submit_owned: with an owner, any address, for spn_group_cancel_owner.
- *
  * Returns  SPN_OK; SPN_EINVAL; SPN_ENOMEM; SPN_ECANCELED: the group is cancelled; what
  *          the executor refuses with.  On failure *out is NULL and fn will not run.
  * Orders   what precedes happens-before fn(arg).
@@ -74,9 +72,6 @@ SPN_API int spn_group_destroy(spn_group *group);
 SPN_API SPN_NODISCARD
 int spn_group_submit(spn_group *group, spn_executor *executor, spn_call_fn fn,
                      void *arg, spn_future **out);
-SPN_API SPN_NODISCARD
-int spn_group_submit_owned(spn_group *group, spn_executor *executor, spn_call_fn fn,
-                           void *arg, const void *owner, spn_future **out);
 
 /*
  * Waits until no task of the group or of a group in it is live, up to timeout_ns (0 or
@@ -93,23 +88,18 @@ SPN_API SPN_NODISCARD
 int spn_group_wait(spn_group *group, int64_t timeout_ns);
 
 /*
- * cancel: cancels the group's token with the reason (negative), the groups in it, and the
- *         futures of all tasks: those that have not started never will, those that run
- *         can see it by the token, and with may_interrupt not 0 their threads are
- *         interrupted, but not the calling one.  Later submits are refused.  May be
- *         called again, to interrupt what did not end by itself.
- * cancel_owner: cancels the futures of this owner's tasks in this group only, and interrupts
- *         their threads if asked to; the group goes on.
- * Both run callbacks and hooks of futures, and those of tokens, on this thread; neither
- * waits for tasks.  Executors of live tasks must not be destroyed meanwhile.
+ * Cancels the group's token with the reason (negative), the groups in it, and the futures
+ * of all tasks: those that have not started never will, those that run can see it by the
+ * token, and with may_interrupt not 0 their threads are interrupted, but not the calling
+ * one.  Later submits are refused.  May be called again, to interrupt what did not end by
+ * itself.  Runs callbacks and hooks of futures, and those of tokens, on this thread; does
+ * not wait for tasks.  Executors of live tasks must not be destroyed meanwhile.
  *
- * Returns  cancel: 1 if this call cancelled it; 0 if it was.  cancel_owner: how many
- *          futures it cancelled.  SPN_EINVAL (NULL; a reason that is not negative).
+ * Returns  1 if this call cancelled it; 0 if it was; SPN_EINVAL (NULL; a reason that is
+ *          not negative).
  * Since    0.1
  */
 SPN_API int spn_group_cancel(spn_group *group, int reason, int may_interrupt);
-SPN_API int64_t spn_group_cancel_owner(spn_group *group, const void *owner,
-                                       int may_interrupt);
 
 /* The group's own token, borrowed as long as the group is; NULL for NULL.  Cancelling
  * it cancels the group.  Since 0.1 */
@@ -145,13 +135,11 @@ typedef struct spn_group_stats {
     }
 
 /*
- * stats_get: all of it in one moment.
- * live:      how many are.
- * Returns  stats_get: SPN_OK, SPN_EINVAL.  live: at least 0, or SPN_EINVAL.
+ * All of it in one moment.
+ * Returns  SPN_OK, SPN_EINVAL.
  * Since    0.1
  */
 SPN_API int spn_group_stats_get(spn_group *group, spn_group_stats *stats);
-SPN_API int64_t spn_group_live(spn_group *group);
 
 #ifdef __cplusplus
 }

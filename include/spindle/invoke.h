@@ -56,7 +56,7 @@ int spn_executor_invoke_all(spn_executor *executor, const spn_call *calls, size_
  * threads interrupted; what had not started never does.  If every one fails, *decider
  * is the last that did.
  *
- * Returns  SPN_OK; SPN_EFAILED (all of them did: spn_future_error of *decider tells
+ * Returns  SPN_OK; SPN_EFAILED (all of them did: spn_future_result of *decider tells
  *          why); SPN_ETIMEDOUT (none succeeded in time, or a timeout of 0 or less, which
  *          starts nothing); SPN_EINTR; SPN_EDEADLK; SPN_EINVAL (a NULL, also among
  *          the functions; no calls); SPN_ENOMEM; SPN_EREJECTED, as above.  *value and

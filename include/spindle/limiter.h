@@ -116,7 +116,7 @@ typedef struct spn_limiter_opts {
  * Returns  create: SPN_OK; SPN_EINVAL (no executor; a negative number; more than
  *          SPN_LIMITER_TASKS_MAX tasks); SPN_ENOMEM.
  *          destroy: SPN_OK, or SPN_EBUSY and changes nothing while it has a task, a
- *          stage of a future (_async) waits to run in it, or a thread awaits its end.
+ *          stage of a future waits to run in it, or a thread awaits its end.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD

@@ -47,12 +47,10 @@ int spn_log_set_hook(spn_log_fn fn, void *ctx);
  * Lets through messages up to `level`; may be changed at any time, from any
  * thread.  The default is SPN_LOG_WARN.
  *
- * Returns  set: SPN_OK, or SPN_EINVAL for a number that is no level.
- *          get: the level.
+ * Returns  SPN_OK, or SPN_EINVAL for a number that is no level.
  * Since    0.1
  */
 SPN_API int spn_log_set_level(int level);
-SPN_API int spn_log_get_level(void);
 
 /* "error", "warn", "info", "debug", "off"; "unknown" for any other number.
  * Since 0.1 */

@@ -78,23 +78,23 @@ typedef struct spn_histogram_snapshot {
  * snapshot: adds up what was recorded.
  * quantile: the value below or at which the part q (0 to 1) of all values lie: never less
  *           than the true one, and at most an eighth more; 0 if there are none.
- * bucket_max: the largest value a bucket stands for.
  *
- * Returns  snapshot: SPN_OK, SPN_EINVAL (a NULL, a wrong size).  The others: a value, or
- *          SPN_EINVAL (NULL, q out of range, no such bucket).
+ * Returns  snapshot: SPN_OK, SPN_EINVAL (a NULL, a wrong size).  quantile: a value, or
+ *          SPN_EINVAL (NULL, q out of range).
  * Since    0.1
  */
 SPN_API int spn_histogram_snapshot_get(spn_histogram *histogram,
                                        spn_histogram_snapshot *snapshot);
 SPN_API int64_t spn_histogram_quantile(const spn_histogram_snapshot *snapshot,
                                        double q);
-SPN_API int64_t spn_histogram_bucket_max(int32_t bucket);
 
 /* ---- times of tasks ------------------------------------------------------------------ */
 
 /*
  * How long the tasks of a pool wait in its queue and how long they run: two histograms.
- * A pool without it pays nothing.  It comes in through the pool's hooks:
+ * A pool without it pays nothing, and one with it looks at the clock for one task of
+ * `every`.  The wait begins with execute or call, so it has the time that a policy lets the
+ * task wait for room.  It comes in with the pool's hooks:
  *
  *     spn_task_times_create(&times, NULL);
  *     spn_task_times_install(times, &opts.hooks);     // before spn_pool_create
@@ -103,28 +103,22 @@ SPN_API int64_t spn_histogram_bucket_max(int32_t bucket);
  */
 typedef struct spn_task_times spn_task_times;
 
-/* A file of task runs for a viewer; see below. */
-typedef struct spn_trace spn_trace;
-
 /* Zero means default.  Append only. */
 typedef struct spn_task_times_opts {
     size_t size;    /* sizeof(spn_task_times_opts), set by _INIT                     */
     uint32_t every; /* times one of so many tasks of a thread; 0: 64; 1: all         */
     uint32_t
         reserved; /* 0                                                            */
-    spn_trace
-        *trace; /* gets every run; borrowed.  NULL: none                         */
 } spn_task_times_opts;
 
-#define SPN_TASK_TIMES_OPTS_INIT                \
-    {                                           \
-        sizeof(spn_task_times_opts), 0, 0, NULL \
+#define SPN_TASK_TIMES_OPTS_INIT          \
+    {                                     \
+        sizeof(spn_task_times_opts), 0, 0 \
     }
 
 /*
  * create:  makes the histograms of one pool in *out, NULL on failure.  opts may be NULL.
- * install: puts its functions into hooks, in front of those that are there, which are
- *          called as before.  Once.
+ * install: puts it into hooks, which are those of one pool.  Once.
  * destroy: frees it, after the pool is destroyed.  NULL is a no-op.
  *
  * Returns  create: SPN_OK, SPN_EINVAL, SPN_ENOMEM.  install: SPN_OK, SPN_EINVAL (a NULL),
@@ -164,16 +158,28 @@ typedef void (*spn_running_fn)(void *ctx, const spn_running *running);
  */
 SPN_API int spn_task_times_running(spn_task_times *times, spn_running_fn fn, void *ctx);
 
+/* ---- traces --------------------------------------------------------------------------- */
+
 /*
- * create: begins a file of task runs in the JSON of Chrome's and Perfetto's viewers.
- * close:  ends it; all pools that write to it are destroyed.  NULL is a no-op.
+ * A file of task runs in the JSON of Chrome's and Perfetto's viewers: which thread ran
+ * what, when and for how long.  For an hour of looking: every run takes a lock.
+ *
+ * create:  begins the file.
+ * install: has the tasks of a pool written: puts its functions into hooks, in front of those
+ *          that are there, which are called as before.  Once for each pool, before
+ *          spn_pool_create; one thread at a time.
+ * close:   ends the file; all pools that write to it are destroyed.  NULL is a no-op.
  *
  * Returns  create: SPN_OK; SPN_EINVAL (a NULL); SPN_ENOMEM; SPN_EFAILED (the file cannot
- *          be made, or exists).  close: SPN_OK; SPN_EFAILED: not all could be written.
+ *          be made, or exists).  install: SPN_OK, SPN_EINVAL (a NULL), SPN_ENOMEM.  close:
+ *          SPN_OK; SPN_EFAILED: not all could be written.
  * Since    0.1
  */
+typedef struct spn_trace spn_trace;
 SPN_API SPN_NODISCARD
 int spn_trace_create(spn_trace **out, const char *path);
+SPN_API SPN_NODISCARD
+int spn_trace_install(spn_trace *trace, spn_pool_hooks *hooks);
 SPN_API int spn_trace_close(spn_trace *trace);
 
 /* ---- the registry ------------------------------------------------------------------------ */
@@ -191,35 +197,40 @@ int spn_metrics_create(spn_metrics **out);
 SPN_API void spn_metrics_destroy(spn_metrics *metrics);
 
 /*
- * Registers a thing, which must stay until it is removed.  times may be NULL.  Pools, fork/
- * join pools, which share their names, and object pools have a name already; it becomes a
- * label.  The names of counters and
+ * What is registered: one of the pointers, and the name it shall have.  Pools, fork/join
+ * pools, which share their names, and object pools have a name already, which becomes a
+ * label; a timer and a limiter have `name` as their label.  The names of counters and
  * histograms become names of metrics: letters, digits and '_', not beginning with a digit;
- * a counter's gets "_total" added, a histogram's, of nanoseconds, "_seconds".  Texts are
- * copied.
+ * a counter's gets "_total" added, a histogram's, of nanoseconds, "_seconds".  Append only.
+ */
+typedef struct spn_metrics_source {
+    size_t size;      /* sizeof(spn_metrics_source), set by _INIT                     */
+    const char *name; /* of a timer, limiter, counter or histogram; copied            */
+    const char *help; /* of a counter or histogram, for people; copied.  NULL: ""     */
+    spn_pool *pool;
+    spn_fj_pool *fj_pool;
+    spn_task_times *times; /* of the pool or fork/join pool; NULL: none               */
+    spn_timer *timer;
+    spn_object_pool *object_pool;
+    spn_limiter *limiter;
+    spn_counter *counter;
+    spn_histogram *histogram;
+} spn_metrics_source;
+
+#define SPN_METRICS_SOURCE_INIT            \
+    {                                      \
+        .size = sizeof(spn_metrics_source) \
+    }
+
+/*
+ * Registers a thing, which must stay until it is removed; the source is copied.
  *
- * Returns  SPN_OK; SPN_EINVAL (a NULL, an illegal name); SPN_EBUSY (the name is taken);
- *          SPN_ENOMEM.
+ * Returns  SPN_OK; SPN_EINVAL (a NULL, no thing or two, a name that is missing or illegal);
+ *          SPN_EBUSY (the name is taken); SPN_ENOMEM.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_metrics_add_pool(spn_metrics *metrics, spn_pool *pool, spn_task_times *times);
-SPN_API SPN_NODISCARD
-int spn_metrics_add_fj_pool(spn_metrics *metrics, spn_fj_pool *pool,
-                            spn_task_times *times);
-SPN_API SPN_NODISCARD
-int spn_metrics_add_timer(spn_metrics *metrics, const char *name, spn_timer *timer);
-SPN_API SPN_NODISCARD
-int spn_metrics_add_object_pool(spn_metrics *metrics, spn_object_pool *pool);
-SPN_API SPN_NODISCARD
-int spn_metrics_add_limiter(spn_metrics *metrics, const char *name,
-                            spn_limiter *limiter);
-SPN_API SPN_NODISCARD
-int spn_metrics_add_counter(spn_metrics *metrics, const char *name, const char *help,
-                            spn_counter *counter);
-SPN_API SPN_NODISCARD
-int spn_metrics_add_histogram(spn_metrics *metrics, const char *name, const char *help,
-                              spn_histogram *histogram);
+int spn_metrics_add(spn_metrics *metrics, const spn_metrics_source *source);
 
 /* Takes a thing out, under all its names; afterwards nobody looks at it any more.  SPN_OK;
  * SPN_EEMPTY: it is not there; SPN_EINVAL (a NULL).  Waits for a scrape that is under way.

@@ -111,13 +111,12 @@ SPN_API int spn_object_pool_destroy(spn_object_pool *pool);
 
 /*
  * borrow: lends an object and stores it in *object: an idle one, else a new one if there
- *         are fewer than max, else it waits up to timeout_ns for either.  The time
- *         factory functions take is not limited.  Interruptible, if it has to wait.
- * try_borrow: the same without waiting for another borrower.
+ *         are fewer than max, else it waits up to timeout_ns for either, 0: not at
+ *         all.  The time factory functions take is not limited.  Interruptible, if it
+ *         has to wait.
  * On failure *object is NULL.
  *
- * Returns  SPN_OK; SPN_ETIMEDOUT, SPN_EINTR; SPN_EEMPTY (try_borrow: none can be had
- *          now); SPN_ESHUTDOWN; SPN_EFAILED (make failed: stats tell its status);
+ * Returns  SPN_OK; SPN_ETIMEDOUT; SPN_EINTR; SPN_ESHUTDOWN; SPN_EFAILED (make failed: stats tell its status);
  *          SPN_EINVAL (a NULL, or make gave NULL or an object the pool has);
  *          SPN_ENOMEM (no memory for the calling thread's record).
  * Orders   what precedes return happens-before the borrow that gets the object.
@@ -125,8 +124,6 @@ SPN_API int spn_object_pool_destroy(spn_object_pool *pool);
  */
 SPN_API SPN_NODISCARD
 int spn_object_pool_borrow(spn_object_pool *pool, void **object, int64_t timeout_ns);
-SPN_API SPN_NODISCARD
-int spn_object_pool_try_borrow(spn_object_pool *pool, void **object);
 
 /*
  * return:     gives an object back; after shutdown it is destroyed.

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /*
- * Loops, reductions, sorts and calls on all workers of a fork/join pool.
+ * Loops, reductions and sorts on all workers of a fork/join pool.
  *
  * Each of these calls divides its work in two, and the parts again, until they are
  * small; it returns when all of it is done, and the caller may use the result at once.
@@ -134,26 +134,6 @@ int spn_parallel_reduce(spn_fj_pool *pool, size_t begin, size_t end, void *value
 SPN_API SPN_NODISCARD
 int spn_parallel_sort(spn_fj_pool *pool, void *base, size_t count, size_t size,
                       spn_compare_fn compare, void *arg, const spn_parallel_opts *opts);
-
-/* A function to call, and its argument. */
-typedef struct spn_parallel_call {
-    spn_run_fn fn;
-    void *arg;
-} spn_parallel_call;
-
-/*
- * Calls each of count functions once, side by side as far as there are workers.  The
- * array is borrowed until the call returns.  The grain is 1, whatever opts say.
- *
- * Blocks as spn_parallel_for.
- *
- * Returns  as spn_parallel_for; SPN_EINVAL for a NULL, also among the functions; count
- *          may be 0.
- * Since    0.1
- */
-SPN_API SPN_NODISCARD
-int spn_parallel_invoke(spn_fj_pool *pool, const spn_parallel_call *calls, size_t count,
-                        const spn_parallel_opts *opts);
 
 #ifdef __cplusplus
 }

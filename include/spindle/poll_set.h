@@ -57,18 +57,6 @@ int spn_poll_set_add(spn_poll_set *set, spn_future *future, void *tag);
 SPN_API SPN_NODISCARD
 int spn_poll_set_next(spn_poll_set *set, spn_future **future, void **tag);
 
-/*
- * Takes a future out that is not wanted any more, ready or not, and drops the set's
- * reference.
- * Returns  1 if it was in (once, if it was several times); 0 if not, or if it is
- *          being completed this moment and next will give it out; SPN_EINVAL.
- * Since    0.1
- */
-SPN_API int spn_poll_set_remove(spn_poll_set *set, spn_future *future);
-
-/* How many futures are in the set, ready or not; 0 for NULL.  Since 0.1 */
-SPN_API size_t spn_poll_set_count(spn_poll_set *set);
-
 #ifdef __cplusplus
 }
 #endif

@@ -15,7 +15,8 @@ extern "C" {
 /*
  * The thread-pool executor.
  *
- * Lifecycle   create -> execute, submit... -> shutdown -> await -> destroy
+ * Lifecycle   create -> execute, submit... -> shutdown -> await -> destroy; all but create
+ *             and destroy are calls on spn_pool_executor(pool): see executor.h.
  * A task      starts a new thread while there are fewer than core_threads; else it
  *             is queued; if the queue is full it starts a thread while there are
  *             fewer than max_threads; else the rejection policy decides.
@@ -28,11 +29,12 @@ extern "C" {
  * Nothing is lost: at every moment at rest
  *             accepted = completed + failed + cancelled + returned + dropped + pending,
  *             and spn_pool_stats tells each of them.
- * Memory      execute allocates nothing but for a new thread, and completing never
- *             does.  Priorities and a queue of your own may allocate per task, and
- *             so may purge and cancel_owner on such a queue.  shutdown_now on LANES
- *             makes a node for each call that had none, to hand it out: one for which
- *             there is no memory counts as dropped.
+ * Memory      execute on a queue bounded to 65536 tasks or fewer, as the default is, allocates
+ *             nothing but for a new thread.  A larger or unbounded one and LANES may need
+ *             memory for it, and so may priorities and a queue of your own: SPN_ENOMEM.
+ *             Completing a task never allocates.  purge and cancel_owner on a queue of your own
+ *             may.  shutdown_now on LANES needs a little for each call, and one for which there
+ *             is none counts as dropped.
  */
 typedef struct spn_pool spn_pool;
 
@@ -59,7 +61,10 @@ typedef enum spn_pool_queue_kind {
     SPN_POOL_PRIORITY = 2
 } spn_pool_queue_kind;
 
-/* For queue_capacity: any negative number but SPN_DEFAULT is the same. */
+/* For queue_capacity: any negative number but SPN_DEFAULT is the same.  Memory is the only
+ * limit then: where tasks come faster than they run, the queue grows until SPN_ENOMEM, or the
+ * system ends the process.  A pool whose queue has no bound, LANES too, logs one warning in
+ * its life, when 100000 tasks wait (LANES, and scheduled ones: between 100000 and 200000). */
 #define SPN_UNBOUNDED (-1)
 /* For queue_capacity: no queue; a task is taken only if a thread is free.  A thread is
  * free when its task has returned and the hooks have run, which is after the task may
@@ -68,7 +73,9 @@ typedef enum spn_pool_queue_kind {
  * short timeout waits that moment out. */
 #define SPN_HANDOFF 0
 
-/* The greatest max_threads: the count shares a word with the state. */
+/* The greatest max_threads: the count shares a word with the state.  It means no limit: such
+ * a pool makes threads until the system has no more, and logs one warning in its life, when
+ * it has 1000. */
 #define SPN_POOL_THREADS_MAX 0x1fffffff
 
 /* ---- tasks with more to say -------------------------------------------------- */
@@ -83,7 +90,7 @@ typedef struct spn_job {
     int64_t deadline_ns; /* on spn_now's clock: a job that is not started by then is
                             dropped with SPN_ETIMEDOUT instead.  0: none          */
     int32_t priority;    /* the greater the sooner, in a PRIORITY pool            */
-    uint32_t urgent;     /* 1: through the urgent lane, see urgent_capacity       */
+    uint32_t reserved;   /* 0                                                     */
     const void *owner;   /* for spn_pool_cancel_owner; NULL: nobody               */
     const char *label;   /* for hooks and reports; borrowed until the after hook has
                             run, which the job need not live to see: a literal, as a
@@ -118,9 +125,9 @@ typedef struct spn_pool_stats {
     int32_t threads; /* now                                               */
     int32_t largest; /* most at any time                                  */
     int32_t active;  /* threads that run a task, hooks included           */
-    int32_t blocked; /* of those, how many said so: spn_pool_block_begin  */
+    int32_t parked;  /* threads asleep until there is work                */
     int64_t keep_alive_ns;
-    int64_t queued;   /* tasks that wait, urgent ones too                  */
+    int64_t queued;   /* tasks that wait                                   */
     int64_t capacity; /* of the queue; INT64_MAX: unbounded                */
     /* Since the pool was made.  accepted is the sum of the five and `pending`.   */
     int64_t accepted;
@@ -135,7 +142,6 @@ typedef struct spn_pool_stats {
     int64_t rejected;   /* refused: never accepted                           */
     int64_t caller_ran; /* run by policy, by their submitter or on a thread of their
                            own: never accepted                               */
-    int64_t helped;     /* of completed and failed: run by who waited for them */
     int64_t threads_started;
     int64_t threads_failed; /* could not be made                                 */
     int64_t threads_died;   /* ended by a task; replaced if that was needed      */
@@ -145,15 +151,16 @@ typedef struct spn_pool_stats {
     int64_t rejected_full;  /* of rejected: by the reason of spn_refusal_reason      */
     int64_t rejected_shutdown;
     int64_t rejected_no_thread;
-    int32_t parked; /* threads asleep until there is work                        */
-    uint32_t reserved;
+    uint32_t core_timeout;      /* 1: core threads end when idle too                  */
+    uint32_t reserved;          /* 0                                                  */
     int64_t rejected_no_memory; /* of rejected: SPN_ENOMEM, without asking the policy */
+    const char *name;           /* the pool's; valid as long as the pool is           */
 } spn_pool_stats;
 
 #define SPN_POOL_STATS_INIT                                                           \
     {                                                                                 \
         sizeof(spn_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                            \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL                         \
     }
 
 /* ---- refusing ------------------------------------------------------------------- */
@@ -165,13 +172,22 @@ typedef enum spn_refusal_reason {
     SPN_REFUSED_NO_THREAD = 4 /* none lives and none can be made                  */
 } spn_refusal_reason;
 
-/* Why a task was refused, and how the pool looked then; valid during the call. */
+/* Why a task was refused; valid during the call. */
 typedef struct spn_refusal {
     uint32_t reason; /* spn_refusal_reason                                       */
     uint32_t reserved;
     int64_t refused_at_ns; /* on spn_now's clock: when it was refused first        */
-    spn_pool_stats stats;
+    void *source;          /* the library's: for spn_refusal_stats                 */
 } spn_refusal;
+
+/*
+ * For a policy that wants to know how the pool looks: as spn_pool_stats_get.  A refusal
+ * that nobody asks costs the same however many threads the pool has.
+ * Returns  SPN_OK; SPN_EINVAL (a NULL, a size that was never set, a refusal that the
+ *          library did not make, or one that is over).
+ * Since    0.1
+ */
+SPN_API int spn_refusal_stats(const spn_refusal *why, spn_pool_stats *stats);
 
 /*
  * What to do with a task the pool cannot take.  A program makes its own by putting
@@ -267,14 +283,8 @@ typedef struct spn_pool_hooks {
      * noticed.  NULL: nothing. */
     void (*terminated)(spn_pool *pool, void *ctx);
     void *ctx;
-    /* Each task, before the pool decides what becomes of it; on the submitter's thread.
-     * Not for one that is queued already (SPN_EBUSY), nor for a function and its argument in a LANES pool. */
-    void (*submitting)(spn_pool *pool, const spn_task *task, void *ctx);
-    /* Each task that was submitted and does not get as far as `before`: refused, before
-     * the policy is asked; taken back; dropped.  On the thread that sees to it, before
-     * anybody else has the task.  Not when all that waits goes: shutdown_now, and no
-     * thread to be had. */
-    void (*left)(spn_pool *pool, const spn_task *task, void *ctx);
+    struct spn_task_times
+        *times; /* spn_task_times_install of metrics.h, or NULL      */
 } spn_pool_hooks;
 
 /* ---- making ----------------------------------------------------------------------- */
@@ -292,27 +302,19 @@ typedef struct spn_pool_opts {
     int32_t queue_capacity; /* SPN_DEFAULT: 1024 (LANES: unbounded); SPN_UNBOUNDED;
                                SPN_HANDOFF                                          */
     uint32_t queue_kind;    /* spn_pool_queue_kind                                   */
-    spn_queue *queue;       /* a queue of your own instead, of any kind but ring and
-                               without `equal`, its items spn_task *; borrowed.  You may put tasks into it
-                               directly (mark them with spn_task_claim), while threads
-                               live.  NULL: by queue_kind                           */
-    int64_t age_ns;         /* PRIORITY: a task that has waited this long counts one
+    /* A queue of your own instead, without `equal`, its items spn_task *; borrowed.  You may put
+     * tasks into it directly (mark them with spn_task_claim), while threads live.  LINKED,
+     * ARRAY, PRIORITY, DEQUE, and TRANSFER, which counts as a linked one: nobody waits for its
+     * consumer.  Not RING, DELAY (use spn_scheduled) or SYNCHRONOUS (use SPN_HANDOFF).  NULL:
+     * by queue_kind. */
+    spn_queue *queue;
+    int64_t age_ns;        /* PRIORITY: a task that has waited this long counts one
                                priority more.  0: never, a low one can wait for ever */
-    uint32_t core_timeout;  /* 1: core threads end when idle too; keep_alive_ns > 0   */
-    uint32_t eager;         /* 1: threads before the queue, counting tasks on their way
+    uint32_t core_timeout; /* 1: core threads end when idle too; keep_alive_ns > 0   */
+    uint32_t eager;        /* 1: threads before the queue, counting tasks on their way
                                (Dubbo's eager pool)                                 */
-    uint32_t helping;       /* 1: who waits for a future of this pool that has not
-                               started runs it itself.  Not with hooks, a priority
-                               queue, a queue of your own, or fixed                  */
-    uint32_t fixed;         /* 1: cannot be reconfigured: setters give SPN_ESTATE     */
-    int32_t
-        urgent_capacity;    /* jobs in the urgent lane; 0: 64                         */
-    int32_t urgent_threads; /* threads above max_threads, and beside those that stand
-                               in for blocked ones, that urgent jobs may start when
-                               all are busy.  SPN_DEFAULT: 1                          */
-    int32_t block_threads;  /* threads above max_threads that may stand in for blocked
-                               ones: spn_pool_block_begin.  SPN_DEFAULT: 256          */
-    uint32_t reserved;      /* 0                                                      */
+    uint32_t fixed;        /* 1: cannot be reconfigured: SPN_ESTATE                  */
+    uint32_t reserved;     /* 0                                                      */
     const spn_reject_policy *reject;   /* NULL: spn_reject_abort()                    */
     const spn_thread_factory *factory; /* NULL: spn_thread_factory_default()          */
     const spn_thread_opts *thread;     /* for the factory: stack, CPUs, signals...; its
@@ -321,15 +323,14 @@ typedef struct spn_pool_opts {
     spn_pool_hooks hooks;
 } spn_pool_opts;
 
-#define SPN_POOL_HOOKS_INIT                      \
-    {                                            \
-        NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+#define SPN_POOL_HOOKS_INIT                \
+    {                                      \
+        NULL, NULL, NULL, NULL, NULL, NULL \
     }
 #define SPN_POOL_OPTS_INIT                                                             \
     {                                                                                  \
         sizeof(spn_pool_opts), NULL, SPN_DEFAULT, SPN_DEFAULT, SPN_DEFAULT,            \
-            SPN_DEFAULT, 0, NULL, 0, 0, 0, 0, 0, 0, SPN_DEFAULT, SPN_DEFAULT, 0, NULL, \
-            NULL, NULL, SPN_POOL_HOOKS_INIT                                            \
+            SPN_DEFAULT, 0, NULL, 0, 0, 0, 0, 0, NULL, NULL, NULL, SPN_POOL_HOOKS_INIT \
     }
 
 /*
@@ -339,7 +340,7 @@ typedef struct spn_pool_opts {
  * Returns  SPN_OK; SPN_EINVAL (core < 0, max <= 0 or < core, either above
  *          SPN_POOL_THREADS_MAX, keep_alive_ns < 0, core_timeout without a keep-alive,
  *          a name longer than SPN_THREAD_NAME_MAX - 20, a combination that is not
- *          there); SPN_ENOMEM.
+ *          there, a queue of a kind that cannot be a pool's); SPN_ENOMEM.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -350,7 +351,7 @@ int spn_pool_create(spn_pool **out, const spn_pool_opts *opts);
  * the child of a fork it also frees a pool of the parent's, if at the fork all workers
  * slept and no task was queued.
  * Returns  SPN_OK, or SPN_EBUSY and changes nothing while it lives, or while a stage of a
- *          future (_async) waits to run in it: until its source is done, or the stage is.
+ *          future waits to run in it: until its source is done, or the stage is.
  * Since    0.1
  */
 SPN_API int spn_pool_destroy(spn_pool *pool);
@@ -397,7 +398,9 @@ SPN_API int32_t spn_pool_size_for_io(double blocking);
 /* ---- the end --------------------------------------------------------------------------- */
 
 /*
- * As spn_executor_shutdown, shutdown_now and await.  Pausing ends with shutdown.
+ * A pool ends as every executor does: spn_executor_shutdown, shutdown_now and await of
+ * spn_pool_executor(pool).  What the tasks did happens-before a state of
+ * SPN_EXECUTOR_TERMINATED.  Pausing ends with shutdown.  In one call:
  *
  * close:  shutdown, and waits until all has run.  Interrupted, it turns to
  *         shutdown_now (what did not start is dropped with SPN_ESHUTDOWN), waits on,
@@ -407,34 +410,22 @@ SPN_API int32_t spn_pool_size_for_io(double blocking);
  *
  * Returns  SPN_OK; SPN_EINVAL (NULL).  await, close, drain: SPN_EDEADLK from a task of
  *          the pool, or its terminated hook; SPN_ENOMEM (no memory for the calling
- *          thread's record).  await: SPN_ETIMEDOUT, SPN_EINTR.  drain: SPN_ETIMEDOUT if
- *          something was cut off or still runs; SPN_EINTR, which cuts off as well.
- *          All: SPN_ESTATE at once, and nothing changes, in the child of a fork if the
- *          pool's workers are the parent's.
+ *          thread's record).  drain: SPN_ETIMEDOUT if something was cut off or still
+ *          runs; SPN_EINTR, which cuts off as well.
+ *          These, shutdown and shutdown_now: SPN_ESTATE at once, and nothing changes, in
+ *          the child of a fork if the pool's workers are the parent's.
  * Since    0.1
  */
-SPN_API int spn_pool_shutdown(spn_pool *pool);
-SPN_API int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx,
-                                  int64_t *count);
-SPN_API SPN_NODISCARD
-int spn_pool_await(spn_pool *pool, int64_t timeout_ns);
 SPN_API int spn_pool_close(spn_pool *pool);
 SPN_API int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun,
                            void *ctx, int64_t *count);
 
-/* 1, 0, or SPN_EINVAL for NULL.  terminating: shut down, not yet terminated.  What the
- * tasks did happens-before a 1 of is_terminated. */
-SPN_API int spn_pool_is_shutdown(spn_pool *pool);
-SPN_API int spn_pool_is_terminating(spn_pool *pool);
-SPN_API int spn_pool_is_terminated(spn_pool *pool);
-
 /* ---- changing a living pool ----------------------------------------------------------------- */
 
 /*
- * reconfigure: changes all knobs in one step, so that nobody ever sees core > max.
- * Fields of SPN_POOL_CHANGE_INIT are "leave as it is".
- * The setters change one.  A larger core starts threads for what is queued; idle
- * threads learn of every change at once; running tasks are left alone.
+ * Changes any number of knobs in one step, so that no thread sees core > max.  Fields
+ * of SPN_POOL_CHANGE_INIT are "leave as it is".  A larger core starts threads for what is
+ * queued; idle threads learn of every change at once; running tasks are left alone.
  *
  * Returns  SPN_OK; SPN_EINVAL (as in create; nothing is changed); SPN_ESTATE (a pool
  *          made with `fixed`).
@@ -460,39 +451,26 @@ typedef struct spn_pool_change {
     }
 
 SPN_API int spn_pool_reconfigure(spn_pool *pool, const spn_pool_change *change);
-SPN_API int spn_pool_set_core_threads(spn_pool *pool, int32_t threads);
-SPN_API int spn_pool_set_max_threads(spn_pool *pool, int32_t threads);
-SPN_API int spn_pool_set_keep_alive(spn_pool *pool, int64_t keep_alive_ns);
-SPN_API int spn_pool_set_queue_capacity(spn_pool *pool, int32_t capacity);
-SPN_API int spn_pool_set_core_timeout(spn_pool *pool, int on);
-SPN_API int spn_pool_set_reject(spn_pool *pool, const spn_reject_policy *policy);
-SPN_API int spn_pool_set_factory(spn_pool *pool, const spn_thread_factory *factory);
-
-/*
- * Asking: a number, or SPN_EINVAL for NULL; a pointer, or NULL for NULL.  None
- * blocks but for a short lock.  queue: the one given to create, or NULL.
- * task_count: completed, running and queued; completed_count: failed ones too.
- * Since    0.1
- */
-SPN_API int32_t spn_pool_core_threads(spn_pool *pool);
-SPN_API int32_t spn_pool_max_threads(spn_pool *pool);
-SPN_API int64_t spn_pool_keep_alive(spn_pool *pool);
-SPN_API int spn_pool_core_timeout(spn_pool *pool);
-SPN_API const spn_reject_policy *spn_pool_reject(spn_pool *pool);
-SPN_API const spn_thread_factory *spn_pool_factory(spn_pool *pool);
-SPN_API spn_queue *spn_pool_queue(spn_pool *pool);
-SPN_API const char *spn_pool_name(spn_pool *pool);
-SPN_API int32_t spn_pool_threads(spn_pool *pool);
-SPN_API int32_t spn_pool_largest(spn_pool *pool);
-SPN_API int32_t spn_pool_active(spn_pool *pool);
-SPN_API int64_t spn_pool_queued(spn_pool *pool);
-SPN_API int64_t spn_pool_task_count(spn_pool *pool);
-SPN_API int64_t spn_pool_completed_count(spn_pool *pool);
 
 /* Fills *stats as far as stats->size goes; what a newer program knows and this library
  * does not reads as 0.  SPN_OK; SPN_EINVAL (NULL, or a size that was never set).
  * Since 0.1 */
 SPN_API int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats);
+
+/*
+ * Writes the pool in one line of text, for the log of a submitter that was refused:
+ *
+ *     pool orders [Running, pool size = 2 (core 2, max 2), active threads = 2, queued tasks = 3
+ *     (capacity 3), completed tasks = 0, rejected tasks = 1]
+ *
+ * as much as fits in size - 1 bytes, and a zero byte; text may be NULL if size is 0.  512 bytes
+ * are always enough.  Safe from any thread, tasks, hooks and policies included; takes the
+ * pool's lock for a moment.  The words may change, so do not parse it: spn_pool_stats_get.
+ *
+ * Returns  how many bytes the whole has, without the zero byte; SPN_EINVAL: a NULL.
+ * Since    0.1
+ */
+SPN_API int spn_pool_describe(spn_pool *pool, char *text, size_t size);
 
 /*
  * The tasks that wait, in the order they will start (LANES: lane by lane; a queue of
@@ -505,19 +483,20 @@ SPN_API int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats);
 SPN_API int64_t spn_pool_snapshot(spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /*
- * prestart:     starts a thread that waits for work, if there are fewer than core.
- * prestart_all: starts threads until there are core.
+ * Starts up to how_many threads that wait for work, as long as there are fewer than
+ * core_threads.  SPN_DEFAULT: until there are core_threads.
  * Returns  how many were started; SPN_EINVAL; SPN_EAGAIN if one could not be made and
  *          none was.
  * Since    0.1
  */
-SPN_API int spn_pool_prestart(spn_pool *pool);
-SPN_API int spn_pool_prestart_all(spn_pool *pool);
+SPN_API int spn_pool_prestart(spn_pool *pool, int32_t how_many);
 
 /*
- * pause: no task is started from now on, but for one that a thread may just have taken;
- * those that run go on.  What comes is queued, as far as the queue takes it, and starts
- * no thread.  resume ends it; so does shutdown.
+ * pause: no task is started from now on, except one that a thread may just have taken;
+ * running tasks go on.  The pool accepts tasks as before: a task is queued, or starts a
+ * thread.  A task that starts a thread waits in that thread: it counts as active; remove,
+ * purge and cancel_owner do not find it; shutdown_now gives it back.  Its deadline is
+ * checked when the task would start.  resume or shutdown ends the pause.
  * Returns  SPN_OK; SPN_ESTATE after shutdown; SPN_EINVAL.
  * Since    0.1
  */
@@ -527,29 +506,18 @@ SPN_API int spn_pool_resume(spn_pool *pool);
 /* ---- taking tasks back ------------------------------------------------------------------------- */
 
 /*
- * remove:        as spn_executor_remove.
+ * One task: spn_executor_remove of spn_pool_executor(pool).
  * purge:         drops (SPN_ECANCELED) every queued task whose future is done: cancelled,
  *                timed out or completed by hand.  The pool does the same by itself before it
  *                refuses a task for being full.
  * cancel_owner:  drops (SPN_ECANCELED) every queued spn_job of this owner.
- * Returns  remove: 1 or 0.  The others: how many.  SPN_EINVAL.
+ * Returns  how many; SPN_EINVAL.
  * Since    0.1
  */
-SPN_API int spn_pool_remove(spn_pool *pool, spn_task *task);
 SPN_API int64_t spn_pool_purge(spn_pool *pool);
 SPN_API int64_t spn_pool_cancel_owner(spn_pool *pool, const void *owner);
 
 /* ---- from inside a task -------------------------------------------------------------------------- */
-
-/*
- * Around a part of a task that blocks (a file, a lock, another service): the pool
- * may start another thread meanwhile, up to block_threads above max_threads, so that
- * what is queued goes on.  Pairs nest.  Outside of a task both do nothing.  Never
- * block, but begin may make a thread.
- * Since    0.1
- */
-SPN_API void spn_pool_block_begin(void);
-SPN_API void spn_pool_block_end(void);
 
 /* The pool whose task the calling thread is running, or NULL.  Since 0.1 */
 SPN_API spn_pool *spn_pool_current(void);

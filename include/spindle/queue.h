@@ -13,15 +13,17 @@ extern "C" {
 /*
  * Blocking queues: one interface, eight kinds.
  *
- *               error          answer       blocks        blocks up to a time
- *   insert      add            offer        put           offer_timed
- *   remove      remove         poll         take          poll_timed
- *   examine     element        peek
+ *   in    put         out   take        look   peek, contains, walk
+ *         transfer          remove_item
  *
+ * Waiting     a call with `timeout_ns` waits as long for room, for an item or for
+ *             a taker; 0 or less: not at all; SPN_FOREVER: without limit.  A call
+ *             that does not wait answers SPN_EFULL or SPN_EEMPTY, one whose time
+ *             has passed SPN_ETIMEDOUT.
  * Items       opaque pointers, never NULL, never followed and never freed by
  *             the queue (but see `drop`).  Each item put in comes out once.
- * Threads     every call is safe from any thread.  The blocking and timed
- *             calls are interruptible: SPN_EINTR, and the queue is as before.
+ * Threads     every call is safe from any thread.  A call that may wait is
+ *             interruptible: SPN_EINTR, and the queue is as before.
  * Close       a closed queue takes nothing in and gives out what it has.
  * Orders      what precedes an insert happens-before what follows the removal
  *             of that item.
@@ -50,6 +52,14 @@ typedef int (*spn_queue_equal_fn)(const void *a, const void *b, void *ctx);
 /* Takes an item the queue lets go of without giving it to anybody. */
 typedef void (*spn_queue_drop_fn)(void *item, void *ctx);
 
+/* What a walk does with the item it shows. */
+enum {
+    SPN_QUEUE_KEEP = 0,
+    SPN_QUEUE_TAKE = 1, /* out of the queue; it is the visitor's now */
+    SPN_QUEUE_STOP = 2  /* show no more; may be or-ed to the others  */
+};
+typedef int (*spn_queue_visit_fn)(void *item, void *ctx);
+
 /* Zero means default; where 0 is a value, SPN_DEFAULT does.  Append only. */
 typedef struct spn_queue_opts {
     size_t size;      /* sizeof(spn_queue_opts), set by _INIT                      */
@@ -59,7 +69,7 @@ typedef struct spn_queue_opts {
     spn_queue_compare_fn compare; /* priority: required                            */
     spn_queue_due_fn due;         /* delay: required                               */
     spn_queue_equal_fn equal;     /* NULL: the same pointer                        */
-    spn_queue_drop_fn drop;       /* by clear and destroy, no lock held; NULL: none */
+    spn_queue_drop_fn drop;       /* by destroy, no lock held; NULL: none           */
     void *ctx;                    /* for the four functions                        */
     spn_clock *clock;             /* delay: NULL is the monotonic clock; borrowed  */
     /* Synchronous and transfer: how often a thread looks for the other side before
@@ -80,7 +90,7 @@ typedef struct spn_queue_opts {
 /*
  * Creates a queue in *out; on failure *out is NULL.  opts may be NULL where
  * nothing is required.  A ring's capacity is rounded up to a power of two; it
- * has no removal from inside, no iteration and no search (SPN_ENOTSUP).
+ * has no search, no walk and no removal from inside (SPN_ENOTSUP).
  *
  * Returns  SPN_OK, SPN_EINVAL, SPN_ENOMEM.
  * Since    0.1
@@ -105,66 +115,71 @@ SPN_API int spn_queue_destroy(spn_queue *queue);
  * Since    0.1
  */
 SPN_API int spn_queue_close(spn_queue *queue);
-SPN_API int spn_queue_is_closed(const spn_queue *queue); /* 1, 0, SPN_EINVAL */
 
 /* ---- one item ---------------------------------------------------------- */
 
 /*
- * add: SPN_OK or SPN_EFULL.  offer: 1, or 0 when full.  Neither blocks.
- * put: blocks until there is room.  offer_timed: up to timeout_ns.
+ * put: inserts at the last, put_first at the first of a deque, as soon as there
+ * is room.
  *
- * Returns  also SPN_EINVAL (NULL), SPN_ECLOSED, SPN_ENOMEM; put and offer_timed
- *          SPN_EINTR, offer_timed SPN_ETIMEDOUT.  On error the item is the
- *          caller's as before.
+ * Returns  SPN_OK, SPN_EFULL (did not wait), SPN_ETIMEDOUT, SPN_EINTR,
+ *          SPN_ECLOSED, SPN_EINVAL (NULL), SPN_ENOMEM; put_first SPN_ENOTSUP on
+ *          a queue that is no deque.  On error the item is the caller's as before.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_queue_add(spn_queue *queue, void *item);
+int spn_queue_put(spn_queue *queue, void *item, int64_t timeout_ns);
 SPN_API SPN_NODISCARD
-int spn_queue_offer(spn_queue *queue, void *item);
-SPN_API SPN_NODISCARD
-int spn_queue_put(spn_queue *queue, void *item);
-SPN_API SPN_NODISCARD
-int spn_queue_offer_timed(spn_queue *queue, void *item, int64_t timeout_ns);
+int spn_queue_put_first(spn_queue *queue, void *item, int64_t timeout_ns);
 
 /*
- * remove: the head in *item, or SPN_EEMPTY.  poll: the head, or NULL.  Neither
- * blocks.  take: blocks until there is an item.  poll_timed: up to timeout_ns.
+ * take: removes the first, take_last the last of a deque, as soon as there is one.
  *
- * Returns  SPN_OK, SPN_EEMPTY (remove), SPN_EINVAL; take and poll_timed also
- *          SPN_EINTR, SPN_ECLOSED (closed and empty), SPN_ENOMEM; poll_timed
- *          SPN_ETIMEDOUT.  On error *item is NULL.
+ * Returns  SPN_OK, SPN_EEMPTY (did not wait), SPN_ETIMEDOUT, SPN_EINTR,
+ *          SPN_ECLOSED (closed, and nothing is left), SPN_EINVAL, SPN_ENOMEM;
+ *          take_last SPN_ENOTSUP on a queue that is no deque.  On error *item is NULL.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_queue_remove(spn_queue *queue, void **item);
-SPN_API void *spn_queue_poll(spn_queue *queue);
+int spn_queue_take(spn_queue *queue, void **item, int64_t timeout_ns);
 SPN_API SPN_NODISCARD
-int spn_queue_take(spn_queue *queue, void **item);
-SPN_API SPN_NODISCARD
-int spn_queue_poll_timed(spn_queue *queue, void **item, int64_t timeout_ns);
+int spn_queue_take_last(spn_queue *queue, void **item, int64_t timeout_ns);
 
 /*
- * The head, which stays: element in *item or SPN_EEMPTY, peek or NULL.  By the
- * time it is returned another thread may have taken it.  Never blocks.
+ * Inserts and waits until a consumer has the item.  A call that does not wait
+ * hands it to a consumer that waits already, or does nothing.  On an error the
+ * item is the caller's again.
+ *
+ * Returns  as put; SPN_EFULL: nobody waits for it.  SPN_ENOTSUP on a queue that
+ *          is no transfer queue.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_queue_element(spn_queue *queue, void **item);
-SPN_API void *spn_queue_peek(spn_queue *queue);
+int spn_queue_transfer(spn_queue *queue, void *item, int64_t timeout_ns);
+
+/*
+ * The first item (peek_last: the last of a deque), which stays.  By the time it is
+ * returned another thread may have taken it.  Never blocks.
+ * Returns  SPN_OK, SPN_EEMPTY, SPN_EINVAL, SPN_ENOTSUP.  On error *item is NULL.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_queue_peek(spn_queue *queue, void **item);
+SPN_API SPN_NODISCARD
+int spn_queue_peek_last(spn_queue *queue, void **item);
 
 /* ---- several items ----------------------------------------------------- */
 
 /*
  * put_many: inserts `count` items in order, waiting for room up to timeout_ns
  * in all.  Stores in *done (may be NULL) how many went in: those before it are
- * the queue's, the rest the caller's.
+ * the queue's, the rest the caller's.  None goes in if one of them is NULL.
  * take_many: waits up to timeout_ns for one item, then takes what is there, at
  * most `capacity`, and stores how many in *count.
  * Both take the queue's lock once for many items where they can.
  *
- * Returns  SPN_OK (put_many: all went in; take_many: at least one), or as
- *          offer_timed and poll_timed.
+ * Returns  SPN_OK (put_many: all went in; take_many: at least one), or as put
+ *          and take.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
@@ -174,153 +189,45 @@ SPN_API SPN_NODISCARD
 int spn_queue_take_many(spn_queue *queue, void **items, size_t capacity,
                         int64_t timeout_ns, size_t *count);
 
-/*
- * add_all: inserts without blocking, in order, until one does not fit.
- * Returns  SPN_OK, SPN_EFULL (with what fitted inserted and counted in *done,
- *          which may be NULL), SPN_EINVAL (NULL, or a NULL among the items:
- *          nothing is inserted), SPN_ECLOSED, SPN_ENOMEM.
- * Since    0.1
- */
-SPN_API SPN_NODISCARD
-int spn_queue_add_all(spn_queue *queue, void *const *items, size_t count, size_t *done);
-
-/*
- * drain: takes what can be taken now, in order, at most `capacity` items, into
- * an array.  drain_to: moves up to `max` items into another queue without
- * blocking; an item the sink refuses stays where it was.  Neither blocks.
- *
- * Returns  drain: how many, or SPN_EINVAL.
- *          drain_to: SPN_OK, SPN_EFULL, SPN_ECLOSED or SPN_ENOMEM (of the
- *          sink), SPN_EINVAL (NULL or the same queue), SPN_ENOTSUP (from a ring);
- *          how many in *moved (may be NULL).  max <= 0 moves nothing.
- * Since    0.1
- */
-SPN_API int64_t spn_queue_drain(spn_queue *queue, void **items, size_t capacity);
-SPN_API SPN_NODISCARD
-int spn_queue_drain_to(spn_queue *queue, spn_queue *sink, int64_t max, int64_t *moved);
-
 /* ---- looking inside ---------------------------------------------------- */
 
 /*
- * size: items in the queue now.  capacity and remaining: INT32_MAX when
- * unbounded.  All may be out of date when they arrive.
+ * size: items in the queue now.  capacity: INT32_MAX when unbounded, 0 for a
+ * synchronous queue.  waiting_consumers: threads that wait for an item now.  All
+ * may be out of date when they arrive.
  * Returns  the number, or SPN_EINVAL.
  * Since    0.1
  */
 SPN_API int64_t spn_queue_size(const spn_queue *queue);
 SPN_API int32_t spn_queue_capacity(const spn_queue *queue);
-SPN_API int32_t spn_queue_remaining(const spn_queue *queue);
-SPN_API int spn_queue_kind_of(const spn_queue *queue);
+SPN_API int32_t spn_queue_waiting_consumers(const spn_queue *queue);
 
 /*
  * contains: whether the item is in the queue.  remove_item: takes out its first
  * occurrence and gives it back to the caller.  NULL is in no queue.
- * Returns  1, 0, SPN_EINVAL (queue NULL), SPN_ENOTSUP (ring).
+ * Returns  SPN_OK, SPN_EEMPTY (it is not), SPN_EINVAL (queue NULL), SPN_ENOTSUP
+ *          (ring).
  * Since    0.1
  */
 SPN_API int spn_queue_contains(const spn_queue *queue, const void *item);
 SPN_API int spn_queue_remove_item(spn_queue *queue, const void *item);
 
 /*
- * contains_all: 1 if each is in the queue.  remove_all: takes out all that equal
- * one of the items; retain_all: all that equal none.  What they take out is
- * dropped.
- * Returns  1 (changed), 0, SPN_EINVAL, SPN_ENOTSUP (ring).
- * Since    0.1
- */
-SPN_API int spn_queue_contains_all(const spn_queue *queue, void *const *items,
-                                   size_t count);
-SPN_API int spn_queue_remove_all(spn_queue *queue, void *const *items, size_t count);
-SPN_API int spn_queue_retain_all(spn_queue *queue, void *const *items, size_t count);
-
-/* Takes everything out and drops it.  Returns how many, or SPN_EINVAL.  Since 0.1 */
-SPN_API int64_t spn_queue_clear(spn_queue *queue);
-
-/*
- * Copies the items in the order of iteration into an array; if there is room
- * for one more, a NULL follows the last.
- * Returns  how many items the queue has: more than `capacity` says that only the
- *          first `capacity` were stored.  SPN_EINVAL, SPN_ENOTSUP (ring).
- * Since    0.1
- */
-SPN_API int64_t spn_queue_to_array(const spn_queue *queue, void **items,
-                                   size_t capacity);
-
-/*
- * Iteration over what was in the queue at some moment: never fails because the
- * queue changes meanwhile and never shows an item twice.  An item it shows may
- * have been taken by another thread by then: compare it, but follow it only if
- * something else keeps it alive.
+ * Shows `visit` the items one after the other and does what it says of each:
+ * SPN_QUEUE_KEEP, SPN_QUEUE_TAKE, SPN_QUEUE_STOP.  From the first to the last,
+ * walk_last of a deque from the last to the first; priority and delay queues, in no
+ * particular order, also what is not due.
  *
- * begin: returns SPN_OK, SPN_EINVAL, SPN_ENOMEM, SPN_ENOTSUP (ring).
- * next: SPN_OK and *item; SPN_EEMPTY at the end, again and again.
- * remove: takes out the item shown last, which is the caller's then: SPN_OK;
- * SPN_EEMPTY if it is gone already; SPN_ESTATE before the first next, twice, or on a synchronous queue.
- * end: frees the iterator; NULL is a no-op.  End it before the queue is
- * destroyed.  An iterator belongs to one thread.
- * Since    0.1
- */
-typedef struct spn_queue_iter spn_queue_iter;
-SPN_API SPN_NODISCARD
-int spn_queue_iter_begin(spn_queue_iter **out, spn_queue *queue);
-SPN_API SPN_NODISCARD /* deque only: from the last to the first; else SPN_ENOTSUP */
-int spn_queue_iter_begin_descending(spn_queue_iter **out, spn_queue *queue);
-SPN_API SPN_NODISCARD
-int spn_queue_iter_next(spn_queue_iter *iter, void **item);
-SPN_API int spn_queue_iter_remove(spn_queue_iter *iter);
-SPN_API void spn_queue_iter_end(spn_queue_iter *iter);
-
-/* ---- deque: the other end ------------------------------------------------ */
-
-/*
- * As put, take and the rest, at the end they name: the plain forms insert at
- * the last and remove at the first.  SPN_ENOTSUP (poll, peek: NULL) on a queue
- * that is no deque.
- * Since    0.1
- */
-SPN_API SPN_NODISCARD
-int spn_queue_add_first(spn_queue *queue, void *item);
-SPN_API SPN_NODISCARD
-int spn_queue_offer_first(spn_queue *queue, void *item);
-SPN_API SPN_NODISCARD
-int spn_queue_put_first(spn_queue *queue, void *item);
-SPN_API SPN_NODISCARD
-int spn_queue_offer_first_timed(spn_queue *queue, void *item, int64_t timeout_ns);
-SPN_API SPN_NODISCARD
-int spn_queue_remove_last(spn_queue *queue, void **item);
-SPN_API void *spn_queue_poll_last(spn_queue *queue);
-SPN_API SPN_NODISCARD
-int spn_queue_take_last(spn_queue *queue, void **item);
-SPN_API SPN_NODISCARD
-int spn_queue_poll_last_timed(spn_queue *queue, void **item, int64_t timeout_ns);
-SPN_API SPN_NODISCARD
-int spn_queue_element_last(spn_queue *queue, void **item);
-SPN_API void *spn_queue_peek_last(spn_queue *queue);
-SPN_API int spn_queue_remove_last_item(spn_queue *queue, const void *item);
-
-/* ---- transfer: waiting for the taker ------------------------------------- */
-
-/*
- * transfer: inserts and waits until a consumer has the item.  try_transfer:
- * hands it to a consumer that waits already, or does nothing.
- * try_transfer_timed: inserts, waits up to timeout_ns, and withdraws it then.
- * On an error or a time-out the item is the caller's again.
+ * The queue is locked meanwhile: the items are those of one moment, and visit must
+ * not call the queue, nor wait.  It may put what it takes into another queue
+ * (timeout_ns 0, then SPN_QUEUE_TAKE), unless that one is walked into this one at the
+ * same time: each walk would wait for the other.
  *
- * Returns  SPN_OK; try_transfer SPN_EEMPTY (nobody waits); SPN_ETIMEDOUT,
- *          SPN_EINTR, SPN_ECLOSED, SPN_EINVAL, SPN_ENOMEM; SPN_ENOTSUP on a
- *          queue that is no transfer queue.
+ * Returns  SPN_OK, SPN_EINVAL, SPN_ENOTSUP (ring; walk_last: no deque).
  * Since    0.1
  */
-SPN_API SPN_NODISCARD
-int spn_queue_transfer(spn_queue *queue, void *item);
-SPN_API SPN_NODISCARD
-int spn_queue_try_transfer(spn_queue *queue, void *item);
-SPN_API SPN_NODISCARD
-int spn_queue_try_transfer_timed(spn_queue *queue, void *item, int64_t timeout_ns);
-
-/* Consumers that wait for an item now, in any queue; SPN_EINVAL for NULL.
- * Since 0.1 */
-SPN_API int32_t spn_queue_waiting_consumers(const spn_queue *queue);
+SPN_API int spn_queue_walk(spn_queue *queue, spn_queue_visit_fn visit, void *ctx);
+SPN_API int spn_queue_walk_last(spn_queue *queue, spn_queue_visit_fn visit, void *ctx);
 
 #ifdef __cplusplus
 }

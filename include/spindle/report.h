@@ -46,8 +46,10 @@ typedef struct spn_exhaustion {
     const char *message; /* "Thread pool is EXHAUSTED! Thread Name: ..."            */
     const char *pool;    /* the pool's name, at most 255 bytes of it                */
     const char *file;    /* where the stacks are; NULL: there are none              */
-    const spn_refusal *refusal; /* the one that led to the report                   */
-    int64_t suppressed;         /* tasks refused without a report since the last one */
+    const spn_refusal *refusal;  /* the one that led to the report; it is over, so
+                                   spn_refusal_stats does not know it any more       */
+    const spn_pool_stats *stats; /* how the pool looked then                         */
+    int64_t suppressed;          /* tasks refused without a report since the last one */
 } spn_exhaustion;
 
 /* Runs on the report's thread, after the file is complete, with no lock held.  It must not

@@ -17,7 +17,7 @@ extern "C" {
  * Lifecycle   create -> schedule... -> shutdown -> await -> destroy.  It is a pool: all
  *             of pool.h and executor.h works on spn_scheduled_pool and
  *             spn_scheduled_executor, shutdown, shutdown_now, await, statistics, hooks
- *             and setters among them.  Its queue is unbounded, so it never has more
+ *             and reconfigure among them.  Its queue is unbounded, so it never has more
  *             threads than core_threads, or one if that is 0.
  * Order       by due time; tasks that are due at the same nanosecond run in the order
  *             in which they came.  Never early.  execute, call and submit are tasks due
@@ -29,12 +29,13 @@ extern "C" {
  *             (0.2 ms) later, in case the first is busy then, the others for these.
  * Cancelling  a future, or completing it by hand, takes a waiting task out of the queue
  *             at once, in amortized O(log n).  (Java leaves it there until it is due, unless told
- *             otherwise: see SPN_SCHEDULED_REMOVE_ON_CANCEL.)
+ *             otherwise: see remove_on_cancel.)
  * Shutdown    by default delayed tasks still run, and periodic ones are cancelled; one
  *             that is running finishes its run first.  The policies change that.
  * Counters    each run of a periodic task counts as a task.
  * Memory      one block per future or call, none for spn_scheduled_execute; the queue
- *             itself grows by doubling (SPN_ENOMEM if it cannot).  Re-arming, cancelling
+ *             itself grows by doubling (SPN_ENOMEM if it cannot), without a bound; when more
+ *             than 100000 wait it logs one warning in its life.  Re-arming, cancelling
  *             and shutdown allocate nothing; shutdown_now a block for each function that
  *             spn_scheduled_call left waiting, to return it, and without memory for that
  *             counts it as dropped.
@@ -47,19 +48,6 @@ typedef enum spn_on_failure {
     SPN_FAILURE_STOP = 0, /* it does not run again; its future keeps the cause       */
     SPN_FAILURE_GO_ON = 1 /* it goes on as if it had succeeded                       */
 } spn_on_failure;
-
-/* What may be switched, at any time: 1 is on, 0 off. */
-typedef enum spn_scheduled_policy {
-    /* Cancelled tasks leave the queue at once; else when they are due, or by
-     * spn_pool_purge.  Default: on. */
-    SPN_SCHEDULED_REMOVE_ON_CANCEL = 0,
-    /* After shutdown, tasks that are not due yet still run.  Off: they are cancelled;
-     * those that are due run.  Default: on. */
-    SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN = 1,
-    /* After shutdown, periodic tasks go on, until they fail or are cancelled.
-     * Default: off. */
-    SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN = 2
-} spn_scheduled_policy;
 
 typedef enum spn_repeat {
     SPN_REPEAT_NONE = 0,
@@ -97,13 +85,17 @@ typedef struct spn_scheduled_opts {
     const char *name;     /* as in spn_pool_opts; copied                              */
     int32_t core_threads; /* SPN_DEFAULT: the CPUs this process may use.  0: a thread is
                              there only while tasks wait or run                       */
-    uint32_t fixed;       /* 1: cannot be reconfigured: setters give SPN_ESTATE       */
+    uint32_t fixed;       /* 1: spn_pool_reconfigure gives SPN_ESTATE                 */
     int64_t
         keep_alive_ns; /* for core_threads 0 and core_timeout.  SPN_DEFAULT: 10 ms */
     uint32_t core_timeout; /* as in spn_pool_opts                                    */
-    int32_t remove_on_cancel; /* the policies: SPN_DEFAULT, 1 or 0             */
-    int32_t delayed_after_shutdown;
-    int32_t periodic_after_shutdown;
+    /* Policies: SPN_DEFAULT, 1 (on) or 0 (off). */
+    int32_t remove_on_cancel; /* cancelled tasks leave the queue at once; else when they
+                                 are due, or by spn_pool_purge.  Default: on           */
+    int32_t delayed_after_shutdown;  /* tasks that are not due yet still run; off: they
+                                 are cancelled, those that are due run.  Default: on   */
+    int32_t periodic_after_shutdown; /* periodic tasks go on, until they fail or are
+                                 cancelled.  Default: off                              */
     const spn_reject_policy
         *reject; /* asked after shutdown.  NULL: spn_reject_abort() */
     const spn_thread_factory *factory; /* as in spn_pool_opts                         */
@@ -159,14 +151,9 @@ SPN_API int spn_scheduled_destroy(spn_scheduled *scheduled);
 SPN_API spn_executor *spn_scheduled_executor(spn_scheduled *scheduled);
 SPN_API spn_pool *spn_scheduled_pool(spn_scheduled *scheduled);
 
-/*
- * Options for the usual ones; change what you like, then create.
- * pool:   so many threads.
- * single: one thread, not reconfigurable: tasks one after another.
- * Since    0.1
- */
+/* Options for so many threads; change what you like, then create.  With one thread tasks
+ * run one after another; `fixed` keeps it so.  Since 0.1 */
 SPN_API spn_scheduled_opts spn_scheduled_opts_pool(int32_t threads);
-SPN_API spn_scheduled_opts spn_scheduled_opts_single(void);
 
 /* ---- scheduling --------------------------------------------------------------- */
 
@@ -221,16 +208,13 @@ int spn_scheduled_execute(spn_scheduled *scheduled, spn_task *task, int64_t dela
 /* ---- asking and taking back ------------------------------------------------------ */
 
 /*
- * remaining:   how long until the (next) run of a future that was scheduled or submitted
- *              here, in *remaining_ns: 0 or less when it is due.  Of one that is done,
- *              since it was due last.
- * is_periodic: 1 if it is repeated, else 0.
- * Neither blocks.
- * Returns  remaining: SPN_OK; both: SPN_EINVAL (NULL, or a future of something else).
+ * How long until the (next) run of a future that was scheduled or submitted here, in
+ * *remaining_ns: 0 or less when it is due.  Of one that is done, since it was due last.
+ * Does not block.
+ * Returns  SPN_OK; SPN_EINVAL (NULL, or a future of something else).
  * Since    0.1
  */
 SPN_API int spn_scheduled_remaining(const spn_future *future, int64_t *remaining_ns);
-SPN_API int spn_scheduled_is_periodic(const spn_future *future);
 
 /*
  * remove: takes a waiting future out of the queue; it stays without an outcome, and
@@ -244,16 +228,6 @@ SPN_API int spn_scheduled_is_periodic(const spn_future *future);
 SPN_API int spn_scheduled_remove(spn_scheduled *scheduled, spn_future *future);
 SPN_API int64_t spn_scheduled_drain(spn_scheduled *scheduled, spn_task **tasks,
                                     size_t capacity);
-
-/*
- * Switches a policy, or tells how it is.  What a policy forbids after shutdown is
- * cancelled at once.
- * Returns  set_policy: SPN_OK; SPN_ESTATE (made with `fixed`); get_policy: 1 or 0;
- *          SPN_EINVAL (NULL, no such policy, neither 0 nor 1).
- * Since    0.1
- */
-SPN_API int spn_scheduled_set_policy(spn_scheduled *scheduled, int policy, int on);
-SPN_API int spn_scheduled_get_policy(spn_scheduled *scheduled, int policy);
 
 /* How many runs of periodic tasks have failed, or SPN_EINVAL for NULL.  Since 0.1 */
 SPN_API int64_t spn_scheduled_failed_runs(spn_scheduled *scheduled);

@@ -54,21 +54,17 @@ int spn_semaphore_create(spn_semaphore **out, const spn_semaphore_opts *opts);
 SPN_API int spn_semaphore_destroy(spn_semaphore *semaphore);
 
 /*
- * Takes `count` permits (at least 1) at once, or none.
- * acquire: blocks up to timeout_ns; interruptible, if it has to wait at all.
- * try_acquire: never blocks, and overtakes waiters even where that is unfair.
+ * Takes `count` permits (at least 1) at once, or none.  Blocks up to timeout_ns, 0: not
+ * at all; interruptible, if it has to wait at all.
  *
- * Returns  acquire: SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_EINVAL, SPN_ENOMEM
- *          (no memory for the calling thread's record).
- *          try_acquire: SPN_OK, SPN_EEMPTY (too few permits), SPN_EINVAL.
+ * Returns  SPN_OK, SPN_ETIMEDOUT, SPN_EINTR, SPN_EINVAL, SPN_ENOMEM (no memory for
+ *          the calling thread's record).
  * Orders   what precedes release happens-before the acquire that takes one of
  *          its permits.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
 int spn_semaphore_acquire(spn_semaphore *semaphore, int32_t count, int64_t timeout_ns);
-SPN_API SPN_NODISCARD
-int spn_semaphore_try_acquire(spn_semaphore *semaphore, int32_t count);
 
 /*
  * Adds `count` permits (at least 1) and serves the waiters they suffice for.
@@ -81,10 +77,6 @@ SPN_API int spn_semaphore_release(spn_semaphore *semaphore, int32_t count);
 
 /* Permits free now, or SPN_EINVAL for NULL.  Never blocks.  Since 0.1 */
 SPN_API int32_t spn_semaphore_available(const spn_semaphore *semaphore);
-
-/* Takes all permits that are free and returns how many, or SPN_EINVAL for
- * NULL.  Never blocks.  Since 0.1 */
-SPN_API int32_t spn_semaphore_drain(spn_semaphore *semaphore);
 
 #ifdef __cplusplus
 }

@@ -55,7 +55,7 @@ int spn_serial_create(spn_serial **out, spn_executor *executor,
 /*
  * Frees it; NULL is a no-op.  No other call on it may be under way.
  * Returns  SPN_OK, or SPN_EBUSY and changes nothing while tasks wait or run, a key is
- *          open, a thread is in await, or a stage of a future (_async) waits to run in it.
+ *          open, a thread is in await, or a stage of a future waits to run in it.
  * Since    0.1
  */
 SPN_API int spn_serial_destroy(spn_serial *serial);
@@ -66,25 +66,20 @@ SPN_API int spn_serial_destroy(spn_serial *serial);
 SPN_API spn_executor *spn_serial_executor(spn_serial *serial);
 
 /*
- * As spn_executor_execute, call and submit, behind all earlier tasks of the key.
- * Returns  what those return; SPN_EREJECTED after shutdown; SPN_ENOMEM, also of
- *          execute, when the key had no tasks.
+ * As spn_executor_execute, behind all earlier tasks of the key.
+ * Returns  what that returns; SPN_EREJECTED after shutdown; SPN_ENOMEM when the key had
+ *          no tasks.
  * Orders   what precedes happens-before the task, and each task of a key before the
  *          next.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
 int spn_serial_execute(spn_serial *serial, uint64_t key, spn_task *task);
-SPN_API SPN_NODISCARD
-int spn_serial_call(spn_serial *serial, uint64_t key, spn_run_fn fn, void *arg);
-SPN_API SPN_NODISCARD
-int spn_serial_submit(spn_serial *serial, uint64_t key, spn_call_fn fn, void *arg,
-                      spn_future **out);
 
 /*
- * open:  a key as an executor in *out, for all that wants one (stages, invoke_all,
- *        completion service); it keeps the key's memory, and execute then allocates
- *        nothing.  It cannot be shut down by itself.
+ * open:  a key as an executor in *out, for all that wants one (call, submit, stages,
+ *        invoke_all, completion service); it keeps the key's memory, and execute then
+ *        allocates nothing.  It cannot be shut down by itself.
  * close: ends that; tasks that wait run nevertheless.
  * Returns  open: SPN_OK, SPN_EINVAL, SPN_ENOMEM; close: SPN_OK, SPN_EINVAL (NULL, or
  *          not open).
@@ -93,11 +88,6 @@ int spn_serial_submit(spn_serial *serial, uint64_t key, spn_call_fn fn, void *ar
 SPN_API SPN_NODISCARD
 int spn_serial_open(spn_serial *serial, uint64_t key, spn_executor **out);
 SPN_API int spn_serial_close(spn_serial *serial, spn_executor *executor);
-
-/* How many tasks wait or run; how many keys take memory.  SPN_EINVAL (NULL).
- * Since 0.1 */
-SPN_API int64_t spn_serial_pending(spn_serial *serial);
-SPN_API int64_t spn_serial_keys(spn_serial *serial);
 
 #ifdef __cplusplus
 }

@@ -16,8 +16,8 @@ extern "C" {
  *
  * Lifecycle   create -> schedule... -> cancel -> await -> destroy.  The thread is
  *             started by the first task and stays until cancel.
- * A task      is made once and scheduled once, on one timer.  It is reference counted;
- *             a timer holds its own reference while the task waits or runs.
+ * A task      is made once and scheduled once, on one timer.  The timer holds a reference
+ *             of its own while the task waits or runs.
  * A failure   of a task is reported and the timer goes on; so does the task, if it is
  *             repeated.  (In Java one failure ends the timer.)
  * Threads     every call is safe from any thread, tasks included.
@@ -32,17 +32,15 @@ typedef struct spn_serial_timer_opts {
     spn_clock *clock; /* borrowed for the timer's life.  NULL: the monotonic one     */
     const spn_thread_factory *factory; /* as in spn_pool_opts                        */
     const spn_thread_opts *thread;     /* as in spn_pool_opts                        */
-    uint32_t keep_cancelled; /* 1: cancelled tasks wait until they are due, or purge */
-    uint32_t reserved;       /* 0                                                    */
     /* A task has failed with `code`; on the timer's thread, with no lock held.  NULL: it
      * is logged as a warning. */
     void (*failed)(spn_serial_timer *timer, spn_serial_task *task, int code, void *ctx);
     void *ctx;
 } spn_serial_timer_opts;
 
-#define SPN_SERIAL_TIMER_OPTS_INIT                                              \
-    {                                                                           \
-        sizeof(spn_serial_timer_opts), NULL, NULL, NULL, NULL, 0, 0, NULL, NULL \
+#define SPN_SERIAL_TIMER_OPTS_INIT                                        \
+    {                                                                     \
+        sizeof(spn_serial_timer_opts), NULL, NULL, NULL, NULL, NULL, NULL \
     }
 
 /*
@@ -72,23 +70,18 @@ SPN_API int spn_serial_timer_cancel(spn_serial_timer *timer);
 SPN_API SPN_NODISCARD
 int spn_serial_timer_await(spn_serial_timer *timer, int64_t timeout_ns);
 
-/*
- * purge:   takes cancelled tasks out (there are none unless keep_cancelled).
- * pending: how many tasks wait.
- * Returns  how many; SPN_EINVAL (NULL).
- * Since    0.1
- */
-SPN_API int64_t spn_serial_timer_purge(spn_serial_timer *timer);
+/* How many tasks wait, or SPN_EINVAL for NULL.  Since 0.1 */
 SPN_API int64_t spn_serial_timer_pending(spn_serial_timer *timer);
 
-/* Makes a task that will call run(arg), in *out, with one reference; adds one and
- * returns its argument; drops one.  arg is borrowed as long as the task may run.
- * NULL is a no-op to ref and unref.
+/*
+ * create: makes a task that will call run(arg), in *out, with one reference.  arg is
+ *         borrowed as long as the task may run.
+ * unref:  drops the reference; NULL is a no-op.
  * Returns  create: SPN_OK, SPN_EINVAL, SPN_ENOMEM; on failure *out is NULL.
- * Since    0.1 */
+ * Since    0.1
+ */
 SPN_API SPN_NODISCARD
 int spn_serial_task_create(spn_serial_task **out, spn_run_fn run, void *arg);
-SPN_API spn_serial_task *spn_serial_task_ref(spn_serial_task *task);
 SPN_API void spn_serial_task_unref(spn_serial_task *task);
 
 /*
@@ -109,31 +102,28 @@ SPN_API int spn_serial_task_cancel(spn_serial_task *task);
 SPN_API int spn_serial_task_scheduled_time(spn_serial_task *task, int64_t *due_ns);
 
 /*
- * schedule:   has the task run once, delay_ns from now.
- * repeat:     and then again, with SPN_REPEAT_DELAY a period after the start of the run
- *             before (one that comes late moves those after it), with SPN_REPEAT_RATE
- *             every period from the first time on: those that were missed follow at once.
- * _at:        at a time on the timer's clock, which may have passed: then at once.
+ * Has the task run delay_ns from now; schedule_at: at a time on the timer's clock, which may
+ * have passed: then at once.
+ * SPN_REPEAT_NONE   once; period_ns is 0.
+ * SPN_REPEAT_DELAY  and then again a period after the start of the run before: one that
+ *                   comes late moves those after it.
+ * SPN_REPEAT_RATE   and then again every period from the first time on: those that were
+ *                   missed follow at once.
  *
  * Returns  SPN_OK; SPN_EINVAL (NULL; a delay or a time below 0, or beyond the clock's
- *          end; period_ns <= 0; another repeat); SPN_ESTATE: the task was scheduled or
- *          cancelled before, or the timer was cancelled; SPN_ENOMEM; SPN_EAGAIN (no
- *          thread).  After SPN_ENOMEM and SPN_EAGAIN it may be tried again.
+ *          end; a period of 0 or less for one that repeats; another repeat); SPN_ESTATE:
+ *          the task was scheduled or cancelled before, or the timer was cancelled;
+ *          SPN_ENOMEM; SPN_EAGAIN (no thread).  After SPN_ENOMEM and SPN_EAGAIN it may be
+ *          tried again.
  * Orders   what precedes happens-before the first run, and each task before the next.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
 int spn_serial_timer_schedule(spn_serial_timer *timer, spn_serial_task *task,
-                              int64_t delay_ns);
+                              int64_t delay_ns, int repeat, int64_t period_ns);
 SPN_API SPN_NODISCARD
 int spn_serial_timer_schedule_at(spn_serial_timer *timer, spn_serial_task *task,
-                                 int64_t at_ns);
-SPN_API SPN_NODISCARD
-int spn_serial_timer_repeat(spn_serial_timer *timer, spn_serial_task *task, int repeat,
-                            int64_t delay_ns, int64_t period_ns);
-SPN_API SPN_NODISCARD
-int spn_serial_timer_repeat_at(spn_serial_timer *timer, spn_serial_task *task,
-                               int repeat, int64_t at_ns, int64_t period_ns);
+                                 int64_t at_ns, int repeat, int64_t period_ns);
 
 #ifdef __cplusplus
 }

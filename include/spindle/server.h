@@ -7,6 +7,7 @@
 #include <spindle/metrics.h>
 #include <spindle/problem.h>
 #include <spindle/repository.h>
+#include <spindle/rpc.h>
 #include <spindle/service.h>
 #include <spindle/timer.h>
 #include <spindle/url.h>
@@ -53,6 +54,8 @@ extern "C" {
  *                        their methods take, and unread replies may have, of all
  *                        connections; 0: no limit     a quarter of what the machine or its
  *                                                     control group allows
+ * channel.order          true: requests of one connection are handled one after the other, in
+ *                        the order they came                                      false
  * connect.queue.capacity of the dispatcher `connection`: events that wait    2147483647
  * connect.queue.warning.size  the same: with more than so many, a warning          1000
  * channel.readonly.send  whether stop tells clients first                          true
@@ -88,25 +91,7 @@ extern "C" {
  */
 typedef struct spn_server spn_server;
 
-/* What is known of a connection; valid during the call. */
-typedef struct spn_channel_info {
-    size_t size;        /* set by the library                                     */
-    const char *remote; /* "10.0.0.1:40000"                                       */
-    const char *local;
-    int64_t age_ns;     /* since it was accepted                                */
-    int64_t idle_ns;    /* since something was read or written                  */
-    uint64_t requests;  /* that came                                            */
-    uint64_t in_flight; /* of these not finished                                */
-    size_t unwritten;   /* bytes that wait for the client to read               */
-    uint32_t is_open;   /* 0: closed, but a method still runs                   */
-    int32_t error;      /* caught, disconnected: a status, 0: none              */
-} spn_channel_info;
-
 typedef void (*spn_channel_fn)(void *ctx, const spn_channel_info *channel);
-/* Told of connected, disconnected, sent and caught on the thread the dispatcher names.
- * sent: something was written; one covers all replies that left in the same write. */
-typedef void (*spn_channel_event_fn)(void *ctx, spn_channel_event event,
-                                     const spn_channel_info *channel);
 
 /* Zero means default.  Append only. */
 typedef struct spn_server_opts {
@@ -180,7 +165,7 @@ SPN_API int spn_server_unexport(spn_server *server, const spn_service *service);
  *         timeout_ns.  Blocks.
  *
  * Returns  start: SPN_OK; SPN_ESTATE: it runs, or was stopped; SPN_EADDRINUSE: somebody has
- *          the address, or this machine does not; SPN_EPERM; SPN_EINVAL: no such address;
+ *          the address; SPN_EPERM; SPN_EINVAL: it is no address of this machine;
  *          SPN_EAGAIN (no thread, no descriptor); SPN_EIO; SPN_ENOMEM; *problem (may be
  *          NULL) says what and where.
  *          stop: SPN_OK: every request that was taken is over, and its reply sent or
@@ -209,10 +194,9 @@ int spn_server_stop(spn_server *server, int64_t timeout_ns);
 SPN_API int spn_server_reset(spn_server *server, const char *url, spn_problem *problem);
 SPN_API spn_url *spn_server_url(spn_server *server);
 
-/* Its pool, the repository that is in, and the timer that looks after silent connections,
- * borrowed; NULL for NULL.  Since 0.1 */
+/* Its pool, and the timer that looks after silent connections, borrowed; NULL for NULL.
+ * Since 0.1 */
 SPN_API spn_pool *spn_server_pool(spn_server *server);
-SPN_API spn_repository *spn_server_repository(spn_server *server);
 SPN_API spn_timer *spn_server_timer(spn_server *server);
 
 /* ---- what goes on ------------------------------------------------------------ */
@@ -242,7 +226,7 @@ typedef struct spn_server_stats {
     uint64_t bad_bodies;  /* requests that could not be decoded                     */
     uint64_t bytes_in;
     uint64_t bytes_out;
-    uint64_t statuses[16]; /* replies by status: see spn_server_status_slot          */
+    uint64_t statuses[16]; /* replies by status: see spn_server_slot_status          */
     uint64_t dispatched[SPN_CHANNEL_EVENTS]
                        [SPN_PLACES]; /* by event, and where handled */
     uint64_t shared;      /* of these by the shared executor, the pool being shut    */
@@ -267,8 +251,8 @@ typedef struct spn_server_stats {
 /*
  * stats_get:    fills *stats as far as stats->size goes.
  * latency:      ns from a request's arrival to its reply, of those that were timed.
- * status_slot:  where statuses[] counts a status; SPN_EINVAL: it is none.  slot_status: the
- *               other way around; the last slot is for all statuses that have none.
+ * slot_status:  the status that a slot of statuses[] counts; SPN_EINVAL: none; the last slot is
+ *               for all statuses that have none.
  * each_channel: calls fn for each connection, with no lock held.
  *
  * Returns  SPN_OK; SPN_EINVAL (a NULL, a wrong size).
@@ -276,7 +260,6 @@ typedef struct spn_server_stats {
  */
 SPN_API int spn_server_stats_get(spn_server *server, spn_server_stats *stats);
 SPN_API int spn_server_latency(spn_server *server, spn_histogram_snapshot *snapshot);
-SPN_API int spn_server_status_slot(int status);
 SPN_API int spn_server_slot_status(int slot);
 SPN_API int spn_server_each_channel(spn_server *server, spn_channel_fn fn, void *ctx);
 
@@ -291,7 +274,7 @@ SPN_API int spn_server_each_service(spn_server *server, spn_service_fn fn, void 
  * Registers the counters and the latency with a registry of metrics, as
  * spindle_rpc_requests_total and the like; one server for a registry.  remove before
  * destroy.
- * Returns  as spn_metrics_add_counter; SPN_EINVAL (a NULL).
+ * Returns  as spn_metrics_add; SPN_EINVAL (a NULL).
  * Since    0.1
  */
 SPN_API SPN_NODISCARD

@@ -66,21 +66,13 @@ typedef struct spn_service {
 /* ---- what was asked ------------------------------------------------------ */
 
 /*
- * What is called, with which parameters, in which version of Dubbo's protocol; who asks
- * ("10.0.0.1:40000").  Texts live as long as the request.  NULL for NULL.
+ * What is called, with which parameters; who asks ("10.0.0.1:40000").  Texts live as long
+ * as the request.  NULL for NULL.
  * Since    0.1
  */
-SPN_API const char *spn_request_interface(const spn_request *request);
 SPN_API const char *spn_request_method(const spn_request *request);
 SPN_API const char *spn_request_parameters(const spn_request *request);
-SPN_API const char *spn_request_dubbo(const spn_request *request);
 SPN_API const char *spn_request_remote(const spn_request *request);
-
-/* The number that client and server know it by.  0 for NULL.  Since 0.1 */
-SPN_API int64_t spn_request_id(const spn_request *request);
-
-/* Whether somebody waits for the reply: 1 or 0; SPN_EINVAL for NULL.  Since 0.1 */
-SPN_API int spn_request_is_two_way(const spn_request *request);
 
 /* How long the client still waits: SPN_FOREVER if it does not say, 0 if its time is up.
  * Since 0.1 */
@@ -110,6 +102,7 @@ SPN_API const spn_hvalue *spn_request_attachments(spn_request *request);
 
 /*
  * The arguments.  Numbers take each other's values, a text or span may be null (NULL).
+ * spn_request_value is for all others: spn_hvalue_as_bool and its family read what it gives.
  * What is wrong is kept with the request, so that a method may return the status as it
  * is: the reply has status 70 and names argument, method, and what came instead.
  *
@@ -121,13 +114,9 @@ SPN_API size_t spn_request_count(const spn_request *request);
 SPN_API SPN_NODISCARD
 int spn_request_value(spn_request *request, size_t index, const spn_hvalue **value);
 SPN_API SPN_NODISCARD
-int spn_request_bool(spn_request *request, size_t index, int *flag);
-SPN_API SPN_NODISCARD
 int spn_request_int(spn_request *request, size_t index, int32_t *number);
 SPN_API SPN_NODISCARD
 int spn_request_long(spn_request *request, size_t index, int64_t *number);
-SPN_API SPN_NODISCARD
-int spn_request_double(spn_request *request, size_t index, double *number);
 SPN_API SPN_NODISCARD
 int spn_request_text(spn_request *request, size_t index, const char **text);
 SPN_API SPN_NODISCARD
@@ -146,7 +135,8 @@ SPN_API spn_harena *spn_request_arena(spn_request *request);
  * Decides what the reply is; the last one counts.  Nothing is sent before the method
  * returns, or the deferred request is finished.
  *
- * return_...:  a value, copied or written at once.  return_null: Java's null and void.
+ * return_...:  a value, copied or written at once; a NULL is Java's null.  return_value is
+ *              for all kinds that have no function of their own.
  * throw:       a Java exception of that class, for the caller to catch.
  * answer:      a status of Dubbo's other than 20, and a text: 70 for a service that
  *              failed, 100 for one that has no room.
@@ -156,11 +146,8 @@ SPN_API spn_harena *spn_request_arena(spn_request *request);
  *          20); SPN_ERANGE: larger than `payload` allows; SPN_ENOMEM.
  * Since    0.1
  */
-SPN_API int spn_request_return_null(spn_request *request);
-SPN_API int spn_request_return_bool(spn_request *request, int flag);
 SPN_API int spn_request_return_int(spn_request *request, int32_t number);
 SPN_API int spn_request_return_long(spn_request *request, int64_t number);
-SPN_API int spn_request_return_double(spn_request *request, double number);
 SPN_API int spn_request_return_text(spn_request *request, const char *text);
 SPN_API int spn_request_return_string(spn_request *request, const char *data,
                                       size_t length);

@@ -86,10 +86,6 @@ int spn_threadless_wait_and_drain(spn_threadless *threadless, int64_t timeout_ns
 SPN_API int spn_threadless_notify_return(spn_threadless *threadless, int code,
                                          const char *message);
 
-/* 1 until the wait is over: then tasks go to the shared executor, and 0.  SPN_EINVAL
- * (NULL).  Since 0.1 */
-SPN_API int spn_threadless_is_waiting(spn_threadless *threadless);
-
 #ifdef __cplusplus
 }
 #endif

@@ -4,6 +4,7 @@
 
 #include <spindle/clock.h>
 #include <spindle/executor.h>
+#include <spindle/future.h>
 #include <spindle/status.h>
 #include <spindle/thread.h>
 #include <spindle/wheel.h>
@@ -39,9 +40,17 @@ extern "C" {
  * Ownership   timeouts are the caller's, embedded in its own structs; a timeout must
  *             stay where it is from schedule until it is cancelled, returned by stop, or
  *             its callback has been entered.
+ * Bounds      any number may be pending, and nothing warns, unless max_pending says how many;
+ *             a timeout takes no memory of the timer's, a handle does.
  */
 typedef struct spn_timer spn_timer;
 typedef struct spn_timeout spn_timeout;
+typedef struct spn_timeout_handle spn_timeout_handle; /* a timeout the library owns */
+
+/* Handles that stop gave back.  The field is the library's. */
+typedef struct spn_timeout_handle_list {
+    spn_timeout_handle *first;
+} spn_timeout_handle_list;
 
 /* 0, or a failure, which the timer counts and reports: see on_failure.  One that ends its
  * thread (pthread_exit) has failed with SPN_ECANCELED and stops nothing: a periodic timeout
@@ -152,36 +161,50 @@ int spn_timer_start(spn_timer *timer);
 
 /*
  * Stops the timer for good.  The thread's sleep ends at once; callbacks that run are
- * waited for, and the one on the timer's own thread is interrupted.  What was neither
- * run nor cancelled, periodic timeouts included, is stored in *left as a list for
- * spn_timeout_pop; each reads as cancelled.  Timeouts with a handle are not in it: their
- * functions are called here, with SPN_ECANCELED.  left may be NULL.  A second stop finds
- * nothing left.  Blocks; an interrupt does not end it but stays set.
+ * waited for, and the one on the timer's own thread is interrupted.  What was neither run
+ * nor cancelled comes back, and reads as cancelled: the callers' timeouts, periodic ones
+ * included, in *left, a list for spn_timeout_pop, and handles in *handles, a list for
+ * spn_timeout_handle_take.  Both may be NULL.  Without `handles`, stop itself calls each
+ * handle's gone with SPN_ESHUTDOWN; the gone of one that was cancelled just before has
+ * been called when stop returns, in any case.  Both lists are stored before any function
+ * is called.  A second stop finds nothing left.  Blocks; an interrupt does not end it but
+ * stays set.
  *
  * Returns  SPN_OK; SPN_ESTATE in a callback of this timer, and in the child of a fork
  *          if the timer's thread or its executor's is the parent's: nothing is stopped;
  *          SPN_ENOMEM (no memory for the calling thread's record: nothing is stopped);
- *          SPN_EINVAL (NULL timer).  *left is NULL unless SPN_OK.
+ *          SPN_EINVAL (NULL timer).  Both lists are empty unless SPN_OK.
  * Orders   all callbacks did happens-before stop returns.
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_timer_stop(spn_timer *timer, spn_timeout **left);
+int spn_timer_stop(spn_timer *timer, spn_timeout **left,
+                   spn_timeout_handle_list *handles);
 
 /* Takes the first timeout off a list that stop made; NULL: it is empty.  The timeout
  * is the caller's alone then.  Since 0.1 */
 SPN_API spn_timeout *spn_timeout_pop(spn_timeout **list);
 
-/* Whether stop was called: 1 or 0, or SPN_EINVAL for NULL.  Since 0.1 */
-SPN_API int spn_timer_is_stopped(const spn_timer *timer);
+/*
+ * Takes the first handle off a list that stop made, and gives the caller its reference;
+ * NULL: the list is empty.  The list owns a reference to each handle in it, so take them
+ * all; this works also once the timer is destroyed.
+ *
+ *     while ((handle = spn_timeout_handle_take(&handles)) != NULL) {
+ *         give_up(spn_timeout_handle_arg(handle)); // nobody was told of it
+ *         spn_timeout_handle_unref(handle);
+ *     }
+ *
+ * Since 0.1
+ */
+SPN_API spn_timeout_handle *spn_timeout_handle_take(spn_timeout_handle_list *handles);
 
 /*
- * schedule: has fn(timeout) called once, delay_ns from now; 0 and less: as soon as
- *           possible.  SPN_FOREVER, and what adds up to it, never comes.
- * schedule_at: the same at due_ns on the timer's clock, without reading the clock.
+ * Has fn(timeout) called once, delay_ns from now; 0 and less: as soon as possible.
+ * SPN_FOREVER, and what adds up to it, never comes.
  * A timeout that is pending already is moved: the old function and time are forgotten.
  * One whose callback runs right now is scheduled anew, periodic ones too; in another timer
- * a periodic one only after it was cancelled in its own.  Do not block,
+ * a periodic one only after it was cancelled in its own.  Does not block,
  * except for starting the thread and for the moment another thread has the same shard.
  *
  * Returns  SPN_OK; SPN_EREJECTED: max_pending is reached; SPN_ESTATE: stopped;
@@ -193,30 +216,6 @@ SPN_API int spn_timer_is_stopped(const spn_timer *timer);
 SPN_API SPN_NODISCARD
 int spn_timer_schedule(spn_timer *timer, spn_timeout *timeout, spn_timeout_fn fn,
                        int64_t delay_ns);
-SPN_API SPN_NODISCARD
-int spn_timer_schedule_at(spn_timer *timer, spn_timeout *timeout, spn_timeout_fn fn,
-                          int64_t due_ns);
-
-/* What to schedule in a batch. */
-typedef struct spn_timer_entry {
-    spn_timeout *timeout;
-    spn_timeout_fn fn;
-    int64_t delay_ns;
-} spn_timer_entry;
-
-/*
- * Schedules many timeouts with one reading of the clock and under one lock: all of
- * them, or none.  Their shard is closed to others meanwhile: some thousands at a time
- * are fine.
- *
- * Returns  as schedule; also SPN_EBUSY when one is pending already or is named twice.
- *          A count of 0 is SPN_OK.
- * Since    0.1
- */
-SPN_API SPN_NODISCARD
-int spn_timer_schedule_many(spn_timer *timer, const spn_timer_entry *entries,
-                            size_t count);
-
 /* What a periodic timeout does about periods that passed without it: because a
  * callback was slow, or the process was stopped. */
 typedef enum spn_missed {
@@ -287,7 +286,7 @@ enum {
  * Both read the timeout, so its memory must stay until they have returned.  Where the
  * callback frees it and another thread may cancel it, count references: one is the
  * timer's, which the callback drops, and one is that thread's.  (Handles, below, count by
- * themselves; examples/timer_references.c is a whole program.)
+ * themselves; examples/timer_references.c and timer_handles.c are whole programs.)
  *
  *     if (spn_timer_cancel(timer, &c->idle) == SPN_TIMEOUT_REMOVED)
  *         connection_unref(c, 2); // the timer's as well: on_idle will not be called
@@ -305,20 +304,20 @@ SPN_API int spn_timer_cancel(spn_timer *timer, spn_timeout *timeout);
 SPN_API SPN_NODISCARD
 int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *timeout, int64_t timeout_ns);
 
+/* What has become of a timeout, or of a handle. */
+enum {
+    SPN_TIMEOUT_NEW = 0,      /* never scheduled                                      */
+    SPN_TIMEOUT_PENDING = 1,  /* it waits for its time                                */
+    SPN_TIMEOUT_EXPIRED = 2,  /* its time has come, also while its callback runs      */
+    SPN_TIMEOUT_CANCELLED = 3 /* it was cancelled, or stop took it out                */
+};
+
 /*
- * Whether a timeout waits for its time; whether its last scheduling has led to a run,
- * also while that runs; whether it was cancelled, or returned by stop.  1 or 0; 0 for
- * NULL.  Never block; with other threads at work the answer may be out of date.
+ * What has become of it since it was scheduled last: one of the above, or SPN_EINVAL for
+ * NULL.  Never blocks; with other threads at work the answer may be out of date.
  * Since    0.1
  */
-SPN_API int spn_timeout_is_pending(const spn_timeout *timeout);
-SPN_API int spn_timeout_is_expired(const spn_timeout *timeout);
-SPN_API int spn_timeout_is_cancelled(const spn_timeout *timeout);
-
-/* The timer it was last scheduled in; NULL if in none, if stop returned it, or once that
- * timer was destroyed.  A timer made later may get the memory of one that was destroyed,
- * and is told in its place then.  Takes a lock of the process for a moment.  Since 0.1 */
-SPN_API spn_timer *spn_timeout_timer(const spn_timeout *timeout);
+SPN_API int spn_timeout_state(const spn_timeout *timeout);
 
 /*
  * How long until a pending timeout is due, at least 1 ns and SPN_FOREVER if never; 0 if
@@ -335,42 +334,78 @@ SPN_API int64_t spn_timer_pending(const spn_timer *timer);
  * For those who have no struct to put a timeout in: a cache line each, from blocks of
  * many.
  *
+ *     rc = spn_timer_new_timeout(timer, on_time, on_gone, request, SPN_SEC(3), &handle);
+ *     ...
+ *     spn_timeout_handle_cancel(handle);   // on_gone(request, SPN_ECANCELED), soon
+ *     spn_timeout_handle_unref(handle);
+ *
  * Ownership   reference counted; new_timeout gives the caller one, to be dropped.  A
  *             handle may be asked about after its time, after cancel, and after the
- *             timer is gone.
+ *             timer is gone.  The timer borrows arg until fn or gone has been called,
+ *             stop has given the handle back, or, without a gone, cancel has returned
+ *             SPN_TIMEOUT_REMOVED; again lends it once more.
  */
-typedef struct spn_timeout_handle spn_timeout_handle;
 
-/* Called exactly once for each handle, where the timer's callbacks run: with SPN_OK when
- * the time has come, with SPN_ECANCELED after a cancel, or, by stop, when it never came. */
-typedef void (*spn_timeout_handle_fn)(void *arg, int reason);
+/* Called each time the handle's time has come, where the timer's callbacks run, and at no
+ * other time.  The handle stays while fn runs; take a reference to keep it longer. */
+typedef void (*spn_timeout_handle_fn)(spn_timeout_handle *handle, void *arg);
 
 /*
- * Has fn(arg, SPN_OK) called delay_ns from now, and stores a handle in *out, which is
- * NULL on failure.  out may be NULL: then nobody can cancel it.
+ * Called exactly once, in place of the next fn, for a handle whose time will not come:
+ * with SPN_ECANCELED after a cancel that returned SPN_TIMEOUT_REMOVED, where the timer's
+ * callbacks run; with SPN_ESHUTDOWN by a stop that was given no list for handles.  Not
+ * called for a handle that expired and was not scheduled again, nor for one that stop
+ * gave back.
+ */
+typedef void (*spn_timeout_gone_fn)(void *arg, int reason);
+
+/*
+ * Has fn(handle, arg) called delay_ns from now, and stores the handle in *out, which is
+ * NULL on failure.  gone may be NULL: nobody is told then.  out may be NULL: then only fn
+ * gets to see the handle.
  *
- * Returns  as spn_timer_schedule; SPN_ENOMEM.
+ * Returns  as spn_timer_schedule; SPN_ENOMEM.  On error neither fn nor gone is called.
+ * Orders   what precedes new_timeout happens-before fn(handle, arg) and gone(arg, reason).
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn, void *arg,
-                          int64_t delay_ns, spn_timeout_handle **out);
+int spn_timer_new_timeout(spn_timer *timer, spn_timeout_handle_fn fn,
+                          spn_timeout_gone_fn gone, void *arg, int64_t delay_ns,
+                          spn_timeout_handle **out);
 
 /*
- * Sees to it that fn is called with SPN_ECANCELED, soon, and not with SPN_OK.  It counts
- * as pending until then.  If the timer stops meanwhile, fn may be called in here, and
- * stop waits for it.  Safe while the timer is stopped and destroyed.
+ * Has the same handle call fn once more, delay_ns from now; allocates nothing.  For use in
+ * fn, or after it.  The handle reads as neither expired nor cancelled then.  With an
+ * executor the next fn may begin while this one still runs.  Safe while the timer is
+ * stopped, and after it was destroyed.
+ *
+ * Returns  SPN_OK; SPN_EBUSY: it is pending; SPN_ECANCELED: it was cancelled, which is for
+ *          good; SPN_ESHUTDOWN: the timer was stopped, whatever the handle is;
+ *          SPN_EREJECTED: max_pending is reached; SPN_EINVAL (NULL).  On error nothing has
+ *          changed, and gone is not called.
+ * Orders   what precedes again happens-before the next fn(handle, arg).
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_timeout_handle_again(spn_timeout_handle *handle, int64_t delay_ns);
+
+/*
+ * Cancels a handle for good: fn will not be called for the time it waits for, nor later.
+ * Without a gone the handle is out of the timer when this returns.  With one it counts as
+ * pending until gone has been called, soon, by the timer; if the timer stops meanwhile,
+ * gone may be called in here, and stop waits for it.  In fn, or while fn runs, there is
+ * nothing to cancel, unless the handle was scheduled again; then a run for the time before
+ * goes on, and cancel does not wait for it.  Safe while the timer is stopped, and after it
+ * was destroyed.
  *
  * Returns  SPN_TIMEOUT_REMOVED, once; else SPN_TIMEOUT_GONE: its time has come, or it was
- *          cancelled before; SPN_EINVAL (NULL).
+ *          cancelled before, or stop gave it back; SPN_EINVAL (NULL).
  * Since    0.1
  */
 SPN_API int spn_timeout_handle_cancel(spn_timeout_handle *handle);
 
-/* Whether its time has come; whether it was cancelled, or returned by stop.  1 or 0; 0
- * for NULL.  Never block.  Since 0.1 */
-SPN_API int spn_timeout_handle_is_expired(const spn_timeout_handle *handle);
-SPN_API int spn_timeout_handle_is_cancelled(const spn_timeout_handle *handle);
+/* What has become of it, as spn_timeout_state: never SPN_TIMEOUT_NEW.  Since 0.1 */
+SPN_API int spn_timeout_handle_state(const spn_timeout_handle *handle);
 
 /* Its timer, which may be gone, and its argument; NULL for NULL.  Since 0.1 */
 SPN_API spn_timer *spn_timeout_handle_timer(const spn_timeout_handle *handle);
@@ -380,6 +415,54 @@ SPN_API void *spn_timeout_handle_arg(const spn_timeout_handle *handle);
  * Since 0.1 */
 SPN_API spn_timeout_handle *spn_timeout_handle_ref(spn_timeout_handle *handle);
 SPN_API void spn_timeout_handle_unref(spn_timeout_handle *handle);
+
+/* ---- futures that time out -------------------------------------------------------- */
+
+/* Zero means default.  Append only. */
+typedef struct spn_or_timeout_opts {
+    size_t size; /* sizeof(spn_or_timeout_opts), set by _INIT */
+    /* 1: when the time has come, the thread that is running the future's function is
+     * interrupted, as by spn_future_cancel: before run returns and never later. */
+    uint32_t interrupt;
+    uint32_t reserved; /* 0 */
+} spn_or_timeout_opts;
+
+#define SPN_OR_TIMEOUT_OPTS_INIT           \
+    {                                      \
+        sizeof(spn_or_timeout_opts), 0, 0, \
+    }
+
+/*
+ * or_timeout: if the future is not done timeout_ns from now, it fails, with the cause
+ *             SPN_ETIMEDOUT.  A function that runs goes on, and its result is dropped;
+ *             a task that waits in a pool's queue does not run, and keeps its place until
+ *             the pool needs it or spn_pool_purge.  opts may be NULL for all defaults.
+ * complete_on_timeout: it succeeds with `value` then.  A value that does not become the
+ *             outcome is freed by the future's drop_value, if it has one.
+ *
+ *     rc = spn_future_or_timeout(answer, timer, SPN_SEC(3), NULL);
+ *     ...
+ *     rc = spn_future_get(answer, &value, SPN_FOREVER);  // SPN_EFAILED after 3 s
+ *
+ * 0 and less: at once, in the calling thread.  SPN_FOREVER never comes.  A future that is
+ * done before is not affected, and its entry, one allocation, is taken out of the timer at
+ * once.  The timer has a reference until then: dropping all others does not abandon the
+ * future.  If the timer is stopped first, the future fails, with the cause SPN_ESHUTDOWN.
+ * A future may have several timeouts: the first one decides.  When the time has come, the
+ * future is completed where the timer's callbacks run; its stages without an executor run
+ * there, too.
+ *
+ * Returns  SPN_OK; SPN_EINVAL (future or timer NULL, bad opts); SPN_ENOMEM; SPN_EREJECTED
+ *          (max_pending); SPN_ESTATE (the timer is stopped); what spn_timer_start refuses
+ *          with.  On error nothing has changed, and the value is the caller's.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_future_or_timeout(spn_future *future, spn_timer *timer, int64_t timeout_ns,
+                          const spn_or_timeout_opts *opts);
+SPN_API SPN_NODISCARD
+int spn_future_complete_on_timeout(spn_future *future, spn_timer *timer, void *value,
+                                   int64_t timeout_ns);
 
 /* ---- driven by an event loop --------------------------------------------------- */
 
@@ -438,15 +521,6 @@ typedef struct spn_timer_stats {
  * Since    0.1
  */
 SPN_API int spn_timer_get_stats(spn_timer *timer, spn_timer_stats *stats);
-
-/*
- * Compares the inside of the timer with what it should be; closes one shard after the
- * other meanwhile.
- * Returns  SPN_OK; SPN_ESTATE: a timeout was moved, freed or written while it was
- *          pending, and what is wrong was logged; SPN_EINVAL (NULL).
- * Since    0.1
- */
-SPN_API int spn_timer_check(spn_timer *timer);
 
 #ifdef __cplusplus
 }

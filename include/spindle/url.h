@@ -21,8 +21,7 @@ extern "C" {
  *             Strings that a URL gives out live as long as it does.
  * Threads     every call is safe from any thread.  None blocks.
  * What it is not: a general reader of URIs.  Parameters are Dubbo's: `&` and `;` part
- *             them, values are not percent-decoded (see spn_url_decode), `default.x`
- *             stands in for x.
+ *             them, values are not percent-decoded, `default.x` stands in for x.
  */
 typedef struct spn_url spn_url;
 
@@ -78,7 +77,7 @@ typedef struct spn_url_parts {
  * set:         a copy with that parameter; value NULL: without it.  The same URL, with
  *              one more reference, if that changes nothing.  Key and value may hold what
  *              a URL that is read may: no control characters, no `&` and `;`, in keys no
- *              `=` (encode them before).
+ *              `=`.
  * set_absent:  the same, if it has no such parameter or an empty one.
  *
  * Returns  SPN_OK; SPN_EINVAL; SPN_ERANGE; SPN_ENOMEM.  On failure *out is NULL.
@@ -108,17 +107,25 @@ SPN_API const char *spn_url_path(const spn_url *url);
 SPN_API int spn_url_is_any_host(const spn_url *url);
 
 /*
- * get:         a parameter's value, which may be ""; NULL: there is none.
- * get_string:  the same, but `otherwise` if there is none or it is empty.
+ * get:         a parameter's value, which may be ""; NULL: there is none.  For a method that
+ *              is `method.key`, else `key`; `method` may be NULL in all of these.  Where
+ *              `methods` is given and nowhere contains the method's name, it has none of
+ *              its own.
+ * get_own:     only `method.key`.
+ * get_string:  as get, but `otherwise` if there is none or it is empty.
  * get_bool:    1 for "true" in upper or lower case, 0 for another text; `otherwise` (as 1
  *              or 0) if there is none or it is empty.
  * NULL for a URL or a key counts as no parameter.
  * Since    0.1
  */
-SPN_API const char *spn_url_get(const spn_url *url, const char *key);
-SPN_API const char *spn_url_get_string(const spn_url *url, const char *key,
-                                       const char *otherwise);
-SPN_API int spn_url_get_bool(const spn_url *url, const char *key, int otherwise);
+SPN_API const char *spn_url_get(const spn_url *url, const char *method,
+                                const char *key);
+SPN_API const char *spn_url_get_own(const spn_url *url, const char *method,
+                                    const char *key);
+SPN_API const char *spn_url_get_string(const spn_url *url, const char *method,
+                                       const char *key, const char *otherwise);
+SPN_API int spn_url_get_bool(const spn_url *url, const char *method, const char *key,
+                             int otherwise);
 
 /*
  * Numbers: *value becomes the parameter's, or `otherwise` if there is none or it is
@@ -129,43 +136,20 @@ SPN_API int spn_url_get_bool(const spn_url *url, const char *key, int otherwise)
  * Since    0.1
  */
 SPN_API SPN_NODISCARD
-int spn_url_get_int(const spn_url *url, const char *key, int32_t otherwise,
-                    int32_t *value);
+int spn_url_get_int(const spn_url *url, const char *method, const char *key,
+                    int32_t otherwise, int32_t *value);
 SPN_API SPN_NODISCARD
-int spn_url_get_long(const spn_url *url, const char *key, int64_t otherwise,
-                     int64_t *value);
+int spn_url_get_long(const spn_url *url, const char *method, const char *key,
+                     int64_t otherwise, int64_t *value);
 SPN_API SPN_NODISCARD
-int spn_url_get_positive(const spn_url *url, const char *key, int32_t otherwise,
-                         int32_t *value);
+int spn_url_get_positive(const spn_url *url, const char *method, const char *key,
+                         int32_t otherwise, int32_t *value);
 
 /*
- * The same for a method: `method.key`, else `key`.  own: only `method.key`, or NULL.
- * Where `methods` is given and nowhere contains the method's name, it has none of its
- * own.
+ * The parameter at an index, sorted by key.
+ * Returns  SPN_OK; SPN_EEMPTY: there are not so many; SPN_EINVAL (a NULL).
  * Since    0.1
  */
-SPN_API const char *spn_url_method_get_own(const spn_url *url, const char *method,
-                                           const char *key);
-SPN_API const char *spn_url_method_get(const spn_url *url, const char *method,
-                                       const char *key);
-SPN_API int spn_url_method_get_bool(const spn_url *url, const char *method,
-                                    const char *key, int otherwise);
-SPN_API SPN_NODISCARD
-int spn_url_method_get_int(const spn_url *url, const char *method, const char *key,
-                           int32_t otherwise, int32_t *value);
-SPN_API SPN_NODISCARD
-int spn_url_method_get_long(const spn_url *url, const char *method, const char *key,
-                            int64_t otherwise, int64_t *value);
-SPN_API SPN_NODISCARD
-int spn_url_method_get_positive(const spn_url *url, const char *method, const char *key,
-                                int32_t otherwise, int32_t *value);
-
-/*
- * The parameters, sorted by key: how many, 0 for NULL; and the one at an index.
- * Returns  at: SPN_OK; SPN_EEMPTY: there are not so many; SPN_EINVAL (a NULL).
- * Since    0.1
- */
-SPN_API size_t spn_url_count(const spn_url *url);
 SPN_API int spn_url_at(const spn_url *url, size_t index, spn_url_parameter *parameter);
 
 /*
@@ -190,18 +174,52 @@ typedef enum spn_url_form {
 } spn_url_form;
 
 /*
- * print:   writes a form into the buffer, as much as fits in capacity - 1 bytes, and a zero
- *          byte; the buffer may be NULL if capacity is 0.
- * encode, decode:  percent-encoding of a text, the same way; decode takes `+` as a blank.
+ * Writes a form into the buffer, as much as fits in capacity - 1 bytes, and a zero byte;
+ * the buffer may be NULL if capacity is 0.
  *
  * Returns  how many bytes the whole has, without the zero byte; SPN_EINVAL: a NULL, a
- *          form there is not; decode also for a wrong escape, an escaped zero byte.
+ *          form there is not.
  * Since    0.1
  */
 SPN_API int64_t spn_url_print(const spn_url *url, spn_url_form form, char *buffer,
                               size_t capacity);
-SPN_API int64_t spn_url_encode(const char *text, char *buffer, size_t capacity);
-SPN_API int64_t spn_url_decode(const char *text, char *buffer, size_t capacity);
+
+/* ---- many URLs in a file --------------------------------------------------------------- */
+
+#define SPN_URL_FILE_BYTES_MAX    1048576
+#define SPN_URL_FILE_SECTIONS_MAX 256
+
+/* Told of one section: its name, "dubbo" or "dubbo public", and its URL, both borrowed during
+ * the call.  Any other value than SPN_OK ends the reading. */
+typedef int (*spn_url_file_fn)(void *ctx, const char *section, const spn_url *url);
+
+/*
+ * Reads a file in which each section is a URL, and calls fn for each, in the order of the
+ * file, once all of the file was found right:
+ *
+ *     # comment
+ *     [dubbo]             ; [protocol], or [protocol label] where there are two of a kind
+ *     host = 127.0.0.1
+ *     port = 20880
+ *     threads = 200
+ *
+ * host, port, path, user and password are parts of the URL, every other key is a parameter.
+ * A key must be one that the library reads, or have a + before it (`+clock.zone = UTC`): then
+ * an extension or the program reads it.  `#` and `;` begin a comment at the beginning of a
+ * line and after a blank.  Values are taken as they are, without quotes and escapes.
+ *
+ * Blocks as reading a file does.
+ * Returns  SPN_OK; SPN_EINVAL: a NULL, a directory, or a line is wrong: *problem (may be NULL)
+ *          has file and line, what was expected, and the place in the file as its offset;
+ *          SPN_EEMPTY: no such file, or no section in it; SPN_EPERM: it may not be read;
+ *          SPN_ETOOBIG: more than SPN_URL_FILE_BYTES_MAX; SPN_ERANGE: too many sections,
+ *          keys, or too long a URL; SPN_EIO: reading failed; SPN_ENOMEM; what fn returned.
+ *          On failure, but for what fn returned, fn was not called.
+ * Since    0.1
+ */
+SPN_API SPN_NODISCARD
+int spn_url_file_read(const char *path, spn_url_file_fn fn, void *ctx,
+                      spn_problem *problem);
 
 /* Whether all parts and parameters are the same: 1 or 0; two NULLs are equal.  A number
  * that is the same for equal URLs, 0 for NULL.  Since 0.1 */

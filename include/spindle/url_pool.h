@@ -24,12 +24,16 @@ extern "C" {
  * queues          0: hand-off; negative: unbounded; else that many (eager: 1 at least)  0
  * alive           ms until an idle thread ends (cached, eager)                  60000
  * reject          report, abort, caller-runs, discard, discard-oldest, new-thread, block,
- *                 or one of the program's                                       report
- * reject.timeout  ms, of block                                                  60000
+ *                 or one of the program's; or `chain:block,caller-runs`: up to 8 of these,
+ *                 asked in turn until one takes the task, as spn_reject_chain   report
+ * reject.timeout  ms, of block, also in a chain                                 60000
  * dump.enable     whether report writes the stacks                              true
  * dump.directory  where to                                                      home
  * queue           fifo, lanes, priority, or one of the program's                fifo
  *
+ * Bounds      queues below 0 has no bound, and cached and eager have no limit of threads
+ *             unless `threads` says one: then memory is the limit.  Such a pool logs one
+ *             warning in its life, when 100000 tasks wait, and one when it has 1000 threads.
  * Lifecycle   create -> pool, executor... -> shutdown, await of the pool -> destroy
  * Ownership   it owns the pool and what the pool needs: the rejection policy, its report.
  */

@@ -3,7 +3,6 @@
 #define SPN_WATCH_H
 
 #include <spindle/metrics.h>
-#include <spindle/report.h>
 #include <spindle/status.h>
 #include <spindle/timer.h>
 
@@ -93,19 +92,6 @@ SPN_API int spn_watch_destroy(spn_watch *watch);
  * Since    0.1
  */
 SPN_API int spn_watch_check(spn_watch *watch);
-
-/*
- * Writes what there is to know of all pools of the registry: state, threads, queue, counts,
- * and the tasks that run, the longest running first: for people.  At most once per
- * interval of the watch; swallowed (may be NULL) gets how many calls were refused since
- * the last.  For stacks too, see spn_report_pool.
- *
- * Returns  SPN_OK; SPN_EBUSY: too soon; SPN_EINVAL (a NULL); SPN_ENOMEM; what write
- *          returned.
- * Since    0.1
- */
-SPN_API int spn_watch_report(spn_watch *watch, spn_write_fn write, void *ctx,
-                             int64_t *swallowed);
 
 #ifdef __cplusplus
 }

@@ -134,15 +134,18 @@ SPN_API spn_wheel_node *spn_wheel_take_due(spn_wheel *wheel);
  */
 SPN_API int64_t spn_wheel_next_expiry(const spn_wheel *wheel);
 
-/* The wheel's time, or SPN_EINVAL for NULL; how many nodes it has, due ones
- * included, or 0.  Since 0.1 */
-SPN_API int64_t spn_wheel_now(const spn_wheel *wheel);
+/* How many nodes the wheel has, due ones included, or 0 for NULL.  Since 0.1 */
 SPN_API size_t spn_wheel_count(const spn_wheel *wheel);
 
-/* Whether the node is in a wheel; whether it is due there and was not taken out.
- * 1 or 0; 0 for NULL.  Since 0.1 */
-SPN_API int spn_wheel_node_is_pending(const spn_wheel_node *node);
-SPN_API int spn_wheel_node_is_due(const spn_wheel_node *node);
+/* Where a node is. */
+enum {
+    SPN_WHEEL_NODE_OUT = 0,     /* in no wheel                                       */
+    SPN_WHEEL_NODE_PENDING = 1, /* its time has not come                             */
+    SPN_WHEEL_NODE_DUE = 2      /* its time has come, and it was not taken out       */
+};
+
+/* One of the above, or SPN_EINVAL for NULL.  Since 0.1 */
+SPN_API int spn_wheel_node_state(const spn_wheel_node *node);
 
 /*
  * Calls visit(node, ctx) for each node in the wheel, in no particular order; visit
@@ -153,17 +156,6 @@ SPN_API int spn_wheel_node_is_due(const spn_wheel_node *node);
  */
 typedef void (*spn_wheel_visit_fn)(spn_wheel_node *node, void *ctx);
 SPN_API int spn_wheel_each(spn_wheel *wheel, spn_wheel_visit_fn visit, void *ctx);
-
-/*
- * Walks the whole structure and compares it with what it should be: for tests, and
- * for programs that suspect their own memory.  Takes time in proportion to the
- * number of nodes and slots.
- *
- * Returns  SPN_OK; SPN_ESTATE: it is damaged (a node was moved, freed or written
- *          while the wheel had it), and what is wrong was logged; SPN_EINVAL (NULL).
- * Since    0.1
- */
-SPN_API int spn_wheel_check(const spn_wheel *wheel);
 
 #ifdef __cplusplus
 }

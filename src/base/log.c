@@ -64,11 +64,6 @@ int spn_log_set_level(int level)
     return SPN_OK;
 }
 
-int spn_log_get_level(void)
-{
-    return spn__load(&threshold.level, relaxed);
-}
-
 const char *spn_log_level_name(int level)
 {
     switch (level) {

@@ -581,14 +581,9 @@ int spn_extensions_get(spn_extensions *x, const char *kind, const char *name,
     return rc == SPN_EEMPTY ? say_unknown(x, kind, name, problem) : rc;
 }
 
-struct names {
-    char text[400];
-    size_t length;
-};
-
 static void add_name(void *ctx, const spn_extension *e, const char *origin)
 {
-    struct names *names = ctx;
+    struct spn__names *names = ctx;
     const size_t length = strlen(e->name);
 
     (void)origin;
@@ -603,14 +598,21 @@ static void add_name(void *ctx, const spn_extension *e, const char *origin)
     names->length += length;
 }
 
+const char *spn__extensions_names(spn_extensions *x, const char *kind,
+                                  struct spn__names *names)
+{
+    names->length = 0;
+    (void)spn_extensions_each(x, kind, add_name, names);
+    return names->length != 0 ? names->text : "none";
+}
+
 static int say_unknown(spn_extensions *x, const char *kind, const char *name,
                        spn_problem *problem)
 {
-    struct names names = { "", 0 };
+    struct spn__names names;
 
-    (void)spn_extensions_each(x, kind, add_name, &names);
     return spn__refuse(problem, SPN_EEMPTY, 0, "there is no %s '%s'; there are: %s",
-                       kind, name, names.length != 0 ? names.text : "none");
+                       kind, name, spn__extensions_names(x, kind, &names));
 }
 
 /* ---- the registry ------------------------------------------------------------------------- */

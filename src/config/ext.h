@@ -78,6 +78,14 @@ bool spn__list_has(const char *list, const char *item, size_t length);
 /* The next item of a comma list, without blanks; an empty span at the end. */
 struct spn__span spn__list_next(const char **list);
 
+/* The names of a kind, as a text for people. */
+struct spn__names {
+    char text[400];
+    size_t length;
+};
+const char *spn__extensions_names(spn_extensions *extensions, const char *kind,
+                                  struct spn__names *names);
+
 /* The kind, or NULL; the lock is held, if there is a registry. */
 const spn_extension_kind *spn__kind_find(spn_extensions *extensions, const char *name);
 

@@ -37,6 +37,7 @@ const spn_extension spn__builtin_extensions[] = {
     BUILT_IN(SPN_KIND_REJECT, "discard-oldest", &spn__rejection_discard_oldest),
     BUILT_IN(SPN_KIND_REJECT, "new-thread", &spn__rejection_new_thread),
     BUILT_IN(SPN_KIND_REJECT, "block", &spn__rejection_block),
+    BUILT_IN(SPN_KIND_REJECT, "chain", &spn__rejection_chain),
     BUILT_IN(SPN_KIND_QUEUE, "fifo", &spn__work_queue_fifo),
     BUILT_IN(SPN_KIND_QUEUE, "lanes", &spn__work_queue_lanes),
     BUILT_IN(SPN_KIND_QUEUE, "priority", &spn__work_queue_priority),

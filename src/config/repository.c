@@ -108,7 +108,7 @@ static void name_after(struct key *key, const char *service)
 static bool is_consumer(const spn_url *url)
 {
     static const char word[] = "consumer";
-    const char *side = spn_url_get_string(url, "side", "");
+    const char *side = spn_url_get_string(url, NULL, "side", "");
     size_t i = 0;
 
     for (; i < sizeof word - 1; i++)
@@ -126,7 +126,7 @@ static int make_key(const spn_repository *r, const spn_url *url, struct key *key
 
     key->side = is_consumer(url) ? CONSUMER : PROVIDER;
     if (r->isolation && key->side == PROVIDER &&
-        spn_url_get_string(url, "interface", NULL) != NULL) {
+        spn_url_get_string(url, NULL, "interface", NULL) != NULL) {
         length = spn_url_print(url, SPN_URL_SERVICE_KEY, service, sizeof service);
         if (length >= (int64_t)sizeof service)
             return spn__refuse(problem, SPN_ERANGE, 0, "the service key is too long");
@@ -154,6 +154,16 @@ static spn_pool *pool_of(const struct slot *slot)
     return spn_url_pool_pool(slot->url_pool);
 }
 
+static bool is_shutdown(spn_pool *pool)
+{
+    return spn_executor_is_shutdown(spn_pool_executor(pool)) == 1;
+}
+
+static bool is_terminated(spn_pool *pool)
+{
+    return spn_executor_is_terminated(spn_pool_executor(pool)) == 1;
+}
+
 /* With the lock held: the current slot of a key, alive or not. */
 static struct slot *find(spn_repository *r, const char *key)
 {
@@ -170,7 +180,7 @@ static struct slot *take_live(spn_repository *r, const char *key)
 {
     struct slot *slot = find(r, key);
 
-    if (slot == NULL || spn_pool_is_shutdown(pool_of(slot)) != 0)
+    if (slot == NULL || is_shutdown(pool_of(slot)))
         return NULL;
     slot->held++;
     return slot;
@@ -190,7 +200,8 @@ static void throw_away(struct slot *slot)
 {
     if (slot == NULL)
         return;
-    (void)spn_pool_shutdown(pool_of(slot)); /* no thread, no task: that is its end */
+    (void)spn_executor_shutdown(
+        spn_pool_executor(pool_of(slot))); /* no thread, no task: that is its end */
     free_slot(slot);
 }
 
@@ -205,8 +216,7 @@ static void reap(spn_repository *r)
     spn__list_each_safe (node, next, &r->slots) {
         const struct slot *slot = slot_of(node);
 
-        if (!slot->current && slot->held == 0 &&
-            spn_pool_is_terminated(pool_of(slot)) == 1) {
+        if (!slot->current && slot->held == 0 && is_terminated(pool_of(slot))) {
             spn__list_remove(node);
             spn__list_push_back(&gone, node);
         }
@@ -518,7 +528,7 @@ static void throw_scheduled_away(spn_scheduled *made)
 
     if (made == NULL)
         return;
-    (void)spn_pool_shutdown(spn_scheduled_pool(made));
+    (void)spn_executor_shutdown(spn_scheduled_executor(made));
     rc = spn_scheduled_destroy(made);
     spn__assert(rc == SPN_OK);
 }
@@ -647,7 +657,8 @@ static int await_one(spn_pool *pool, int64_t deadline_ns, int worst)
     const bool only_look = worst == SPN_EINTR || worst == SPN_ENOMEM;
     const int64_t now = spn__now();
     const int rc =
-        spn_pool_await(pool, only_look || deadline_ns <= now ? 0 : deadline_ns - now);
+        spn_executor_await(spn_pool_executor(pool),
+                           only_look || deadline_ns <= now ? 0 : deadline_ns - now);
 
     return rc == SPN_OK || only_look ? worst : rc;
 }
@@ -666,9 +677,10 @@ static void stop_all(spn_repository *r)
     spn_pool *scheduled = scheduled_pool(r);
 
     for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
-        (void)spn_pool_shutdown_now(pool_of(slot), NULL, NULL, NULL);
+        (void)spn_executor_shutdown_now(spn_pool_executor(pool_of(slot)), NULL, NULL,
+                                        NULL);
     if (scheduled != NULL)
-        (void)spn_pool_shutdown_now(scheduled, NULL, NULL, NULL);
+        (void)spn_executor_shutdown_now(spn_pool_executor(scheduled), NULL, NULL, NULL);
 }
 
 static void shut_all_down(spn_repository *r)
@@ -676,9 +688,9 @@ static void shut_all_down(spn_repository *r)
     spn_pool *scheduled = scheduled_pool(r);
 
     for (struct slot *slot = step(r, NULL); slot != NULL; slot = step(r, slot))
-        (void)spn_pool_shutdown(pool_of(slot));
+        (void)spn_executor_shutdown(spn_pool_executor(pool_of(slot)));
     if (scheduled != NULL)
-        (void)spn_pool_shutdown(scheduled);
+        (void)spn_executor_shutdown(spn_pool_executor(scheduled));
 }
 
 int spn_repository_destroy_all(spn_repository *r, int64_t timeout_ns)
@@ -748,7 +760,7 @@ static bool is_over(spn_repository *r)
 
     spn__lock(&r->lock);
     spn__list_each (node, &r->slots)
-        over = over && spn_pool_is_terminated(pool_of(slot_of(node))) == 1 &&
+        over = over && is_terminated(pool_of(slot_of(node))) &&
                slot_of(node)->held == (slot_of(node) == r->shared ? 1 : 0);
     spn__unlock(&r->lock);
     return over;
@@ -761,8 +773,8 @@ int spn_repository_destroy(spn_repository *r)
 
     if (r == NULL)
         return SPN_OK;
-    if (!is_over(r) || (r->scheduled != NULL &&
-                        spn_pool_is_terminated(spn_scheduled_pool(r->scheduled)) != 1))
+    if (!is_over(r) ||
+        (r->scheduled != NULL && !is_terminated(spn_scheduled_pool(r->scheduled))))
         return SPN_EBUSY;
     if (r->timer != NULL && spn_timer_destroy(r->timer) != SPN_OK)
         return SPN_EBUSY;

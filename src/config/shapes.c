@@ -16,9 +16,9 @@ enum { DEFAULT_THREADS = 200, DEFAULT_ALIVE_MS = 60000 };
 int spn__url_number(const spn_url *url, const char *key, int64_t low, int64_t high,
                     int64_t otherwise, int64_t *value, spn_problem *problem)
 {
-    const char *text = spn_url_get_string(url, key, "");
+    const char *text = spn_url_get_string(url, NULL, key, "");
     int64_t found;
-    int rc = spn_url_get_long(url, key, otherwise, &found);
+    int rc = spn_url_get_long(url, NULL, key, otherwise, &found);
 
     if (rc == SPN_EINVAL)
         return spn__refuse(problem, rc, 0, "%s=%.80s is no number", key, text);

@@ -76,7 +76,7 @@ int spn_url_is_any_host(const spn_url *url)
     if (url == NULL)
         return 0;
     return (url->host != NULL && strcmp(url->host, "0.0.0.0") == 0) ||
-           spn_url_get_bool(url, "anyhost", 0) != 0;
+           spn_url_get_bool(url, NULL, "anyhost", 0) != 0;
 }
 
 /* ---- parameters -------------------------------------------------------------------------- */
@@ -121,21 +121,7 @@ static const char *not_empty(const char *value)
     return value != NULL && *value != '\0' ? value : NULL;
 }
 
-const char *spn_url_get(const spn_url *url, const char *key)
-{
-    return look_up(url, NULL, key);
-}
-
-const char *spn_url_get_string(const spn_url *url, const char *key,
-                               const char *otherwise)
-{
-    const char *value = not_empty(look_up(url, NULL, key));
-
-    return value != NULL ? value : otherwise;
-}
-
-const char *spn_url_method_get_own(const spn_url *url, const char *method,
-                                   const char *key)
+const char *spn_url_get_own(const spn_url *url, const char *method, const char *key)
 {
     const char *methods = not_empty(look_up(url, NULL, "methods"));
 
@@ -147,11 +133,20 @@ const char *spn_url_method_get_own(const spn_url *url, const char *method,
     return look_up(url, method, key);
 }
 
-const char *spn_url_method_get(const spn_url *url, const char *method, const char *key)
+const char *spn_url_get(const spn_url *url, const char *method, const char *key)
 {
-    const char *value = not_empty(spn_url_method_get_own(url, method, key));
+    const char *value =
+        method != NULL ? not_empty(spn_url_get_own(url, method, key)) : NULL;
 
     return value != NULL ? value : look_up(url, NULL, key);
+}
+
+const char *spn_url_get_string(const spn_url *url, const char *method, const char *key,
+                               const char *otherwise)
+{
+    const char *value = not_empty(spn_url_get(url, method, key));
+
+    return value != NULL ? value : otherwise;
 }
 
 /* tolower knows the locale; a configuration does not. */
@@ -166,20 +161,12 @@ static bool is_true(const char *value)
     return value[i] == '\0';
 }
 
-static int bool_of(const char *value, int otherwise)
+int spn_url_get_bool(const spn_url *url, const char *method, const char *key,
+                     int otherwise)
 {
-    return not_empty(value) != NULL ? is_true(value) : otherwise != 0;
-}
+    const char *value = not_empty(spn_url_get(url, method, key));
 
-int spn_url_get_bool(const spn_url *url, const char *key, int otherwise)
-{
-    return bool_of(look_up(url, NULL, key), otherwise);
-}
-
-int spn_url_method_get_bool(const spn_url *url, const char *method, const char *key,
-                            int otherwise)
-{
-    return bool_of(spn_url_method_get(url, method, key), otherwise);
+    return value != NULL ? is_true(value) : otherwise != 0;
 }
 
 /* A decimal number of [low, high], gathered below zero, where there is one more. */
@@ -233,58 +220,29 @@ static int get_int(const char *text, int32_t otherwise, bool positive, int32_t *
     return rc;
 }
 
-int spn_url_get_int(const spn_url *url, const char *key, int32_t otherwise,
-                    int32_t *value)
+int spn_url_get_int(const spn_url *url, const char *method, const char *key,
+                    int32_t otherwise, int32_t *value)
 {
     if (url == NULL || key == NULL || value == NULL)
         return SPN_EINVAL;
-    return get_int(look_up(url, NULL, key), otherwise, false, value);
+    return get_int(spn_url_get(url, method, key), otherwise, false, value);
 }
 
-int spn_url_get_long(const spn_url *url, const char *key, int64_t otherwise,
-                     int64_t *value)
+int spn_url_get_long(const spn_url *url, const char *method, const char *key,
+                     int64_t otherwise, int64_t *value)
 {
     if (url == NULL || key == NULL || value == NULL)
         return SPN_EINVAL;
-    return get_number(look_up(url, NULL, key), INT64_MIN, INT64_MAX, otherwise, value);
+    return get_number(spn_url_get(url, method, key), INT64_MIN, INT64_MAX, otherwise,
+                      value);
 }
 
-int spn_url_get_positive(const spn_url *url, const char *key, int32_t otherwise,
-                         int32_t *value)
+int spn_url_get_positive(const spn_url *url, const char *method, const char *key,
+                         int32_t otherwise, int32_t *value)
 {
     if (url == NULL || key == NULL || value == NULL)
         return SPN_EINVAL;
-    return get_int(look_up(url, NULL, key), otherwise, true, value);
-}
-
-int spn_url_method_get_int(const spn_url *url, const char *method, const char *key,
-                           int32_t otherwise, int32_t *value)
-{
-    if (url == NULL || method == NULL || key == NULL || value == NULL)
-        return SPN_EINVAL;
-    return get_int(spn_url_method_get(url, method, key), otherwise, false, value);
-}
-
-int spn_url_method_get_long(const spn_url *url, const char *method, const char *key,
-                            int64_t otherwise, int64_t *value)
-{
-    if (url == NULL || method == NULL || key == NULL || value == NULL)
-        return SPN_EINVAL;
-    return get_number(spn_url_method_get(url, method, key), INT64_MIN, INT64_MAX,
-                      otherwise, value);
-}
-
-int spn_url_method_get_positive(const spn_url *url, const char *method, const char *key,
-                                int32_t otherwise, int32_t *value)
-{
-    if (url == NULL || method == NULL || key == NULL || value == NULL)
-        return SPN_EINVAL;
-    return get_int(spn_url_method_get(url, method, key), otherwise, true, value);
-}
-
-size_t spn_url_count(const spn_url *url)
-{
-    return url != NULL ? url->count : 0;
+    return get_int(spn_url_get(url, method, key), otherwise, true, value);
 }
 
 int spn_url_at(const spn_url *url, size_t index, spn_url_parameter *parameter)
@@ -404,9 +362,9 @@ static void put_whole(struct sink *s, const spn_url *url, bool user, bool parame
 
 static void put_service(struct sink *s, const spn_url *url, bool colons)
 {
-    const char *service = spn_url_get_string(url, "interface", url->path);
-    const char *group = spn_url_get_string(url, "group", NULL);
-    const char *version = spn_url_get_string(url, "version", NULL);
+    const char *service = spn_url_get_string(url, NULL, "interface", url->path);
+    const char *group = spn_url_get_string(url, NULL, "group", NULL);
+    const char *version = spn_url_get_string(url, NULL, "version", NULL);
 
     if (service == NULL)
         return;
@@ -455,16 +413,6 @@ int64_t spn_url_print(const spn_url *url, spn_url_form form, char *buffer,
     return finish(&s);
 }
 
-int64_t spn_url_encode(const char *text, char *buffer, size_t capacity)
-{
-    struct sink s = { buffer, capacity, 0, true };
-
-    if (text == NULL || (buffer == NULL && capacity != 0))
-        return SPN_EINVAL;
-    put_text(&s, text);
-    return finish(&s);
-}
-
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -483,12 +431,10 @@ static int escaped_byte(const char *text)
     return low < 0 || high * 16 + low == 0 ? -1 : high * 16 + low;
 }
 
-int64_t spn_url_decode(const char *text, char *buffer, size_t capacity)
+int64_t spn__url_decode(const char *text, char *buffer, size_t capacity)
 {
     struct sink s = { buffer, capacity, 0, false };
 
-    if (text == NULL || (buffer == NULL && capacity != 0))
-        return SPN_EINVAL;
     for (const char *at = text; *at != '\0'; at++)
         if (*at == '%' && escaped_byte(at) < 0)
             return SPN_EINVAL; /* before anything is written */
@@ -696,7 +642,7 @@ int spn_url_set(const spn_url *url, const char *key, const char *value, spn_url 
     *out = NULL;
     if (url == NULL || !is_parameter(key, value))
         return SPN_EINVAL;
-    if (same(value, spn_url_get(url, key))) {
+    if (same(value, spn_url_get(url, NULL, key))) {
         *out = spn_url_ref(url);
         return SPN_OK;
     }
@@ -720,7 +666,7 @@ int spn_url_set_absent(const spn_url *url, const char *key, const char *value,
     *out = NULL;
     if (url == NULL || value == NULL || !is_parameter(key, value))
         return SPN_EINVAL;
-    if (not_empty(spn_url_get(url, key)) == NULL)
+    if (not_empty(spn_url_get(url, NULL, key)) == NULL)
         return spn_url_set(url, key, value, out);
     *out = spn_url_ref(url);
     return SPN_OK;
@@ -762,7 +708,7 @@ int spn_url_backup(const spn_url *url, size_t index, spn_url **out)
         *out = spn_url_ref(url);
         return SPN_OK;
     }
-    address = list_item(spn_url_get(url, "backup"), index - 1);
+    address = list_item(spn_url_get(url, NULL, "backup"), index - 1);
     if (address.text == NULL)
         return SPN_EEMPTY;
     rc = spn__url_read(&other, address.text, address.length, NULL);

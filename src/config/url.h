@@ -48,6 +48,10 @@ static inline struct spn__span spn__span_of(const char *text)
     return span;
 }
 
+/* Writes a percent-decoded text, `+` being a blank, as spn_url_print does.
+ * SPN_EINVAL: a wrong escape, an escaped zero byte. */
+int64_t spn__url_decode(const char *text, char *buffer, size_t capacity);
+
 /* Appends a parameter, and what it stands in for as a default.  SPN_ERANGE, SPN_ENOMEM. */
 int spn__url_add(struct spn__url_draft *draft, struct spn__span key,
                  struct spn__span value);
@@ -64,6 +68,13 @@ int spn__url_read(spn_url **out, const char *text, size_t length, spn_problem *p
 static inline bool spn__url_is_text(char c)
 {
     return (unsigned char)c >= ' ' && c != 127;
+}
+
+/* Whether a byte may stand in a protocol. */
+static inline bool spn__url_is_protocol_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '+' || c == '-' || c == '.' || c == '_';
 }
 
 #endif /* SPN__URL_H */

@@ -54,7 +54,7 @@ static int shape(const spn_url *url, const spn_url_pool_opts *o, spn_pool_opts *
     int rc;
 
     rc = spn_extensions_get(o->extensions, SPN_KIND_THREADPOOL,
-                            spn_url_get_string(url, "threadpool", o->threadpool),
+                            spn_url_get_string(url, NULL, "threadpool", o->threadpool),
                             &instance, problem);
     if (rc == SPN_OK)
         rc = check_instance(instance, sizeof *threadpool, SPN_KIND_THREADPOOL, problem);
@@ -83,15 +83,12 @@ static int apply_queue(const spn_url *url, const spn_url_pool_opts *o,
 static int make_policy(struct spn_url_pool *up, const spn_url *url,
                        const spn_url_pool_opts *o, spn_problem *problem)
 {
-    const void *instance;
-    int rc =
-        spn_extensions_choose(o->extensions, SPN_KIND_REJECT, url, &instance, problem);
+    int rc = spn__rejection_find(o->extensions,
+                                 spn_url_get_string(url, NULL, "reject", NULL),
+                                 &up->rejection, problem);
 
-    if (rc == SPN_OK)
-        rc = check_instance(instance, sizeof *up->rejection, SPN_KIND_REJECT, problem);
     if (rc != SPN_OK)
         return rc;
-    up->rejection = instance;
     return up->rejection->create(up->rejection, url, o, &up->policy, problem);
 }
 
@@ -101,8 +98,8 @@ static int make_pool(struct spn_url_pool *up, const spn_url *url,
     spn_pool_opts opts = SPN_POOL_OPTS_INIT;
     int rc;
 
-    opts.name =
-        spn_url_get_string(url, "threadname", o->name != NULL ? o->name : "Dubbo");
+    opts.name = spn_url_get_string(url, NULL, "threadname",
+                                   o->name != NULL ? o->name : "Dubbo");
     if (o->hooks != NULL)
         opts.hooks = *o->hooks;
     opts.factory = o->factory;
@@ -182,7 +179,7 @@ int spn_url_io_threads(const spn_url *url, int32_t *threads)
 {
     const int32_t cpus = spn_cpu_count();
 
-    return spn_url_get_positive(url, "iothreads",
+    return spn_url_get_positive(url, NULL, "iothreads",
                                 cpus < IO_THREADS_MAX ? cpus + 1 : IO_THREADS_MAX,
                                 threads);
 }
@@ -216,7 +213,7 @@ int spn_url_pool_update(spn_pool *pool, const spn_url *url, spn_problem *problem
     if (pool == NULL || url == NULL)
         return spn__refuse(problem, SPN_EINVAL, 0, "there is no pool or no URL");
     rc = spn__url_number(url, "threads", INT32_MIN, INT32_MAX, 0, &threads, problem);
-    if (rc != SPN_OK || threads <= 0 || spn_pool_is_shutdown(pool) != 0)
+    if (rc != SPN_OK || threads <= 0 || spn__pool_state(pool) != SPN_EXECUTOR_RUNNING)
         return rc;
     t = capped(threads);
     rc = spn__pool_change_by(pool, &change, follow_rule, &t);
@@ -230,7 +227,7 @@ int spn_url_pool_update(spn_pool *pool, const spn_url *url, spn_problem *problem
 static int take_knob(const spn_url *url, const char *key, int64_t low, int64_t *value,
                      bool *there, spn_problem *problem)
 {
-    *there = spn_url_get_string(url, key, NULL) != NULL;
+    *there = spn_url_get_string(url, NULL, key, NULL) != NULL;
     if (!*there)
         return SPN_OK;
     return spn__url_number(url, key, low, INT32_MAX, 0, value, problem);
@@ -283,6 +280,7 @@ static int refuse_change(spn_pool *pool, const struct wanted *w, int rc,
 {
     const char *capacity =
         w->has_queues ? spn__pool_capacity_problem(pool, change->queue_capacity) : NULL;
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
 
     if (rc != SPN_EINVAL)
         return spn__refuse(problem, rc, 0, "this pool cannot be changed: %s",
@@ -290,14 +288,15 @@ static int refuse_change(spn_pool *pool, const struct wanted *w, int rc,
     if (capacity != NULL)
         return spn__refuse(problem, rc, 0, "queues=%lld: %s", (long long)w->queues,
                            capacity);
-    if (w->has_alive && w->alive_ms == 0 && spn_pool_core_timeout(pool) == 1)
+    (void)spn_pool_stats_get(pool, &s);
+    if (w->has_alive && w->alive_ms == 0 && s.core_timeout != 0)
         return spn__refuse(
             problem, rc, 0,
             "alive=0: this pool ends idle core threads, so alive must be more than 0");
     return spn__refuse(problem, rc, 0,
                        "corethreads=%lld is more than threads, which is %lld",
-                       (long long)(w->has_core ? w->core : spn_pool_core_threads(pool)),
-                       (long long)(w->has_max ? w->max : spn_pool_max_threads(pool)));
+                       (long long)(w->has_core ? w->core : s.core_threads),
+                       (long long)(w->has_max ? w->max : s.max_threads));
 }
 
 int spn_url_pool_reconfigure(spn_pool *pool, const spn_url *url, spn_problem *problem)

@@ -238,12 +238,6 @@ static struct spn__span span_from(const char *from, const char *to)
     return span;
 }
 
-static bool is_protocol_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '+' || c == '-' || c == '.' || c == '_';
-}
-
 static int read_protocol(struct reader *r, struct spn__url_draft *draft)
 {
     const char *mark = find_mark(r->at, r->end, "://");
@@ -260,7 +254,7 @@ static int read_protocol(struct reader *r, struct spn__url_draft *draft)
                            "the protocol before '%s' is missing",
                            skipped == 3 ? "://" : ":/");
     for (const char *at = r->at; at < mark; at++)
-        if (!is_protocol_letter(*at))
+        if (!spn__url_is_protocol_letter(*at))
             return spn__refuse(r->problem, SPN_EINVAL, offset_of(r, at),
                                "'%c' cannot be in a protocol, which ends at ':/'", *at);
     draft->protocol = span_from(r->at, mark);
@@ -477,7 +471,7 @@ static size_t wrong_escape(const char *text)
             continue;
         }
         memcpy(escape, text + at, strnlen(text + at, 3));
-        if (strlen(escape) < 3 || spn_url_decode(escape, byte, sizeof byte) != 1)
+        if (strlen(escape) < 3 || spn__url_decode(escape, byte, sizeof byte) != 1)
             return at;
         at += 3;
     }
@@ -500,7 +494,7 @@ int spn_url_parse_encoded(spn_url **out, const char *text, spn_problem *problem)
     if (strnlen(text, (size_t)3 * SPN_URL_TEXT_MAX + 1) > (size_t)3 * SPN_URL_TEXT_MAX)
         return spn__refuse(problem, SPN_ERANGE, (size_t)3 * SPN_URL_TEXT_MAX,
                            "a URL has %d bytes at most", SPN_URL_TEXT_MAX);
-    length = spn_url_decode(text, NULL, 0);
+    length = spn__url_decode(text, NULL, 0);
     if (length < 0) {
         wrong = wrong_escape(text);
         return spn__refuse(problem, SPN_EINVAL, wrong,
@@ -511,7 +505,7 @@ int spn_url_parse_encoded(spn_url **out, const char *text, spn_problem *problem)
     decoded = spn__alloc((size_t)length + 1);
     if (decoded == NULL)
         return SPN_ENOMEM;
-    (void)spn_url_decode(text, decoded, (size_t)length + 1);
+    (void)spn__url_decode(text, decoded, (size_t)length + 1);
     rc = spn__url_read(out, decoded, (size_t)length, problem);
     if (problem != NULL && (rc == SPN_EINVAL || rc == SPN_ERANGE))
         problem->offset = encoded_offset(text, problem->offset);

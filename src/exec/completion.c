@@ -99,7 +99,7 @@ static void told(struct spn_future *f, void *owner)
 {
     struct spn__chosen chosen = { NULL, NULL };
     struct spn_completion *c = owner;
-    const bool refused = c->queue != NULL && spn_queue_offer(c->queue, f) != 1;
+    const bool refused = c->queue != NULL && spn_queue_put(c->queue, f, 0) != SPN_OK;
 
     spn__lock(&c->lock);
     c->pending--;
@@ -165,20 +165,6 @@ int spn_completion_submit(spn_completion *c, spn_call_fn fn, void *arg,
     return rc == SPN_OK ? submit(c, f, out) : rc;
 }
 
-int spn_completion_submit_run(spn_completion *c, spn_run_fn run, void *arg, void *value,
-                              spn_future **out)
-{
-    struct spn_future *f;
-    int rc;
-
-    if (out != NULL)
-        *out = NULL;
-    if (c == NULL || run == NULL)
-        return SPN_EINVAL;
-    rc = spn__task_create_run(c->executor, &f, run, arg, value);
-    return rc == SPN_OK ? submit(c, f, out) : rc;
-}
-
 /* ---- out ------------------------------------------------------------------------- */
 
 /* With the lock held: the first that is done, or NULL. */
@@ -199,19 +185,23 @@ static int take(struct spn_completion *c, spn_future **future, int64_t timeout_n
     int64_t deadline_ns;
     int rc;
 
+    /* Before the thread's record: what does not wait needs no memory. */
+    spn__lock(&c->lock);
+    *future = pop(c);
+    spn__unlock(&c->lock);
+    if (*future != NULL)
+        return SPN_OK;
+    if (timeout_ns <= 0)
+        return SPN_ETIMEDOUT;
     deadline_ns = spn__deadline(spn__now(), timeout_ns);
     self = spn__thread_self();
     if (self == NULL)
         return SPN_ENOMEM;
     spn__lock(&c->lock);
-    *future = pop(c);
+    *future = pop(c); /* one may have come meanwhile */
     if (*future != NULL) {
         spn__unlock(&c->lock);
         return SPN_OK;
-    }
-    if (timeout_ns <= 0) {
-        spn__unlock(&c->lock);
-        return SPN_ETIMEDOUT;
     }
     spn__waitq_add(&c->takers, &t.waiter, self);
     spn__unlock(&c->lock);
@@ -225,8 +215,7 @@ static int take(struct spn_completion *c, spn_future **future, int64_t timeout_n
     return SPN_OK;
 }
 
-int spn_completion_poll_timed(spn_completion *c, spn_future **future,
-                              int64_t timeout_ns)
+int spn_completion_take(spn_completion *c, spn_future **future, int64_t timeout_ns)
 {
     void *item = NULL;
     int rc;
@@ -238,53 +227,7 @@ int spn_completion_poll_timed(spn_completion *c, spn_future **future,
         return SPN_EINVAL;
     if (c->queue == NULL)
         return take(c, future, timeout_ns);
-    rc = spn_queue_poll_timed(c->queue, &item, timeout_ns);
+    rc = spn_queue_take(c->queue, &item, timeout_ns);
     *future = rc == SPN_OK ? item : NULL;
-    return rc;
-}
-
-int spn_completion_take(spn_completion *c, spn_future **future)
-{
-    return spn_completion_poll_timed(c, future, SPN_FOREVER);
-}
-
-int spn_completion_poll(spn_completion *c, spn_future **future)
-{
-    if (future == NULL)
-        return SPN_EINVAL;
-    *future = NULL;
-    if (c == NULL)
-        return SPN_EINVAL;
-    if (c->queue != NULL) {
-        *future = spn_queue_poll(c->queue);
-    } else {
-        spn__lock(&c->lock);
-        *future = pop(c);
-        spn__unlock(&c->lock);
-    }
-    return *future != NULL ? SPN_OK : SPN_EEMPTY;
-}
-
-int64_t spn_completion_pending(spn_completion *c)
-{
-    int64_t pending;
-
-    if (c == NULL)
-        return SPN_EINVAL;
-    spn__lock(&c->lock);
-    pending = c->pending;
-    spn__unlock(&c->lock);
-    return pending;
-}
-
-int64_t spn_completion_ready(spn_completion *c)
-{
-    int64_t ready;
-
-    if (c == NULL)
-        return SPN_EINVAL;
-    spn__lock(&c->lock);
-    ready = c->ready;
-    spn__unlock(&c->lock);
-    return ready;
+    return rc == SPN_EEMPTY ? SPN_ETIMEDOUT : rc;
 }

@@ -52,8 +52,6 @@ spn_pool_opts spn_pool_opts_single(void)
     spn_pool_opts o = shape(1, 1, 0, SPN_UNBOUNDED);
 
     o.fixed = 1;
-    o.urgent_threads = 0;
-    o.block_threads = 0;
     return o;
 }
 

@@ -4,7 +4,7 @@
  *
  * OVERVIEW
  *   A task of a group is a task future (future/task.c) with a few fields behind it, in
- *   one allocation: the future knows how a function is called, cancelled, helped and
+ *   one allocation: the future knows how a function is called, cancelled and
  *   failed; the group is its keeper and counts.  A future may be done long before its
  *   function returns, so the group does not look at futures: a task is live until
  *   whoever has its node, the executor as a rule, is through with it.
@@ -94,7 +94,6 @@ struct member {
     /* Fixed. */
     struct spn_group *group;
     spn_executor *executor;
-    const void *owner;
 
     SPN__ATOMIC(uint32_t) phase; /* see above */
     bool refused;                /* published by [phase] */
@@ -119,6 +118,9 @@ static struct member *member_of(struct spn__task_future *t)
 /* The first failure, in each group above; the task is still live. */
 static void keep_error(struct member *m)
 {
+    spn_outcome outcome;
+
+    spn__future_outcome(&m->t.future, &outcome);
     for (struct spn_group *g = m->group; g != NULL; g = g->parent) {
         bool first;
 
@@ -126,8 +128,8 @@ static void keep_error(struct member *m)
         first = !g->erred;
         if (first) {
             g->erred = true;
-            (void)spn_future_error(&m->t.future, &g->error, g->message,
-                                   sizeof g->message);
+            g->error = outcome.code;
+            spn__message_copy(g->message, sizeof g->message, outcome.message);
         }
         spn__unlock(&g->root->lock);
         if (first && g->cancel_on_error)
@@ -243,7 +245,7 @@ static const struct spn__task_keeper keeper = { .begin = member_begin,
 /* ---- submitting ------------------------------------------------------------------------ */
 
 static struct member *make(struct spn_group *g, spn_executor *executor, spn_call_fn fn,
-                           void *arg, const void *owner)
+                           void *arg)
 {
     spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
     struct member *m = spn__block_get(sizeof *m);
@@ -255,7 +257,6 @@ static struct member *make(struct spn_group *g, spn_executor *executor, spn_call
     spn__task_future_init(&m->t, fn, arg, &opts, &keeper);
     m->group = g;
     m->executor = executor;
-    m->owner = owner;
     spn__init(&m->phase, 0);
     m->refused = false;
     m->self = NULL;
@@ -283,8 +284,8 @@ static bool join(struct spn_group *group, struct member *m)
     return joined;
 }
 
-int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
-                           void *arg, const void *owner, spn_future **out)
+int spn_group_submit(spn_group *g, spn_executor *executor, spn_call_fn fn, void *arg,
+                     spn_future **out)
 {
     struct member *m;
     int rc;
@@ -293,7 +294,7 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
         *out = NULL;
     if (g == NULL || executor == NULL || fn == NULL)
         return SPN_EINVAL;
-    m = make(g, executor, fn, arg, owner);
+    m = make(g, executor, fn, arg);
     if (m == NULL)
         return SPN_ENOMEM;
     if (!join(g, m)) {
@@ -319,25 +320,18 @@ int spn_group_submit_owned(spn_group *g, spn_executor *executor, spn_call_fn fn,
     return rc;
 }
 
-int spn_group_submit(spn_group *g, spn_executor *executor, spn_call_fn fn, void *arg,
-                     spn_future **out)
-{
-    return spn_group_submit_owned(g, executor, fn, arg, NULL, out);
-}
-
 /* ---- cancelling -------------------------------------------------------------------------- */
 
-/* Cancels the futures of a group's tasks, of one owner or of all; returns how many. */
-static int64_t sweep(struct spn_group *g, bool all, const void *owner)
+/* Cancels the futures of a group's tasks. */
+static void sweep(struct spn_group *g)
 {
     struct member *first = NULL, **last = &first, *m;
     struct spn__list_node *node;
-    int64_t count = 0;
 
     spn__lock(&g->root->lock);
     spn__list_each (node, &g->members) {
         m = spn__list_entry(node, struct member, link);
-        if (m->swept || (!all && m->owner != owner))
+        if (m->swept)
             continue;
         m->swept = true;
         (void)spn__future_ref(&m->t.future);
@@ -348,13 +342,12 @@ static int64_t sweep(struct spn_group *g, bool all, const void *owner)
     spn__unlock(&g->root->lock);
     while ((m = first) != NULL) {
         first = m->next_swept;
-        count += spn_future_cancel(&m->t.future, 0) == 1;
+        (void)spn_future_cancel(&m->t.future, 0);
         spn_future_unref(&m->t.future);
     }
-    return count;
 }
 
-static void interrupt_members(struct spn_group *g, bool all, const void *owner)
+static void interrupt_members(struct spn_group *g)
 {
     struct spn_thread *self = spn__self_get();
     struct spn__list_node *node;
@@ -362,7 +355,7 @@ static void interrupt_members(struct spn_group *g, bool all, const void *owner)
     spn__list_each (node, &g->members) {
         struct member *m = spn__list_entry(node, struct member, link);
 
-        if (m->runner != NULL && m->runner != self && (all || m->owner == owner))
+        if (m->runner != NULL && m->runner != self)
             spn__interrupt_set(m->runner);
     }
 }
@@ -388,7 +381,7 @@ static void interrupt_all(struct spn_group *top)
 {
     spn__lock(&top->root->lock);
     for (struct spn_group *g = top; g != NULL; g = next_below(g, top))
-        interrupt_members(g, true, NULL);
+        interrupt_members(g);
     spn__unlock(&top->root->lock);
 }
 
@@ -398,7 +391,7 @@ static void on_cancel(spn_cancel_callback *callback, int reason)
     struct spn_group *g = spn__list_entry(callback, struct spn_group, callback);
 
     (void)reason;
-    (void)sweep(g, true, NULL);
+    sweep(g);
     if (g->interrupt)
         interrupt_all(g);
 }
@@ -413,21 +406,6 @@ int spn_group_cancel(spn_group *g, int reason, int may_interrupt)
     if (may_interrupt != 0)
         interrupt_all(g);
     return rc;
-}
-
-int64_t spn_group_cancel_owner(spn_group *g, const void *owner, int may_interrupt)
-{
-    int64_t count;
-
-    if (g == NULL || owner == NULL)
-        return SPN_EINVAL;
-    count = sweep(g, false, owner);
-    if (may_interrupt != 0) {
-        spn__lock(&g->root->lock);
-        interrupt_members(g, false, owner);
-        spn__unlock(&g->root->lock);
-    }
-    return count;
 }
 
 /* ---- waiting -------------------------------------------------------------------------------- */
@@ -632,16 +610,4 @@ int spn_group_stats_get(spn_group *g, spn_group_stats *stats)
     spn__unlock(&g->root->lock);
     s.submitted = s.live + s.succeeded + s.failed + s.cancelled;
     return spn__output_copy(stats, &s, sizeof s);
-}
-
-int64_t spn_group_live(spn_group *g)
-{
-    int64_t live;
-
-    if (g == NULL)
-        return SPN_EINVAL;
-    spn__lock(&g->root->lock);
-    live = g->live;
-    spn__unlock(&g->root->lock);
-    return live;
 }

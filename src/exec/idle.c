@@ -32,14 +32,6 @@
  *   for longer, or what it saw went to another, it is to sleep again before it does so: the
  *   CPU may be shared with somebody who brings nothing, and then to be woken is faster.
  *
- * GIVING WAY
- *   Where who waits for a task may run it, a worker that sees a task come sees it go
- *   again, over and over; looking all the time it only takes the queue's cache lines
- *   away from the helper, and lying down it would be woken for each task.  So a
- *   worker that saw something and got nothing looks away for GLANCE, asleep, and still
- *   counts as searching: nobody wakes it.  It does so again as long as tasks go without
- *   it.  A task that nobody helps with starts that much later, at most.
- *
  * TIMED  (work.c)  Of the idle workers one is the leader: it alone wakes when the next
  *   task is due.  Who lists itself becomes the leader if there is none, and then reads
  *   when that is.  Whoever stops being it, woken or by itself, is a searcher: it lists
@@ -97,8 +89,6 @@
 #include "sync/thread_record.h"
 
 enum { PROBE = 64, NAPS = SPN__LOOKS_MAX > 1 ? 8 : 1 };
-/* Some hundred helped tasks; the system adds its own, about as much. */
-#define GLANCE SPN_US(50)
 
 void spn__idle_init(struct spn_pool *pool)
 {
@@ -116,11 +106,6 @@ bool spn__idle_work_waits(struct spn_pool *pool)
 {
     /* relaxed: changed together with the epoch, which wakes. */
     return spn__load(&pool->paused, relaxed) == 0 && spn__work_ready(pool);
-}
-
-bool spn__idle_work_kept(struct spn_pool *pool)
-{
-    return spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool); /* as above */
 }
 
 static void count_idle(struct spn_pool *pool, int32_t by)
@@ -193,14 +178,12 @@ static bool has_leader(struct spn_pool *pool)
 }
 
 /* Whether there is something that no idle worker will wake for by itself.  A leader wakes
- * for all but what is urgent, or is told by a clock that cannot be slept by. */
+ * for all that is due, or is told by a clock that cannot be slept by. */
 static bool unwatched(struct spn_pool *pool)
 {
     if (pool->kind != SPN__WORK_TIMED)
         return spn__idle_work_waits(pool);
-    if (has_leader(pool)) /* relaxed: as in work_waits */
-        return spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool);
-    return spn__idle_work_kept(pool);
+    return !has_leader(pool) && spn__work_any(pool);
 }
 
 /* [wake] The halves of whoever brings work and of whoever goes to sleep. */
@@ -319,23 +302,6 @@ static bool be_searching(struct spn__worker *w)
     if (!w->searching && spn__cas(&w->pool->searching, &none, 1, relaxed, relaxed))
         w->searching = true;
     return w->searching;
-}
-
-/* It saw something, and others were faster: looks away for a moment, if they still
- * are.  True: look again. */
-static bool give_way(struct spn__worker *w)
-{
-    const int64_t size = spn__work_size(w->pool);
-    const int64_t gone = spn__work_pushed(w->pool) - size;
-
-    if (gone == w->gone || !be_searching(w)) {
-        w->outrun = false;
-        return false;
-    }
-    w->gone = gone;
-    /* Nobody knows that it sleeps: only the deadline ends it. */
-    (void)spn__parker_park(&w->parker, spn__deadline(spn__now(), GLANCE));
-    return true;
 }
 
 /* Until when the leader sleeps at most. */
@@ -478,7 +444,7 @@ static bool stands_by(struct spn_pool *pool, const struct spn__worker *w,
     bool stands;
 
     /* Else it lists itself anew, with the fences that it takes. */
-    if (spn__work_any_urgent(pool) || due_ns > spn__time_add(now_ns, SPN__STAND_BY) ||
+    if (due_ns > spn__time_add(now_ns, SPN__STAND_BY) ||
         spn__time_add(due_ns, SPN__STAND_BY) <= now_ns)
         return false;
     spn__lock(&pool->idle_lock);
@@ -508,16 +474,11 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     bool leads = false, has_post = false, in_time = true, searched;
 
     spn__os_cancel_disable(); /* a task may have enabled it */
-    if (w->outrun && give_way(w))
+    if (search(w, epoch))     /* with a task, perhaps: `given` */
         return;
-    if (search(w, epoch)) { /* with a task, perhaps: `given` */
-        w->outrun = pool->helping;
-        return;
-    }
     searched = w->searching;
     stop_searching(w); /* [search] the fence below */
     if (let_others_run(w, epoch, searched)) {
-        w->outrun = pool->helping;
         step_down(w, searched); /* as below */
         return;
     }
@@ -537,7 +498,6 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     if (pool->kind == SPN__WORK_STEAL)
         pool->work.stealing->listed(pool->work.stealing, w);
     if (changed(w, epoch) && withdraw(w)) {
-        w->outrun = pool->helping;
         step_down(w, has_post || searched); /* several may have relied on it */
         return;
     }
@@ -559,14 +519,13 @@ void spn__idle_wait(struct spn__worker *w, uint32_t epoch, int64_t deadline_ns)
     count_nap(w, in_time);
     /* Written before the permit, under the lock that took it off the list. */
     w->searching = w->chosen_to_search;
-    w->outrun = pool->helping;
 }
 
 void spn__idle_found(struct spn__worker *w)
 {
     struct spn_pool *pool = w->pool;
 
-    w->outrun = w->let_run = false;
+    w->let_run = false;
     if (!w->searching)
         return;
     if (w->spun) {
@@ -577,7 +536,6 @@ void spn__idle_found(struct spn__worker *w)
     spn__fence(seq_cst); /* [search] */
     /* relaxed, both: after the fence. */
     if (spn__load(&pool->idle_count, relaxed) > 0 &&
-        spn__load(&pool->searching, relaxed) == 0 &&
-        (!stood_by(pool) || spn__work_any_urgent(pool)) && unwatched(pool))
+        spn__load(&pool->searching, relaxed) == 0 && !stood_by(pool) && unwatched(pool))
         wake_one(pool);
 }

@@ -130,7 +130,7 @@ static int submit_and_await(spn_executor *executor, spn_future **futures, size_t
             return rc;
     }
     for (size_t i = 0; i < count; i++) {
-        rc = spn__future_await(futures[i], remaining(deadline_ns), true);
+        rc = spn__future_await(futures[i], remaining(deadline_ns));
         if (rc != SPN_OK)
             return rc;
     }
@@ -225,8 +225,7 @@ static int await_done(struct group *g, struct spn_future *waited,
     int rc = SPN_OK;
 
     if (!spn__future_done(waited)) {
-        rc = spn__task_wait_begin(waited, self, false, deadline_ns != SPN_FOREVER,
-                                  &entered);
+        rc = spn__task_wait_begin(waited, self, deadline_ns != SPN_FOREVER, &entered);
         if (rc != SPN_OK)
             return spn__future_done(waited) ? SPN_OK : rc;
     }

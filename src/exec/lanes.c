@@ -148,14 +148,14 @@ static bool extend(struct lane *l)
 {
     struct chunk *c = get_chunk(l->lanes);
     const uint64_t number = l->pushed / CHUNK;
-    bool ok = true;
+    bool ok = true, has_grown = false;
 
     if (c == NULL)
         return false;
     spn__lock(&l->lock);
     /* relaxed: ours, by the lock. */
     if (number - spn__load(&l->head, relaxed) / CHUNK >= l->directory_size)
-        ok = grow_directory(l);
+        ok = has_grown = grow_directory(l);
     if (ok)
         l->directory[number & (l->directory_size - 1)] = c;
     spn__unlock(&l->lock);
@@ -167,6 +167,8 @@ static bool extend(struct lane *l)
     l->slot = c->slots;
     l->slots_end = c->slots + CHUNK;
     own(c);
+    if (has_grown && l->directory_size * CHUNK >= TELLING && l->lanes->pool != NULL)
+        spn__work_grown(l->lanes->pool);
     return true;
 }
 
@@ -617,8 +619,8 @@ int64_t spn__lanes_pushed(struct spn__lanes *lanes)
 
 int64_t spn__lanes_size(struct spn__lanes *lanes)
 {
-    /* The rest are only counts.  [help] acquire: who took one out to run it elsewhere
-     * counted itself before. */
+    /* The rest are only counts.  [hold] acquire: who took one out held the pool
+     * before. */
     int64_t size = -spn__load(&lanes->removed, acquire);
 
     for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
@@ -709,6 +711,7 @@ int spn__lanes_create(struct spn__lanes **out, uint32_t mark)
     *out = lanes;
     if (lanes == NULL)
         return SPN_ENOMEM;
+    lanes->pool = NULL;
     lanes->mark = mark;
     spn__init(&lanes->closed, 0);
     spn__init(&lanes->workers, 0);

@@ -21,7 +21,8 @@ enum {
     TIMES = 1,
     PATIENCE = 1,
     RARELY = 1,
-    AHEAD = 1
+    AHEAD = 1,
+    TELLING = 1 << 20
 };
 #else
 enum {
@@ -35,7 +36,8 @@ enum {
     TIMES = 4,     /* so many of them in a row, and the worker waits a moment        */
     PATIENCE = 64, /* pauses: so many in that time, or they do not come fast         */
     RARELY = 1000, /* small claims before it tries again where that brought nothing  */
-    AHEAD = 4      /* entries that are fetched before their turn                     */
+    AHEAD = 4,     /* entries that are fetched before their turn                     */
+    TELLING = 8192 /* a lane that has room for so many asks how many wait in all     */
 };
 #endif
 
@@ -105,6 +107,7 @@ struct spn__batch {
 };
 
 struct spn__lanes {
+    struct spn_pool *pool;                    /* fixed; NULL: none is told of growth */
     uint32_t mark;                            /* fixed */
     SPN__ATOMIC(uint32_t) closed;             /* 0 or 1 [door] */
     SPN__ATOMIC(uint32_t) workers;            /* relaxed: a hint for shares */

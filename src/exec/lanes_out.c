@@ -9,7 +9,7 @@
 
 static void count_removed(struct spn__lanes *lanes, int64_t by)
 {
-    /* relaxed read: written under the lock.  [help] release: see size. */
+    /* relaxed read: written under the lock.  [hold] release: see size. */
     spn__store(&lanes->removed, spn__load(&lanes->removed, relaxed) + by, release);
 }
 

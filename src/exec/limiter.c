@@ -258,7 +258,6 @@ static struct slot *permit(struct spn_limiter *l,
     if (job != NULL) {
         s->job.deadline_ns = job->deadline_ns;
         s->job.priority = job->priority;
-        s->job.urgent = job->urgent;
         s->job.owner = job->owner;
         s->job.label = job->label;
     }
@@ -335,11 +334,46 @@ static void drop(spn_task *task, int reason)
     spn__task_drop_guarded(task, reason);
 }
 
-/* Drops the task of a slot that the executor behind has had and will not run. */
-static void slot_give_up(struct slot *s, int reason)
+static void hand_over_all(struct slot *s);
+
+/* A task that the executor behind has had and will not run. */
+struct giving_up {
+    struct slot *slot; /* NULL: it has ended */
+    struct slot *next; /* then: whose turn it is now */
+    spn_task *task;
+    int reason;
+    bool returned; /* drop has; else the thread has been ended in there */
+};
+
+static void drop_given_up(void *p)
+{
+    struct giving_up *g = p;
+
+    drop(g->task, g->reason);
+    g->returned = true;
+}
+
+/* Follows drop, also when a task that it ran has ended the thread; and once more, if what
+ * is handed over here does. */
+static void after_given_up(void *p)
+{
+    struct giving_up *g = p;
+    struct slot *s = g->slot;
+
+    if (s == NULL)
+        return;
+    g->slot = NULL;
+    g->next = end_permit(s, DROPPED);
+    if (!g->returned)
+        hand_over_all(g->next);
+}
+
+/* Drops the task of a slot that the executor behind has had and will not run, and ends the
+ * slot; returns the next in turn. */
+static struct slot *slot_give_up(struct slot *s, int reason)
 {
     struct spn_limiter *l = s->limiter;
-    spn_task *task = s->task;
+    struct giving_up g = { .slot = s, .task = s->task, .reason = reason };
     struct spn__pending_entry *chunk;
 
     spn__lock(&l->lock);
@@ -347,10 +381,9 @@ static void slot_give_up(struct slot *s, int reason)
     spn__unlock(&l->lock);
     if (chunk != NULL)
         spn__free(chunk);
-    drop(task, reason);
+    spn__outlive(drop_given_up, after_given_up, &g);
+    return g.next;
 }
-
-static void hand_over_all(struct slot *s);
 
 /* Follows execute, also when what it ran has ended the thread: something else that the
  * executor behind ran here, after the slot had ended and left the next one to us. */
@@ -392,24 +425,20 @@ static void hand_over_all(struct slot *s)
         struct slot *next;
         const int rc = hand_over(s, &next);
 
-        if (rc != SPN_OK) {
-            slot_give_up(s, rc);
-            next = end_permit(s, DROPPED);
-        }
+        if (rc != SPN_OK)
+            next = slot_give_up(s, rc);
         s = next;
     }
 }
 
 /* A slot that was handed over has come to its end, on this thread: the next one is
  * handed over here, or by the loop that is further out if there is one. */
-static void ended(struct slot *s, enum fate fate, bool unwinding)
+static void pass_on(const struct slot *s, struct slot *next)
 {
     struct spn_thread *self = spn__self_get();
     struct spn__limiter_frame *frame = self != NULL ? self->limiter : NULL;
-    const bool inside = frame != NULL && frame->slot == s && !unwinding;
-    struct slot *next = end_permit(s, fate);
 
-    if (inside) {
+    if (frame != NULL && frame->slot == s) {
         frame->slot = NULL;
         frame->next = next;
     } else {
@@ -430,10 +459,15 @@ struct running {
 static void after_run(void *p)
 {
     struct running *r = p;
+    struct slot *next;
 
     if (r->entered)
         (void)spn_executor_leave(&r->inside);
-    ended(r->slot, r->returned && r->rc == 0 ? COMPLETED : FAILED, !r->returned);
+    next = end_permit(r->slot, r->returned && r->rc == 0 ? COMPLETED : FAILED);
+    if (r->returned)
+        pass_on(r->slot, next);
+    else
+        hand_over_all(next); /* the thread ends: no loop further out goes on */
 }
 
 static int slot_run(spn_task *job)
@@ -464,8 +498,7 @@ static void slot_drop(spn_task *job, int reason)
 {
     struct slot *s = (struct slot *)(void *)job;
 
-    slot_give_up(s, reason);
-    ended(s, DROPPED, false);
+    pass_on(s, slot_give_up(s, reason));
 }
 
 /* ---- as an executor ------------------------------------------------------------------------ */
@@ -677,7 +710,7 @@ static void give_back(spn_task *task, spn_unrun_fn unrun, void *ctx)
     } else {
         spn__task_given_back(task);
         spn_task_release(task);
-        unrun(ctx, task);
+        spn__task_hand_out(task, unrun, ctx);
     }
 }
 

@@ -7,27 +7,15 @@
  *   them do that, nobody is left to run what they wait for.
  *
  * WHAT IS DONE ABOUT IT
- *   With helping, the waiter takes the very task it waits for out of the queue and
- *   runs it, and no other: an unrelated one might want a lock the waiter holds.  How
- *   deep that may go is limited, for the sake of the stack.
- *   Without, each waiter is on record.  The one that makes the number of waiters
+ *   Each waiter is on record.  The one that makes the number of waiters
  *   that of the workers has the pool grow, within its maximum, or else is refused with
  *   SPN_EDEADLK: that is no guess, for none of the others can go on before it does.
  *   A worker whose wait is over but which has not woken up yet is not a waiter, and
  *   neither is one whose task somebody outside runs or drops.  One that waits until a
  *   deadline goes on by itself, and whoever comes after it is not refused.
- *   One that waits beside others that block serves nobody either, and is counted with
- *   them: see spn__pool_compensate.
  *   If all wait but for workers that are just being made, it is not known yet whether
  *   there will be any: the waiter first waits for that, and a worker that was there when
  *   they began to wait does not leave meanwhile.
- *
- *   [help] A helper counts itself before it takes the task out; whoever finds that the
- *   pool has nothing left to do reads the size of the queue, or has emptied it under
- *   its locks, and then sees the helper, and does not end the pool under it.  So does
- *   everybody who takes tasks out to give them back, until they are counted.
- *
- *   [block]  see worker.c.
  *
  * LOCKS  `waits_for` is guarded by the pool's lock.  The waiter holds a reference to
  *   the future from before it is set until after it is cleared.
@@ -39,11 +27,8 @@
 #include "future/core.h"
 #include "future/executor.h"
 
-/* How deep helping goes: as deep as small stacks bear. */
-enum { HELP_DEPTH_MAX = 32 };
-
 /* Whether a worker waits for what only a worker of this pool can do: a task that is
- * still queued here, or that another of them runs.  Whoever else has it (a helper, a
+ * still queued here, or that another of them runs.  Whoever else has it (a
  * submitter that runs it, one that drops it) will end the wait. */
 static bool is_stuck(struct spn_pool *pool, const struct spn__worker *w)
 {
@@ -147,88 +132,20 @@ static int32_t await_makers(struct spn_pool *pool, struct spn__worker *w)
     return count;
 }
 
-/* One task run by who waits for it. */
-struct helping {
-    struct spn_pool *pool;
-    spn_executor_frame frame; /* the thread is inside the pool meanwhile */
-    bool taken, returned, inside;
-    int status;
-};
-
-/* Also when the task ended the thread.  The last touch is the unlocking. */
-static void help_ended(void *arg)
-{
-    struct helping *h = arg;
-    struct spn_pool *pool = h->pool;
-    bool end;
-
-    if (h->inside)
-        (void)spn_executor_leave(&h->frame);
-
-    spn__lock(&pool->lock);
-    if (h->taken) {
-        *(h->returned && h->status == 0 ? &pool->helped : &pool->help_failed) += 1;
-        spn__pool_settle(pool, 1);
-    }
-    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
-    end = spn__pool_try_terminate(pool);
-    spn__unlock(&pool->lock);
-    if (end)
-        spn__pool_terminate(pool);
-}
-
-/* Runs the task here, if it still waits. */
-static bool help(struct spn_pool *pool, spn_task *task)
-{
-    struct helping h = { .pool = pool };
-
-    if (spn__load(&pool->paused, relaxed) != 0) /* as good as any moment */
-        return false;
-    spn__pool_hold(pool);
-    SPN__CLEANUP_PUSH(help_ended, &h);
-    h.taken = spn__work_remove(pool, task);
-    if (h.taken) {
-        spn__room_notify_thread(&pool->room);
-        h.inside = spn_executor_enter(&pool->executor, &h.frame) == SPN_OK;
-        /* A future's: 0, and the node may be gone. */
-        h.status = spn__task_run_claimed(task);
-        h.returned = true;
-    }
-    SPN__CLEANUP_POP();
-    return h.taken;
-}
-
-int spn__pool_help(spn_executor *executor, spn_task *task)
-{
-    return help((struct spn_pool *)(void *)executor, task);
-}
-
-/* Both with pool->lock held.  relaxed, both: a count that is ordered by fences [block].
- * One that blocks as well is counted there. */
+/* Both with pool->lock held.  relaxed, both: a count that is ordered by fences [stay]. */
 static void start_waiting(struct spn__worker *w, struct spn_future *future)
 {
     w->waits_for = future;
     w->waits_timed = spn__load(&w->self, relaxed)->waits_timed; /* its own */
-    if (w->block_depth == 0)
-        (void)spn__fetch_add(&w->pool->waiting, 1, relaxed);
+    (void)spn__fetch_add(&w->pool->waiting, 1, relaxed);
 }
 
 static void stop_waiting(struct spn__worker *w)
 {
-    if (w->waits_for != NULL && w->block_depth == 0)
+    if (w->waits_for != NULL)
         (void)spn__fetch_sub(&w->pool->waiting, 1, relaxed);
     w->waits_for = NULL;
     w->waits_timed = false;
-}
-
-/* It waits beside others that block, who may have relied on it: as one that blocks. */
-static void wait_beside_blocked(struct spn_pool *pool)
-{
-    spn__fence_light();                          /* [block] */
-    if (spn__load(&pool->blocked, relaxed) == 0) /* after the fence */
-        return;
-    spn__fence_heavy(); /* [block] */
-    spn__pool_compensate(pool);
 }
 
 /* All workers would wait: another one, or none of them ever goes on. */
@@ -260,30 +177,13 @@ int spn__pool_wait_begin(spn_executor *executor, spn_task *task)
     struct spn_future *future = spn__task_future(task);
     bool all;
 
-    if (future == NULL)
+    if (future == NULL || w == NULL || w->pool != pool)
         return SPN_OK;
-    if (w == NULL || w->pool != pool) { /* inside, in a task that it helped */
-        if (pool->helping)
-            (void)help(pool, task);
-        return SPN_OK;
-    }
-    if (pool->helping && w->help_depth < HELP_DEPTH_MAX) {
-        bool helped;
-
-        w->help_depth++;
-        helped = help(pool, task);
-        w->help_depth--;
-        if (helped)
-            return SPN_OK;
-    }
     spn__lock(&pool->lock);
     start_waiting(w, future);
     all = spn__pool_all_wait(pool, await_makers(pool, w));
     spn__unlock(&pool->lock);
-    if (all)
-        return resolve(pool, w);
-    wait_beside_blocked(pool);
-    return SPN_OK;
+    return all ? resolve(pool, w) : SPN_OK;
 }
 
 void spn__pool_wait_end(spn_executor *executor)

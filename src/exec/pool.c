@@ -35,7 +35,7 @@
 
 #define DEFAULT_CAPACITY 1024
 
-static const spn_executor_ops pool_ops, helping_ops, timed_ops;
+static const spn_executor_ops pool_ops, timed_ops;
 
 /* Pools are numbered, for their names and to mark their tasks: see work_kinds.h. */
 static SPN__ATOMIC(uint32_t) last_number = SPN__ATOMIC_INIT(0);
@@ -64,10 +64,6 @@ static int settle_options(spn_pool_opts *o, int64_t *capacity)
         o->max_threads = o->core_threads > 0 ? o->core_threads : 1;
     if (is_default(o->keep_alive_ns))
         o->keep_alive_ns = SPN_SEC(60);
-    if (is_default(o->urgent_threads))
-        o->urgent_threads = 1;
-    if (is_default(o->block_threads))
-        o->block_threads = 256;
     if (is_default(o->queue_capacity))
         o->queue_capacity =
             o->queue_kind == SPN_POOL_LANES ? SPN_UNBOUNDED : DEFAULT_CAPACITY;
@@ -76,15 +72,27 @@ static int settle_options(spn_pool_opts *o, int64_t *capacity)
         o->core_threads > o->max_threads || o->max_threads > SPN_POOL_THREADS_MAX ||
         o->keep_alive_ns < 0 || (o->core_timeout != 0 && o->keep_alive_ns == 0))
         return SPN_EINVAL;
-    if (o->urgent_capacity < 0 || o->urgent_threads < 0 || o->block_threads < 0 ||
-        o->age_ns < 0 || o->queue_kind > SPN_POOL_PRIORITY || o->reserved != 0 ||
-        o->core_timeout > 1 || o->eager > 1 || o->helping > 1 || o->fixed > 1)
+    if (o->age_ns < 0 || o->reserved != 0 || o->queue_kind > SPN_POOL_PRIORITY ||
+        o->core_timeout > 1 || o->eager > 1 || o->fixed > 1)
         return SPN_EINVAL;
     if (o->reject != NULL && !spn__reject_is_whole(o->reject))
         return SPN_EINVAL;
     if (o->factory != NULL && !spn__factory_is_whole(o->factory))
         return SPN_EINVAL;
     return SPN_OK;
+}
+
+/* A worker needs to look for tasks without waiting, and to take out some of them. */
+static bool may_be_a_pools(const spn_queue *queue)
+{
+    switch (queue->kind) {
+    case SPN_QUEUE_RING:
+    case SPN_QUEUE_DELAY:       /* spn_scheduled */
+    case SPN_QUEUE_SYNCHRONOUS: /* SPN_HANDOFF */
+        return false;
+    default:
+        return true;
+    }
 }
 
 /* Combinations that are not there. */
@@ -94,10 +102,9 @@ static int check_combination(const spn_pool_opts *o)
     const bool handoff = o->queue_capacity == SPN_HANDOFF;
     /* Tasks are taken out of it by who they are, and not by what they equal. */
     const bool equals = own && o->queue->equal != NULL;
-    const bool hooked = o->hooks.before != NULL || o->hooks.after != NULL;
 
     if (own && (o->queue_kind != SPN_POOL_FIFO || o->eager != 0 || equals ||
-                spn_queue_kind_of(o->queue) == SPN_QUEUE_RING))
+                !may_be_a_pools(o->queue)))
         return SPN_EINVAL;
     if (o->queue_kind == SPN_POOL_LANES && (o->queue_capacity >= 0 || o->eager != 0))
         return SPN_EINVAL;
@@ -106,9 +113,6 @@ static int check_combination(const spn_pool_opts *o)
     if (o->age_ns != 0 && o->queue_kind != SPN_POOL_PRIORITY)
         return SPN_EINVAL;
     if (o->eager != 0 && handoff)
-        return SPN_EINVAL;
-    if (o->helping != 0 &&
-        (own || hooked || o->fixed != 0 || o->queue_kind == SPN_POOL_PRIORITY))
         return SPN_EINVAL;
     return SPN_OK;
 }
@@ -155,11 +159,9 @@ static void init_knobs(struct spn_pool *pool, const spn_pool_opts *o)
     pool->kind = (uint8_t)kind_of(o);
     pool->handoff = o->queue_capacity == SPN_HANDOFF && o->queue == NULL;
     pool->eager = o->eager != 0;
-    pool->helping = o->helping != 0;
     pool->fixed = o->fixed != 0;
-    pool->urgent_threads = o->urgent_threads;
-    pool->block_threads = o->block_threads;
     pool->hooks = o->hooks;
+    pool->plain_lanes = pool->kind == SPN__WORK_LANES && o->hooks.times == NULL;
     spn__init(&pool->core, o->core_threads);
     spn__init(&pool->max, o->max_threads);
     spn__init(&pool->keep_alive_ns, o->keep_alive_ns);
@@ -184,10 +186,12 @@ static void init_state(struct spn_pool *pool)
     spn__list_init(&pool->workers);
     spn__waitq_init(&pool->awaiting);
     spn__waitq_init(&pool->made);
-    spn__init(&pool->helpers, 0);
+    spn__waitq_init(&pool->resumed);
+    spn__init(&pool->holds, 0);
     spn__init(&pool->attached, 0);
     spn__init(&pool->lapsed, 0);
     spn__init(&pool->swept, 0);
+    pool->many_threads = SPN__MANY_THREADS;
     for (int i = 0; i <= SPN_REFUSED_NO_THREAD; i++)
         spn__init(&pool->rejected[i], 0);
     spn__init(&pool->no_memory, 0);
@@ -219,7 +223,7 @@ static int create(spn_pool **out, const spn_pool_opts *opts,
     if (pool == NULL)
         return SPN_ENOMEM;
     memset(pool, 0, sizeof *pool);
-    pool->executor.ops = o.helping != 0 ? &helping_ops : &pool_ops;
+    pool->executor.ops = &pool_ops;
     pool->thread_opts = (spn_thread_opts)SPN_THREAD_OPTS_INIT;
     if (o.thread != NULL &&
         spn__options_copy(&pool->thread_opts, sizeof pool->thread_opts, o.thread) !=
@@ -306,7 +310,7 @@ static bool orphan_free_workers(struct spn_pool *pool)
 
     if (!is_free(&pool->lock) || !is_free(&pool->idle_lock) ||
         !is_free(&pool->work.fifo.in_lock) || !is_free(&pool->work.fifo.out_lock) ||
-        !is_free(&pool->work.heap.lock) || spn__load(&pool->helpers, relaxed) != 0 ||
+        !is_free(&pool->work.heap.lock) || spn__load(&pool->holds, relaxed) != 0 ||
         pool->live != count || count_parked(pool) != count || spn__work_size(pool) != 0)
         return false;
     while ((node = spn__list_pop_front(&pool->workers)) != NULL)
@@ -330,7 +334,7 @@ int spn_pool_destroy(spn_pool *pool)
     }
     spn__lock(&pool->lock); /* and thereby waits for whoever has just ended it */
     /* relaxed, both: change under the lock; a hold is seen with [attached]. */
-    over = spn__load(&pool->helpers, relaxed) == 0 &&
+    over = spn__load(&pool->holds, relaxed) == 0 &&
            spn__ctl_state(spn__load(&pool->ctl, relaxed)) == SPN_EXECUTOR_TERMINATED &&
            spn__waitq_empty(&pool->awaiting);
     spn__unlock(&pool->lock);
@@ -354,9 +358,7 @@ spn_executor *spn_pool_executor(spn_pool *pool)
 
 spn_pool *spn_executor_pool(spn_executor *executor)
 {
-    if (executor == NULL ||
-        (executor->ops != &pool_ops && executor->ops != &helping_ops &&
-         executor->ops != &timed_ops))
+    if (executor == NULL || (executor->ops != &pool_ops && executor->ops != &timed_ops))
         return NULL;
     return pool_of(executor);
 }
@@ -373,35 +375,29 @@ static int op_call(spn_executor *executor, spn_run_fn fn, void *arg)
 
 static int op_shutdown(spn_executor *executor)
 {
-    return spn_pool_shutdown(pool_of(executor));
+    return spn__pool_shutdown(pool_of(executor));
 }
 
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
                            int64_t *count)
 {
     spn__unrun_unwrap(&unrun, &ctx); /* it parts from its tasks by itself */
-    return spn_pool_shutdown_now(pool_of(executor), unrun, ctx, count);
+    return spn__pool_shutdown_now(pool_of(executor), unrun, ctx, count);
 }
 
 static int op_await(spn_executor *executor, int64_t timeout_ns)
 {
-    return spn_pool_await(pool_of(executor), timeout_ns);
-}
-
-static uint32_t state_of(struct spn_pool *pool)
-{
-    /* [ctl] acquire: with TERMINATED comes all that the tasks did. */
-    return spn__ctl_state(spn__load(&pool->ctl, acquire));
+    return spn__pool_await(pool_of(executor), timeout_ns);
 }
 
 static int op_state(spn_executor *executor)
 {
-    return (int)state_of(pool_of(executor));
+    return (int)spn__pool_state(pool_of(executor));
 }
 
 static int op_remove(spn_executor *executor, spn_task *task)
 {
-    const int removed = spn_pool_remove(pool_of(executor), task);
+    const int removed = spn__pool_remove(pool_of(executor), task);
 
     return removed == 1 ? SPN__GIVEN_BACK : removed;
 }
@@ -413,11 +409,6 @@ static int op_new_task(spn_executor *executor, struct spn_future **out,
     struct spn__work_source *source = pool_of(executor)->work.source;
 
     return source->ops->new_task(source, out, fn, arg, opts);
-}
-
-static void op_no_memory(spn_executor *executor)
-{
-    spn__pool_no_memory(pool_of(executor));
 }
 
 static void op_hold(spn_executor *executor)
@@ -455,130 +446,35 @@ static void op_lapsed(spn_executor *executor)
     struct spn_pool *pool = pool_of(executor);
 
     (void)spn__fetch_add(&pool->lapsed, 1, release); /* [lapsed] */
-    spn__room_notify_thread(&pool->room);            /* either kind may have waited */
+    spn__room_notify(&pool->room);
 }
 
 #define POOL_OPS                                                                 \
     .size = sizeof(spn_executor_ops), .execute = op_execute, .call = op_call,    \
     .shutdown = op_shutdown, .shutdown_now = op_shutdown_now, .await = op_await, \
     .state = op_state, .remove = op_remove, .wait_begin = spn__pool_wait_begin,  \
-    .wait_end = spn__pool_wait_end, .no_memory = op_no_memory, .hold = op_hold,  \
-    .release = op_release, .attach = op_attach, .detach = op_detach
+    .wait_end = spn__pool_wait_end, .hold = op_hold, .release = op_release,      \
+    .attach = op_attach, .detach = op_detach
 
 static const spn_executor_ops pool_ops = { POOL_OPS, .lapsed = op_lapsed };
-static const spn_executor_ops helping_ops = { POOL_OPS, .help = spn__pool_help,
-                                              .lapsed = op_lapsed };
 static const spn_executor_ops timed_ops = { POOL_OPS, .new_task = op_new_task };
 
 /* ---- asking ---------------------------------------------------------------------------- */
 
-int spn_pool_is_shutdown(spn_pool *pool)
-{
-    return pool == NULL ? SPN_EINVAL : state_of(pool) >= SPN_EXECUTOR_SHUTDOWN;
-}
-
-int spn_pool_is_terminating(spn_pool *pool)
-{
-    uint32_t state;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
-    state = state_of(pool);
-    return state >= SPN_EXECUTOR_SHUTDOWN && state < SPN_EXECUTOR_TERMINATED;
-}
-
-int spn_pool_is_terminated(spn_pool *pool)
-{
-    return pool == NULL ? SPN_EINVAL : state_of(pool) == SPN_EXECUTOR_TERMINATED;
-}
-
-/* relaxed, all: knobs. */
-int32_t spn_pool_core_threads(spn_pool *pool)
-{
-    return pool == NULL ? SPN_EINVAL : spn__load(&pool->core, relaxed);
-}
-
-int32_t spn_pool_max_threads(spn_pool *pool)
-{
-    return pool == NULL ? SPN_EINVAL : spn__load(&pool->max, relaxed);
-}
-
-int64_t spn_pool_keep_alive(spn_pool *pool)
-{
-    return pool == NULL ? SPN_EINVAL : spn__load(&pool->keep_alive_ns, relaxed);
-}
-
-int spn_pool_core_timeout(spn_pool *pool)
-{
-    return pool == NULL ? SPN_EINVAL : (int)spn__load(&pool->core_timeout, relaxed);
-}
-
-const spn_reject_policy *spn_pool_reject(spn_pool *pool)
-{
-    return pool == NULL ? NULL : spn__load(&pool->reject, acquire); /* [knob] */
-}
-
-const spn_thread_factory *spn_pool_factory(spn_pool *pool)
-{
-    return pool == NULL ? NULL : spn__load(&pool->factory, acquire); /* [knob] */
-}
-
-spn_queue *spn_pool_queue(spn_pool *pool)
-{
-    return pool == NULL ? NULL : pool->work.queue;
-}
-
-const char *spn_pool_name(spn_pool *pool)
-{
-    return pool == NULL ? NULL : pool->name;
-}
-
-int32_t spn_pool_threads(spn_pool *pool)
-{
-    /* relaxed: a number that may have changed by now. */
-    return pool == NULL ? SPN_EINVAL : spn__ctl_count(spn__load(&pool->ctl, relaxed));
-}
-
-int32_t spn_pool_largest(spn_pool *pool)
-{
-    int32_t largest;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
-    spn__lock(&pool->lock);
-    largest = pool->largest;
-    if (largest < spn_pool_threads(pool)) /* one is just being made */
-        largest = spn_pool_threads(pool);
-    spn__unlock(&pool->lock);
-    return largest;
-}
-
 static int32_t count_active(struct spn_pool *pool)
 {
+    /* relaxed, all: a picture. */
+    const bool paused = spn__load(&pool->paused, relaxed) != 0;
     struct spn__list_node *node;
     int32_t active = 0;
 
-    spn__list_each (node, &pool->workers) /* relaxed: a picture */
-        active += spn__load(&spn__list_entry(node, struct spn__worker, link)->running,
-                            relaxed) != 0;
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
+
+        active += spn__load(&w->running, relaxed) != 0 ||
+                  (paused && spn__load(&w->first, relaxed) != NULL);
+    }
     return active;
-}
-
-int32_t spn_pool_active(spn_pool *pool)
-{
-    int32_t active;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
-    spn__lock(&pool->lock);
-    active = count_active(pool);
-    spn__unlock(&pool->lock);
-    return active;
-}
-
-int64_t spn_pool_queued(spn_pool *pool)
-{
-    return pool == NULL ? SPN_EINVAL : spn__work_size(pool);
 }
 
 /* The fates first, and accepted last: see above.  pool->lock is held. */
@@ -587,8 +483,8 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
     struct spn__list_node *node;
     int64_t ended;
 
-    s->completed = pool->completed + pool->helped;
-    s->failed = pool->failed + pool->help_failed;
+    s->completed = pool->completed;
+    s->failed = pool->failed;
     s->started = s->completed + s->failed;
     s->expired = pool->expired;
     spn__list_each (node, &pool->workers) {
@@ -608,7 +504,6 @@ static void add_up(struct spn_pool *pool, spn_pool_stats *s)
     s->cancelled = pool->cancelled;
     s->returned = pool->returned;
     s->dropped = pool->discarded + s->expired;
-    s->helped = pool->helped + pool->help_failed;
     ended = s->completed + s->failed + s->cancelled + s->returned + s->dropped;
     s->accepted = pool->direct + spn__work_pushed(pool); /* [count] after the fates */
     if (s->accepted < ended)
@@ -639,7 +534,7 @@ static void fill_rejected(struct spn_pool *pool, spn_pool_stats *s)
                   s->rejected_no_memory;
 }
 
-static void fill(struct spn_pool *pool, spn_pool_stats *s)
+void spn__pool_stats_fill(struct spn_pool *pool, spn_pool_stats *s)
 {
     /* relaxed where nothing is said: knobs and counts of their own. */
     uint32_t ctl;
@@ -647,15 +542,16 @@ static void fill(struct spn_pool *pool, spn_pool_stats *s)
     spn__lock(&pool->lock);
     add_up(pool, s);
     ctl = spn__load(&pool->ctl, relaxed); /* the state changes under the lock */
+    s->name = pool->name;
     s->state = spn__ctl_state(ctl);
     s->threads = spn__ctl_count(ctl);
     s->paused = spn__load(&pool->paused, relaxed);
     s->core_threads = spn__load(&pool->core, relaxed);
     s->max_threads = spn__load(&pool->max, relaxed);
     s->keep_alive_ns = spn__load(&pool->keep_alive_ns, relaxed);
+    s->core_timeout = spn__load(&pool->core_timeout, relaxed);
     s->largest = pool->largest > s->threads ? pool->largest : s->threads;
     s->active = count_active(pool);
-    s->blocked = spn__load(&pool->blocked, relaxed);
     s->queued = spn__work_size(pool);
     s->capacity = pool->kind == SPN__WORK_USER
                       ? spn_queue_capacity(pool->work.queue)
@@ -692,32 +588,8 @@ int spn_pool_stats_get(spn_pool *pool, spn_pool_stats *stats)
 
     if (pool == NULL || stats == NULL)
         return SPN_EINVAL;
-    fill(pool, &s);
+    spn__pool_stats_fill(pool, &s);
     return spn__output_copy(stats, &s, sizeof s);
-}
-
-int64_t spn_pool_task_count(spn_pool *pool)
-{
-    spn_pool_stats s = SPN_POOL_STATS_INIT;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
-    spn__lock(&pool->lock);
-    add_up(pool, &s);
-    spn__unlock(&pool->lock);
-    return s.completed + s.failed + s.pending;
-}
-
-int64_t spn_pool_completed_count(spn_pool *pool)
-{
-    spn_pool_stats s = SPN_POOL_STATS_INIT;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
-    spn__lock(&pool->lock);
-    add_up(pool, &s);
-    spn__unlock(&pool->lock);
-    return s.completed + s.failed;
 }
 
 int64_t spn_pool_snapshot(spn_pool *pool, spn_task **tasks, size_t capacity)
@@ -729,13 +601,13 @@ int64_t spn_pool_snapshot(spn_pool *pool, spn_task **tasks, size_t capacity)
 
 /* ---- starting threads ahead of work -------------------------------------------------------- */
 
-static int prestart(spn_pool *pool, int32_t at_most)
+int spn_pool_prestart(spn_pool *pool, int32_t how_many)
 {
     int started = 0, rc = SPN_OK;
 
-    if (pool == NULL)
+    if (pool == NULL || (how_many < 0 && !is_default(how_many)))
         return SPN_EINVAL;
-    for (; started < at_most; started++) {
+    for (; is_default(how_many) || started < how_many; started++) {
         rc = spn__pool_add_worker(pool, NULL, SPN__TO_CORE);
         if (rc != SPN_OK)
             break;
@@ -743,14 +615,4 @@ static int prestart(spn_pool *pool, int32_t at_most)
     if (started > 0 || rc == SPN_OK || rc == SPN_EFULL || rc == SPN_ESHUTDOWN)
         return started;
     return SPN_EAGAIN;
-}
-
-int spn_pool_prestart(spn_pool *pool)
-{
-    return prestart(pool, 1);
-}
-
-int spn_pool_prestart_all(spn_pool *pool)
-{
-    return prestart(pool, INT32_MAX);
 }

@@ -8,7 +8,7 @@
  *   staff.c     who is made, who leaves, who follows one that died
  *   run.c       a task is run: hooks, counts, interrupts
  *   idle.c      workers without work, and who wakes them
- *   work.c      where tasks wait: urgent lane, FIFO, priorities, a user's queue
+ *   work.c      where tasks wait: FIFO, priorities, a user's queue
  *   work_fifo.c, work_heap.c   two of those; work_calls.c  functions in the first
  *   lanes.c     where tasks wait, the fast way
  *   shutdown.c  shutdown, termination, taking tasks back
@@ -28,6 +28,7 @@
 #include "base/options.h"
 #include "exec/room.h"
 #include "exec/work.h"
+#include "metrics/metrics_core_times.h"
 #include "sync/audit.h"
 #include "sync/parker.h"
 #include "sync/spin.h"
@@ -69,7 +70,9 @@ struct spn__worker_counts {
 struct spn__worker {
     struct spn__list_node link; /* in pool->workers; guarded by pool->lock */
     struct spn_pool *pool;      /* fixed */
-    spn_task *first;            /* the task it was made for; its thread's */
+    /* The task the worker was made for, until it starts: worker.c, THE FIRST TASK.
+     * relaxed: the making of the thread, or pool->lock, orders it. */
+    SPN__ATOMIC(spn_task *) first;
 
     /* 1 from before the before-hook until after the after-hook; see run.c [stop]. */
     SPN__ATOMIC(uint32_t) running;
@@ -82,7 +85,6 @@ struct spn__worker {
     /* Its thread's own. */
     bool searching;           /* counted in pool->searching */
     bool spun;                /* its last spin ended because there was something */
-    bool outrun;              /* it saw a task, and a helper may be faster: idle.c */
     bool let_run;             /* it let others run, and saw something then: idle.c */
     bool needed;              /* it was to leave, but what waits needs it: staff.c */
     bool counted_on;          /* and others wait for what it cannot see: the same */
@@ -93,12 +95,10 @@ struct spn__worker {
     bool called, counted;     /* its function has returned; it was counted */
     spn_task *asked;          /* the before hook is being asked about it */
     const char *label;        /* of that one */
-    uint32_t block_depth;     /* of block_begin */
-    uint32_t help_depth;      /* of tasks run while waiting for them */
+    uint32_t block_depth;     /* STEAL: of worker_block */
     uint32_t makes;           /* workers that its task is about to start */
     struct spn__spin spin;    /* see idle.c, as are the next two */
     uint32_t naps;            /* sleeps in a row that were over at once */
-    int64_t gone;             /* tasks that had left the queue */
     struct spn__batch *batch; /* lanes.c; NULL elsewhere */
     void *place;              /* the source's; NULL without one */
     spn_task *given;          /* the task it found on its tray */
@@ -121,14 +121,13 @@ struct spn_pool {
 
     /* Fixed. */
     char *name;
-    uint32_t id;  /* marks its tasks as queued here: see work_kinds.h */
-    uint8_t kind; /* spn__work_kind */
-    bool handoff; /* queue capacity 0 */
+    uint32_t id;      /* marks its tasks as queued here: see work_kinds.h */
+    uint8_t kind;     /* spn__work_kind */
+    bool plain_lanes; /* LANES, and no times of tasks are taken */
+    bool handoff;     /* queue capacity 0 */
     bool eager;
-    bool helping;
     bool fixed;
     bool has_tray; /* tray.c */
-    int32_t urgent_threads, block_threads;
     spn_thread_opts thread_opts;
     spn_pool_hooks hooks;
 
@@ -137,14 +136,14 @@ struct spn_pool {
     SPN__ATOMIC(int32_t) core, max;
     SPN__ATOMIC(int64_t) keep_alive_ns;
     SPN__ATOMIC(uint32_t) core_timeout;
-    SPN__ATOMIC(uint32_t) paused; /* changed behind the door as well: work.c */
+    SPN__ATOMIC(uint32_t) paused;                    /* 0 or 1 [pause] */
     SPN__ATOMIC(const spn_reject_policy *) reject;   /* [knob] */
     SPN__ATOMIC(const spn_thread_factory *) factory; /* [knob] */
     struct spn__room room; /* read by every take: see room.h */
 
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint32_t) ctl; /* [ctl] */
-    SPN__ATOMIC(int32_t) blocked; /* workers inside block_begin */
-    SPN__ATOMIC(int32_t) waiting; /* of the others, those with waits_for [block] */
+    SPN__ATOMIC(int32_t) blocked; /* STEAL: workers inside worker_block [block] */
+    SPN__ATOMIC(int32_t) waiting; /* workers with waits_for [stay] */
     SPN__ATOMIC(int32_t)
     staying; /* workers that wait for what is in a user's queue [stay] */
     SPN__ATOMIC(int64_t) submitted; /* eager only */
@@ -179,8 +178,9 @@ struct spn_pool {
     int32_t live, largest;
     int32_t making;                /* of those, whose thread is not made yet */
     struct spn__waitq made;        /* for the end of that: nested.c */
+    struct spn__waitq resumed;     /* workers with a first task: worker.c */
     struct spn__waitq awaiting;    /* termination */
-    SPN__ATOMIC(int32_t) helpers;  /* no workers, but inside: see hold and [help] */
+    SPN__ATOMIC(int32_t) holds;    /* no workers, but inside: see hold [hold] */
     SPN__ATOMIC(int64_t) attached; /* stages that wait to be executed [attached] */
     SPN__ATOMIC(uint32_t) lapsed;  /* futures of queued tasks that were done [lapsed] */
     SPN__ATOMIC(uint32_t) swept;   /* `lapsed` at the last sweep */
@@ -189,8 +189,9 @@ struct spn_pool {
     uint32_t thread_number;        /* of the next thread's name */
     int64_t direct;                /* tasks accepted as the first of a worker */
     int64_t completed, failed, expired; /* of workers that are gone */
-    int64_t cancelled, returned, discarded, helped, help_failed;
+    int64_t cancelled, returned, discarded;
     int64_t threads_started, threads_failed, threads_died;
+    int32_t many_threads; /* to be told of once, see staff.c; 0: that was done */
 
     /* By spn_refusal_reason; relaxed, as the next: only counts. */
     SPN__ATOMIC(int64_t) rejected[SPN_REFUSED_NO_THREAD + 1];
@@ -207,6 +208,12 @@ int spn__pool_create(spn_pool **out, const spn_pool_opts *opts,
 /* How many tasks it can have at most, in threads and in the queue; INT64_MAX: any number. */
 SPN__SHARED int64_t spn__pool_places(spn_pool *pool);
 
+static inline uint32_t spn__pool_state(struct spn_pool *pool)
+{
+    /* [ctl] acquire: with TERMINATED comes all that the tasks did. */
+    return spn__ctl_state(spn__load(&pool->ctl, acquire));
+}
+
 /* In the child of a fork: whether the workers are the parent's, so that nobody runs tasks
  * here, nor says that the pool has ended. */
 static inline bool spn__pool_is_orphan(struct spn_pool *pool)
@@ -219,8 +226,12 @@ static inline bool spn__pool_is_orphan(struct spn_pool *pool)
            spn__load(&pool->process, relaxed) != spn__os_process();
 }
 
-/* How far add_worker may go. */
-enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_URGENT, SPN__TO_BLOCKED };
+/* spn_pool_stats_get for a struct of this library, as SPN_POOL_STATS_INIT has it. */
+void spn__pool_stats_fill(struct spn_pool *pool, spn_pool_stats *stats);
+
+/* How far add_worker may go.  TO_SPARE: in STEAL as many more as stand in for blocked
+ * workers; elsewhere the same as TO_MAX. */
+enum spn__bound { SPN__TO_CORE, SPN__TO_MAX, SPN__TO_SPARE };
 
 /*
  * Starts a worker, with a first task or without.  SPN_OK; SPN_EFULL (the bound is
@@ -234,8 +245,8 @@ int spn__pool_add_worker_or(struct spn_pool *pool, spn_task *first,
                             enum spn__bound bound, bool give_up);
 
 /* Starts as many workers as there would be had the tasks that wait come now: up to core,
- * or one, and for those that are urgent or that others wait or block for.  No lock is
- * held, and the pool is kept from its end. */
+ * or one, and for those that others wait for.  No lock is held, and the pool is kept from
+ * its end. */
 void spn__pool_staff(struct spn_pool *pool);
 
 /* staff.c: how many workers there may be, with a bound. */
@@ -245,10 +256,10 @@ void spn__worker_begin(struct spn__worker *worker);
 void spn__worker_end(struct spn__worker *worker);
 /* A task that was queued has been run by the worker out of its turn, and said `status`. */
 void spn__worker_count(struct spn__worker *worker, int status);
-/* A task of the worker's blocks, and no longer does. */
+/* STEAL: a task of the worker's blocks, and no longer does.  Pairs nest. */
 void spn__worker_block(struct spn__worker *worker);
 void spn__worker_unblock(struct spn__worker *worker);
-/* Adds a worker if blocked ones leave work lying. */
+/* STEAL: adds a worker if blocked ones leave work lying. */
 void spn__pool_compensate(struct spn_pool *pool);
 /* The worker that the calling thread is, of any pool, or NULL. */
 struct spn__worker *spn__worker_current(void);
@@ -283,10 +294,8 @@ void spn__idle_notify(struct spn_pool *pool);
 void spn__idle_wait(struct spn__worker *worker, uint32_t epoch, int64_t deadline_ns);
 /* TIMED: there is a task that is due before all others. */
 void spn__idle_notify_first(struct spn_pool *pool);
-/* Whether a worker that looks now would find something it may start; whether there is
- * anything that workers are to stay for. */
+/* Whether a worker that looks now would find something it may start. */
 bool spn__idle_work_waits(struct spn_pool *pool);
-bool spn__idle_work_kept(struct spn_pool *pool);
 /* Raises the epoch and wakes everybody who waits, also in a queue of the user's.
  * pool->lock is held. */
 void spn__idle_look_around(struct spn_pool *pool);
@@ -311,8 +320,6 @@ int spn__pool_call_at(struct spn_pool *pool, spn_run_fn fn, void *arg, int64_t d
 /* As spn_pool_create, with tasks kept by `source`. */
 int spn__pool_create_timed(struct spn_pool **out, const spn_pool_opts *opts,
                            struct spn__work_source *source);
-/* What a policy no longer allows after shutdown is cancelled. */
-void spn__pool_forbid(struct spn_pool *pool);
 
 /* Tells whoever is to hear of it that a task has failed. */
 void spn__pool_uncaught(struct spn_pool *pool, const spn_task_info *info);
@@ -334,15 +341,10 @@ static inline bool spn__reject_is_whole(const spn_reject_policy *policy)
  * the pool; pool->lock is held. */
 int spn__pool_wait_begin(spn_executor *executor, spn_task *task);
 void spn__pool_wait_end(spn_executor *executor);
-int spn__pool_help(spn_executor *executor, spn_task *task);
-/* Of `count` workers, those that serve: where some block, those that wait for a task of
- * the pool do not serve either.  Where none does, spn__pool_all_wait knows better. */
+/* Of `count` workers, those that do not block; all of them in other kinds than STEAL. */
 static inline int32_t spn__pool_serving(struct spn_pool *pool, int32_t count)
 {
-    /* relaxed, both: hints, or after a fence [block]. */
-    const int32_t blocked = spn__load(&pool->blocked, relaxed);
-
-    return blocked == 0 ? count : count - blocked - spn__load(&pool->waiting, relaxed);
+    return count - spn__load(&pool->blocked, relaxed); /* a hint, or after [block] */
 }
 /* `count` is how many there are. */
 bool spn__pool_all_wait(struct spn_pool *pool, int32_t count);
@@ -359,7 +361,7 @@ void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by);
 /*
  * hold keeps the pool from its end until one of the others that follow lets go, for
  * whoever is not counted as a worker: before it takes tasks out of the queue, until they
- * are counted [help], or under pool->lock, before it goes on outside it.
+ * are counted [hold], or under pool->lock, before it goes on outside it.
  *
  * left_queue  `taken` tasks, perhaps none, left the queue, counted in *counter, one of
  *             the pool's: there is room, and a pool that is shut down may be at its end.
@@ -386,13 +388,20 @@ void spn__pool_give_up(struct spn_pool *pool);
 /* A task will not reach a worker: before anybody else has it.  No lock is held. */
 static inline void spn__pool_left(struct spn_pool *pool, const spn_task *task)
 {
-    if (__builtin_expect(pool->hooks.left != NULL, 0))
-        pool->hooks.left(pool, task, pool->hooks.ctx);
+    if (__builtin_expect(pool->hooks.times != NULL, 0))
+        spn__times_left(pool->hooks.times, task);
 }
 /* Counts what found no memory before there was a task. */
 void spn__pool_no_memory(struct spn_pool *pool);
 /* `by` eager tasks have come to their end. */
 void spn__pool_settle(struct spn_pool *pool, int64_t by);
+
+/* The executor's operations: see executor.h. */
+int spn__pool_shutdown(struct spn_pool *pool);
+int spn__pool_shutdown_now(struct spn_pool *pool, spn_unrun_fn unrun, void *ctx,
+                           int64_t *count);
+int spn__pool_await(struct spn_pool *pool, int64_t timeout_ns);
+int spn__pool_remove(struct spn_pool *pool, spn_task *task);
 
 /*
  * As spn_pool_reconfigure, where what to change depends on what there is: the rule fills

@@ -4,7 +4,7 @@
  *
  * OVERVIEW
  *   One call checks and changes all knobs under the pool's lock, so that core <= max
- *   holds for every reader that takes it; the setters are that call with one knob.
+ *   holds for every reader that takes it.
  *   Those who decide by a knob without the lock may use the old value once more.
  *   Workers that wait are made to look around, so that a shorter keep-alive or a
  *   smaller pool takes effect now; those that run a task learn of it afterwards.
@@ -76,9 +76,9 @@ static void apply(struct spn_pool *pool, const spn_pool_change *change,
     spn__store(&pool->keep_alive_ns, k->keep_alive_ns, relaxed);
     spn__store(&pool->core_timeout, k->core_timeout, relaxed);
     if (!is_default(change->queue_capacity))
-        spn__store(&pool->work.capacity,
-                   change->queue_capacity < 0 ? INT64_MAX : change->queue_capacity,
-                   relaxed);
+        spn__work_set_capacity(pool, change->queue_capacity < 0
+                                         ? INT64_MAX
+                                         : change->queue_capacity);
     if (change->reject != NULL)
         spn__store(&pool->reject, change->reject, release); /* [knob] */
     if (change->factory != NULL)
@@ -91,7 +91,7 @@ static void start_more(struct spn_pool *pool, int32_t more)
 {
     int64_t queued = spn__work_size(pool);
 
-    for (; more > 0 && queued > 0 && spn__idle_work_kept(pool); more--, queued--)
+    for (; more > 0 && queued > 0 && spn__work_any(pool); more--, queued--)
         if (spn__pool_add_worker(pool, NULL, SPN__TO_CORE) != SPN_OK)
             break;
 }
@@ -122,14 +122,9 @@ int spn__pool_change_by(struct spn_pool *pool, spn_pool_change *change,
     spn__unlock(&pool->lock);
     spn__room_notify_all(&pool->room);
     start_more(pool, more);
-    if (above > 0 && spn__idle_work_kept(pool)) /* there may be one more now */
+    if (above > 0 && spn__work_any(pool)) /* there may be one more now */
         spn__pool_staff(pool);
     return SPN_OK;
-}
-
-static int change_all(struct spn_pool *pool, spn_pool_change *change)
-{
-    return spn__pool_change_by(pool, change, NULL, NULL);
 }
 
 /* Copies a change of any age.  A field that an older, shorter one lacks reads as "leave as
@@ -157,77 +152,7 @@ int spn_pool_reconfigure(spn_pool *pool, const spn_pool_change *change)
     if (copy_change(&c, change) != SPN_OK ||
         (!is_default(c.core_timeout) && c.core_timeout != 0 && c.core_timeout != 1))
         return SPN_EINVAL;
-    return change_all(pool, &c);
-}
-
-int spn_pool_set_core_threads(spn_pool *pool, int32_t threads)
-{
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
-
-    if (pool == NULL || is_default(threads))
-        return SPN_EINVAL;
-    c.core_threads = threads;
-    return change_all(pool, &c);
-}
-
-int spn_pool_set_max_threads(spn_pool *pool, int32_t threads)
-{
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
-
-    if (pool == NULL || is_default(threads))
-        return SPN_EINVAL;
-    c.max_threads = threads;
-    return change_all(pool, &c);
-}
-
-int spn_pool_set_keep_alive(spn_pool *pool, int64_t keep_alive_ns)
-{
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
-
-    if (pool == NULL || is_default(keep_alive_ns))
-        return SPN_EINVAL;
-    c.keep_alive_ns = keep_alive_ns;
-    return change_all(pool, &c);
-}
-
-int spn_pool_set_queue_capacity(spn_pool *pool, int32_t capacity)
-{
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
-
-    if (pool == NULL || is_default(capacity))
-        return SPN_EINVAL;
-    c.queue_capacity = capacity;
-    return change_all(pool, &c);
-}
-
-int spn_pool_set_core_timeout(spn_pool *pool, int on)
-{
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
-    c.core_timeout = on != 0;
-    return change_all(pool, &c);
-}
-
-int spn_pool_set_reject(spn_pool *pool, const spn_reject_policy *policy)
-{
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
-
-    if (pool == NULL || policy == NULL || !spn__reject_is_whole(policy))
-        return SPN_EINVAL;
-    c.reject = policy;
-    return change_all(pool, &c);
-}
-
-int spn_pool_set_factory(spn_pool *pool, const spn_thread_factory *factory)
-{
-    spn_pool_change c = SPN_POOL_CHANGE_INIT;
-
-    if (pool == NULL || factory == NULL || !spn__factory_is_whole(factory))
-        return SPN_EINVAL;
-    c.factory = factory;
-    return change_all(pool, &c);
+    return spn__pool_change_by(pool, &c, NULL, NULL);
 }
 
 /* ---- pause and resume ----------------------------------------------------------- */
@@ -240,16 +165,19 @@ static bool is_running(struct spn_pool *pool)
 
 static int set_paused(struct spn_pool *pool, uint32_t paused)
 {
+    struct spn__chosen resumed = { NULL, NULL };
+
     spn__lock(&pool->lock);
     if (!is_running(pool)) {
         spn__unlock(&pool->lock);
         return SPN_ESTATE;
     }
-    spn__work_door_lock(pool);
-    spn__store(&pool->paused, paused, release); /* [pause]; [epoch], and the door */
-    spn__work_door_unlock(pool);
+    spn__store(&pool->paused, paused, release); /* [pause]; comes with the epoch */
     spn__idle_look_around(pool);
+    if (paused == 0)
+        spn__waitq_choose_all(&pool->resumed, &resumed);
     spn__unlock(&pool->lock);
+    spn__chosen_grant(&resumed);
     return SPN_OK;
 }
 
@@ -273,8 +201,6 @@ void spn__pool_staff(struct spn_pool *pool)
              n > 0 && spn__load(&pool->idle_count, relaxed) == 0; n--)
             if (spn__pool_add_worker(pool, NULL, SPN__TO_MAX) != SPN_OK)
                 break;
-    if (spn__work_any_urgent(pool))
-        (void)spn__pool_add_worker(pool, NULL, SPN__TO_URGENT);
     spn__lock(&pool->lock);
     all_wait =
         spn__pool_all_wait(pool,
@@ -283,19 +209,11 @@ void spn__pool_staff(struct spn_pool *pool)
     spn__unlock(&pool->lock);
     if (all_wait && spn__work_any(pool))
         (void)spn__pool_add_worker(pool, NULL, SPN__TO_MAX);
-    spn__pool_compensate(pool);
+    if (pool->kind == SPN__WORK_STEAL)
+        spn__pool_compensate(pool);
 }
 
 int spn_pool_resume(spn_pool *pool)
 {
-    int rc;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
-    rc = set_paused(pool, 0);
-    if (rc == SPN_OK) {
-        spn__pool_staff(pool);
-        spn__room_notify_all(&pool->room);
-    }
-    return rc;
+    return pool == NULL ? SPN_EINVAL : set_paused(pool, 0);
 }

@@ -36,6 +36,11 @@ static bool is_shut_down(struct spn_pool *pool)
     return spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING;
 }
 
+int spn_refusal_stats(const spn_refusal *why, spn_pool_stats *stats)
+{
+    return why == NULL ? SPN_EINVAL : spn_pool_stats_get(why->source, stats);
+}
+
 /* What a task that stays its submitter's is refused with. */
 static int refuse(const spn_refusal *why)
 {
@@ -55,6 +60,7 @@ static int64_t deadline_of(const spn_task *task)
 static void drop_new(struct spn_pool *pool, spn_task *task, int64_t *counter,
                      int reason)
 {
+    spn__pool_left(pool, task);
     spn__lock(&pool->lock);
     pool->direct++;
     *counter += 1;
@@ -121,6 +127,7 @@ static int refused_caller_runs(const spn_reject_policy *policy, spn_pool *pool,
         return SPN_OK;
     /* relaxed: only a count. */
     (void)spn__fetch_add(&pool->caller_ran, 1, relaxed);
+    spn__pool_left(pool, task);
     spn__job_capture(task);
     info.status = spn__task_run_claimed(task); /* the node may be gone now */
     if (info.status != 0)
@@ -214,6 +221,7 @@ static int refused_new_thread(const spn_reject_policy *policy, spn_pool *pool,
         return rc;
     if (has_expired(pool, task))
         return SPN_OK;
+    spn__pool_left(pool, task);
     spn__job_capture(task);
     rc = start_alone(pool, task);
     if (rc != SPN_OK) {
@@ -233,15 +241,10 @@ static int wait_for_room(spn_pool *pool, spn_task *task, int64_t timeout_ns)
     const int64_t limit_ns = deadline_of(task);
     int64_t deadline_ns =
         spn__deadline(spn__now(), timeout_ns == 0 ? BLOCK_DEFAULT_NS : timeout_ns);
-    int rc;
 
     if (limit_ns < deadline_ns)
         deadline_ns = limit_ns; /* after that nobody wants it any more */
-    /* On a worker of another pool: that one may put a thread in its place. */
-    spn_pool_block_begin();
-    rc = spn__room_execute(pool, task, deadline_ns);
-    spn_pool_block_end();
-    return rc;
+    return spn__room_execute(pool, task, deadline_ns);
 }
 
 int spn_reject_block_refused(const spn_reject_policy *policy, spn_pool *pool,

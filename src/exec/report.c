@@ -84,6 +84,7 @@ enum { IDLE, FILLING, POSTED };
 struct job {
     bool line_only;
     spn_refusal refusal;
+    spn_pool_stats stats; /* when it was refused */
     char pool[NAME_SIZE];
     int64_t suppressed; /* line_only: since the last line; else since the last report */
     size_t workers;     /* the pool's; more than are in `known`, perhaps */
@@ -220,6 +221,10 @@ static bool notice(struct spn_reject_report *report, struct spn_pool *pool,
         return false;
     }
     job->refusal = *why;
+    job->refusal.source = NULL; /* the pool may be gone before the report is made */
+    job->stats = (spn_pool_stats)SPN_POOL_STATS_INIT;
+    spn__pool_stats_fill(pool, &job->stats);
+    job->stats.name = job->pool;
     (void)snprintf(job->pool, sizeof job->pool, "%s", pool->name);
     job->suppressed = spn__exchange(&report->swallowed, 0, relaxed);
     report->unreported += job->suppressed;
@@ -249,12 +254,10 @@ static int refused(const spn_reject_policy *policy, spn_pool *pool, spn_task *ta
 
 int spn_report_pool(spn_reject_report *report, spn_pool *pool)
 {
-    spn_refusal why = { .reason = 0, .refused_at_ns = spn__now() };
+    const spn_refusal why = { .reason = 0, .refused_at_ns = spn__now() };
 
     if (report == NULL || pool == NULL)
         return SPN_EINVAL;
-    why.stats.size = sizeof why.stats;
-    (void)spn_pool_stats_get(pool, &why.stats);
     return notice(report, pool, &why) ? SPN_OK : SPN_EBUSY;
 }
 
@@ -308,7 +311,7 @@ static const char *reason_name(uint32_t reason)
 static void put_message(struct spn_reject_report *report)
 {
     const struct job *job = &report->job;
-    const spn_pool_stats *s = &job->refusal.stats;
+    const spn_pool_stats *s = &job->stats;
     const long long done = s->completed + s->failed;
     const bool terminated = s->state == SPN_EXECUTOR_TERMINATED;
     const bool shut_down = s->state != SPN_EXECUTOR_RUNNING;
@@ -332,7 +335,7 @@ static void put_message(struct spn_reject_report *report)
 /* What the line leaves out. */
 static void put_rest(const struct job *job, char *text, size_t capacity)
 {
-    const spn_pool_stats *s = &job->refusal.stats;
+    const spn_pool_stats *s = &job->stats;
     struct spn__report_figures figures;
 
     spn__report_figures(s, &figures);
@@ -707,6 +710,7 @@ static void make_report(struct spn_reject_report *report)
             .pool = report->job.pool,
             .file = written ? report->path : NULL,
             .refusal = &report->job.refusal,
+            .stats = &report->job.stats,
             .suppressed = report->job.suppressed,
         };
 

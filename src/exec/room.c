@@ -36,14 +36,7 @@
 
 void spn__room_init(struct spn__room *room)
 {
-    spn__eventcount_init(&room->ordinary, true);
-    spn__eventcount_init(&room->urgent, true);
-}
-
-static bool is_urgent(const spn_task *task)
-{
-    return (task->flags & SPN_TASK_JOB) != 0 &&
-           ((const spn_job *)(const void *)task)->urgent != 0;
+    spn__eventcount_init(&room->waiters, true);
 }
 
 /* How long not to make a thread after that has failed: at first, and at most. */
@@ -52,8 +45,7 @@ static bool is_urgent(const spn_task *task)
 
 int spn__room_execute(struct spn_pool *pool, spn_task *task, int64_t deadline_ns)
 {
-    struct spn__eventcount *ec =
-        is_urgent(task) ? &pool->room.urgent : &pool->room.ordinary;
+    struct spn__eventcount *ec = &pool->room.waiters;
     int64_t retry_ns = RETRY_NS, make_ns = INT64_MIN; /* not before this time */
     bool woken = false, late = false;
     bool owed =

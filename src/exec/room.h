@@ -14,10 +14,8 @@
 
 struct spn_pool;
 
-/* Two lists, because room in the urgent lane is of no use to an ordinary task: a
- * wake-up that went to the wrong one would be lost. */
 struct spn__room {
-    struct spn__eventcount ordinary, urgent; /* light: see room.c */
+    struct spn__eventcount waiters; /* light: see room.c */
 };
 
 void spn__room_init(struct spn__room *room);
@@ -28,28 +26,16 @@ void spn__room_init(struct spn__room *room);
  */
 int spn__room_execute(struct spn_pool *pool, spn_task *task, int64_t deadline_ns);
 
-/* An ordinary task, or one from the urgent lane, has left the queue. */
+/* A task has left the queue, a worker has left, or (hand-off) has nothing to do. */
 static inline void spn__room_notify(struct spn__room *room)
 {
-    spn__eventcount_notify(&room->ordinary);
-}
-static inline void spn__room_notify_urgent(struct spn__room *room)
-{
-    spn__eventcount_notify(&room->urgent);
-}
-
-/* A worker has left, or (hand-off) has nothing to do: either kind may use that. */
-static inline void spn__room_notify_thread(struct spn__room *room)
-{
-    spn__eventcount_notify(&room->ordinary);
-    spn__eventcount_notify(&room->urgent);
+    spn__eventcount_notify(&room->waiters);
 }
 
 /* A limit has changed, many tasks have left, or the pool takes no more. */
 static inline void spn__room_notify_all(struct spn__room *room)
 {
-    spn__eventcount_notify_all(&room->ordinary);
-    spn__eventcount_notify_all(&room->urgent);
+    spn__eventcount_notify_all(&room->waiters);
 }
 
 #endif /* SPN__ROOM_H */

@@ -82,7 +82,6 @@ static void end_task(struct spn__worker *w)
     spn__ambient_end(spn__load(&w->self, relaxed)); /* its own */
     w->in_task = false;
     w->label = NULL;
-    w->help_depth = 0; /* a task that it helped may have ended the thread */
     spn__pool_settle(w->pool, 1);
     spn__store(&w->running, 0, relaxed); /* [stop] nothing comes with it */
 }
@@ -109,6 +108,23 @@ void spn__worker_count(struct spn__worker *w, int status)
     spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
 
+/* Apart, as pools without task times have nothing of it. */
+static __attribute__((noinline)) void start_time(struct spn_pool *pool,
+                                                 const spn_task_info *info)
+{
+    struct spn_task_times *times = pool->hooks.times;
+
+    spn__times_start(times, spn__times_mine(times), pool->name, info->task,
+                     info->label);
+}
+
+static __attribute__((noinline)) void end_time(struct spn_pool *pool,
+                                               const spn_task_info *info)
+{
+    spn__times_end(spn__times_mine(pool->hooks.times), pool->name, info->label,
+                   info->status);
+}
+
 /* The task has run and said `status`. */
 static void finish_task(struct spn__worker *w, int status)
 {
@@ -122,6 +138,8 @@ static void finish_task(struct spn__worker *w, int status)
         (void)spn__interrupt_take(spn__load(&w->self, relaxed)); /* its own */
     if (status != 0)
         spn__pool_uncaught(pool, &info);
+    if (pool->hooks.times != NULL)
+        end_time(pool, &info);
     if (pool->hooks.after != NULL)
         pool->hooks.after(pool, &info, pool->hooks.ctx);
     count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
@@ -131,6 +149,7 @@ static void finish_task(struct spn__worker *w, int status)
 static void refuse_to_run(struct spn__worker *w, spn_task *task)
 {
     count(w, &w->counts.failed);
+    spn__pool_left(w->pool, task);
     spn_task_release(task);
     spn__task_drop_guarded(task, SPN_ECANCELED);
 }
@@ -168,6 +187,8 @@ static void run_task(struct spn__worker *w, spn_task *task)
             return;
         }
     }
+    if (pool->hooks.times != NULL)
+        start_time(pool, &info);
     spn_task_release(task);
     finish_task(w, task->fn(task)); /* the node may be gone now */
 }
@@ -188,10 +209,13 @@ void spn__worker_run(struct spn__worker *w, struct spn__entry entry)
             objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
             w->called = false;
         }
-        if (objection != 0)
+        if (objection != 0) {
             count(w, &w->counts.failed);
-        else
+        } else {
+            if (pool->hooks.times != NULL)
+                start_time(pool, &info);
             finish_task(w, entry.fn(entry.arg));
+        }
     }
     end_task(w);
 }
@@ -223,20 +247,19 @@ static int call_plain(struct spn__entry entry)
  */
 struct leave {
     uint32_t epoch, ctl;
-    int64_t urgent;
     bool granted;
 };
 
 static struct leave ask_leave(struct spn_pool *pool)
 {
     struct leave leave;
+    bool paused;
 
-    leave.epoch = spn__load(&pool->epoch, acquire); /* [epoch] before the knobs */
-    /* relaxed, all: as in take. */
+    leave.epoch = spn__load(&pool->epoch, acquire);  /* [epoch] before the knobs */
+    paused = spn__load(&pool->paused, acquire) != 0; /* [pause] as in take */
+    /* relaxed, both: as in take. */
     leave.ctl = spn__load(&pool->ctl, relaxed);
-    leave.urgent = spn__load(&pool->work.urgent.popped, relaxed);
-    leave.granted = spn__ctl_state(leave.ctl) < SPN_EXECUTOR_STOP &&
-                    spn__load(&pool->paused, relaxed) == 0 &&
+    leave.granted = spn__ctl_state(leave.ctl) < SPN_EXECUTOR_STOP && !paused &&
                     spn__ctl_count(leave.ctl) <= spn__load(&pool->max, relaxed);
     return leave;
 }
@@ -245,8 +268,7 @@ static inline bool may_go_on(struct spn_pool *pool, const struct leave *leave)
 {
     /* relaxed, all: the next look is near. */
     return leave->granted && spn__load(&pool->epoch, relaxed) == leave->epoch &&
-           spn__load(&pool->ctl, relaxed) == leave->ctl &&
-           spn__load(&pool->work.urgent.pushed, relaxed) == leave->urgent;
+           spn__load(&pool->ctl, relaxed) == leave->ctl;
 }
 
 /* An interrupt that came for the last task is not meant for the next.  No fence is needed
@@ -264,29 +286,32 @@ static inline void forget_interrupt(struct spn_pool *pool, struct spn_thread *se
  * next_task for each, without what cannot differ from one plain task to the next.  The
  * worker stays `running` all the while.
  */
-void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
+static inline __attribute__((always_inline)) void
+run_batch(struct spn__worker *w, struct spn__entry entry, struct spn_task_times *times)
 {
     struct spn_pool *pool = w->pool;
     struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
+    struct spn__times_part *part = times != NULL ? spn__times_mine(times) : NULL;
     struct leave leave;
     bool next = true;
 
-    if (pool->hooks.before != NULL || pool->hooks.after != NULL || pool->eager ||
-        !is_plain(entry)) {
-        spn__worker_run(w, entry);
-        return;
-    }
     begin_task(w);
     count_start(w);
     leave = ask_leave(pool);
     for (;;) {
-        const int status = call_plain(entry);
+        int status;
 
+        if (times != NULL)
+            spn__times_start(times, part, pool->name,
+                             entry.fn == spn__entry_task ? entry.arg : NULL, NULL);
+        status = call_plain(entry);
         if (__builtin_expect(status != 0 || self->ambient.used, 0)) {
             finish_task(w, status);
             end_task(w);
             return;
         }
+        if (times != NULL)
+            spn__times_end(part, pool->name, NULL, 0);
         /* relaxed read: only this thread writes it.  [count] */
         spn__store(&w->counts.completed, spn__load(&w->counts.completed, relaxed) + 1,
                    release);
@@ -300,6 +325,25 @@ void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
     end_task(w);
     if (next)
         spn__worker_run(w, entry);
+}
+
+static __attribute__((noinline)) void run_batch_timed(struct spn__worker *w,
+                                                      struct spn__entry entry)
+{
+    run_batch(w, entry, w->pool->hooks.times);
+}
+
+void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
+{
+    struct spn_pool *pool = w->pool;
+
+    if (pool->hooks.before != NULL || pool->hooks.after != NULL || pool->eager ||
+        !is_plain(entry))
+        spn__worker_run(w, entry);
+    else if (__builtin_expect(pool->hooks.times != NULL, 0))
+        run_batch_timed(w, entry);
+    else
+        run_batch(w, entry, NULL);
 }
 
 /* ---- one that ends its thread -------------------------------------------------------- */

@@ -45,24 +45,56 @@
 
 /* ---- tasks --------------------------------------------------------------------------- */
 
+/* The tasks of a lane that went idle. */
+struct giving_up {
+    struct spn__serial_lane *lane; /* NULL: it may be gone */
+    struct spn__list tasks;
+    uint64_t dropped;
+    int reason;
+};
+
+static void drop_given_up(void *p)
+{
+    struct giving_up *g = p;
+    struct spn__list_node *node;
+
+    while ((node = spn__list_pop_front(&g->tasks)) != NULL) {
+        g->dropped++; /* first: a drop may run a task that ends the thread */
+        spn__task_discard(spn__node_task(node), g->reason);
+    }
+}
+
+/* Follows the drops, also when one has ended the thread: then the rest comes first. */
+static void after_given_up(void *p)
+{
+    struct giving_up *g = p;
+    struct spn__serial_lane *lane = g->lane;
+    struct spn_serial *s;
+
+    if (!spn__list_empty(&g->tasks)) {
+        spn__outlive(drop_given_up, after_given_up, g);
+        return;
+    }
+    if (lane == NULL)
+        return;
+    s = lane->serial;
+    g->lane = NULL;
+    spn__serial_close_lane(lane);
+    spn__serial_count_down(s, g->dropped + 1); /* and the lane's own */
+}
+
 /* Goes idle and drops what waited.  The lane may be gone afterwards. */
 static void give_up(struct spn__serial_lane *lane, int reason)
 {
-    struct spn_serial *s = lane->serial;
-    struct spn__list_node *node;
-    struct spn__list tasks;
-    uint64_t dropped = 0;
+    struct giving_up g = { .lane = lane, .reason = reason };
 
-    spn__list_init(&tasks);
+    spn__list_init(&g.tasks);
     spn__lock(&lane->shard->lock);
-    spn__list_splice(&tasks, &lane->tasks);
+    spn__list_splice(&g.tasks, &lane->tasks);
     lane->active = false; /* first: what a drop submits asks for a turn of its own */
     lane->opened++;
     spn__unlock(&lane->shard->lock);
-    for (; (node = spn__list_pop_front(&tasks)) != NULL; dropped++)
-        spn__task_discard(spn__node_task(node), reason);
-    spn__serial_close_lane(lane);
-    spn__serial_count_down(s, dropped + 1); /* and the lane's own */
+    spn__outlive(drop_given_up, after_given_up, &g);
 }
 
 /* With the lock held: takes a task off that waits in the lane; false: it does not. */
@@ -415,7 +447,6 @@ int spn_serial_create(spn_serial **out, spn_executor *executor,
     spn__waitq_init(&s->awaiting);
     s->terminated = false;
     spn__init(&s->ctl, 0);
-    spn__init(&s->holds, 0);
     spn__serial_keys_init(s);
     *out = s;
     return SPN_OK;
@@ -434,7 +465,7 @@ int spn_serial_destroy(spn_serial *s)
     busy = busy || s->common.opened != 0; /* stages wait; before the look at ctl */
     spn__unlock(&s->common.shard->lock);
     /* [ctl] acquire: all tasks are through.  Last, as a stage holds before it detaches. */
-    if (busy || spn_serial_keys(s) != 0 ||
+    if (busy || spn__serial_has_keys(s) ||
         spn__load(&s->ctl, acquire) >= SPN__SERIAL_ONE)
         return SPN_EBUSY;
     spn__serial_keys_fini(s);
@@ -500,42 +531,6 @@ int spn_serial_execute(spn_serial *s, uint64_t key, spn_task *task)
         return SPN_ENOMEM;
     SPN__CLEANUP_PUSH(close_lane, lane);
     rc = lane_execute(&lane->executor, task);
-    SPN__CLEANUP_POP();
-    return rc;
-}
-
-int spn_serial_call(spn_serial *s, uint64_t key, spn_run_fn fn, void *arg)
-{
-    struct spn__serial_lane *lane;
-    int rc;
-
-    if (s == NULL || fn == NULL)
-        return SPN_EINVAL;
-    lane = spn__serial_open_lane(s, key);
-    if (lane == NULL)
-        return SPN_ENOMEM;
-    SPN__CLEANUP_PUSH(close_lane, lane);
-    rc = spn_executor_call(&lane->executor, fn, arg);
-    SPN__CLEANUP_POP();
-    return rc;
-}
-
-int spn_serial_submit(spn_serial *s, uint64_t key, spn_call_fn fn, void *arg,
-                      spn_future **out)
-{
-    struct spn__serial_lane *lane;
-    int rc;
-
-    if (out == NULL)
-        return SPN_EINVAL;
-    *out = NULL;
-    if (s == NULL || fn == NULL)
-        return SPN_EINVAL;
-    lane = spn__serial_open_lane(s, key);
-    if (lane == NULL)
-        return SPN_ENOMEM;
-    SPN__CLEANUP_PUSH(close_lane, lane);
-    rc = spn_executor_submit(&lane->executor, fn, arg, out);
     SPN__CLEANUP_POP();
     return rc;
 }

@@ -58,7 +58,6 @@ struct spn_serial {
     bool terminated;
     /* Flags, and how many tasks, active lanes and holders are inside, as above. */
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(uint64_t) ctl;
-    SPN__ATOMIC(int64_t) holds;     /* relaxed: how many holders, for a picture */
     struct spn__serial_lane common; /* of spn_serial_executor; in no bucket */
     struct spn__serial_shard shards[SPN__SERIAL_SHARDS];
 };
@@ -77,6 +76,7 @@ void spn__serial_drop_lane(spn_task *runner, int reason);
 /* serial_keys.c */
 void spn__serial_keys_init(struct spn_serial *s);
 void spn__serial_keys_fini(struct spn_serial *s);
+bool spn__serial_has_keys(struct spn_serial *s);
 /* The lane of a key, opened once more; NULL: no memory. */
 struct spn__serial_lane *spn__serial_open_lane(struct spn_serial *s, uint64_t key);
 void spn__serial_close_lane(struct spn__serial_lane *lane);

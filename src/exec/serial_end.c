@@ -61,9 +61,8 @@ void spn__serial_hold(spn_executor *executor)
     struct spn__serial_lane *lane = spn__serial_lane_of(executor);
     struct spn_serial *s = lane->serial;
 
-    /* relaxed, both: counting down again does the rest; a picture. */
+    /* relaxed: counting down again does the rest. */
     (void)spn__fetch_add(&s->ctl, SPN__SERIAL_ONE, relaxed);
-    (void)spn__fetch_add(&s->holds, 1, relaxed);
     if (lane != &s->common)
         spn__serial_keep_lane(lane);
 }
@@ -75,7 +74,6 @@ void spn__serial_release(spn_executor *executor)
 
     if (lane != &s->common)
         spn__serial_close_lane(lane);
-    (void)spn__fetch_sub(&s->holds, 1, relaxed); /* a picture */
     spn__serial_count_down(s, 1);
 }
 

@@ -183,42 +183,14 @@ void spn__serial_keys_fini(struct spn_serial *s)
             spn__free(s->shards[i].buckets);
 }
 
-/* ---- asking ---------------------------------------------------------------------------- */
-
-int64_t spn_serial_pending(spn_serial *s)
+bool spn__serial_has_keys(struct spn_serial *s)
 {
-    int64_t pending;
+    bool any = false;
 
-    if (s == NULL)
-        return SPN_EINVAL;
-    /* relaxed, both: a picture.  Lanes and holders are counted too, and taken off again. */
-    pending = (int64_t)(spn__load(&s->ctl, relaxed) / SPN__SERIAL_ONE);
-    pending -= spn__load(&s->holds, relaxed);
-    for (int i = 0; i < SPN__SERIAL_SHARDS; i++) {
-        struct spn__serial_shard *shard = &s->shards[i];
-        struct spn__list_node *node;
-
-        spn__lock(&shard->lock);
-        if (s->common.shard == shard)
-            pending -= s->common.active;
-        for (size_t b = 0; b < shard->bucket_count; b++)
-            spn__list_each (node, &shard->buckets[b])
-                pending -= spn__list_entry(node, struct spn__serial_lane, link)->active;
-        spn__unlock(&shard->lock);
-    }
-    return pending > 0 ? pending : 0;
-}
-
-int64_t spn_serial_keys(spn_serial *s)
-{
-    int64_t keys = 0;
-
-    if (s == NULL)
-        return SPN_EINVAL;
     for (int i = 0; i < SPN__SERIAL_SHARDS; i++) {
         spn__lock(&s->shards[i].lock);
-        keys += (int64_t)s->shards[i].lanes;
+        any = any || s->shards[i].lanes != 0;
         spn__unlock(&s->shards[i].lock);
     }
-    return keys;
+    return any;
 }

@@ -14,7 +14,11 @@
  *   without being counted as a worker holds the pool: that work waits is no hold, for
  *   its submitter may take it back and end the pool.
  *
- * ORDERING  [ctl]  see worker.c; [stop], [count]  run.c; [door]  work.c; [help]  nested.c.
+ * ORDERING  [ctl]  see worker.c; [stop], [count]  run.c; [door]  work.c.
+ *   [hold] Who takes tasks out of the queue to give them back counts itself before, until
+ *   they are counted.  Who finds that the pool has nothing left to do reads the size of the
+ *   queue, or has emptied it under its locks: it then sees the hold, and does not end the
+ *   pool.
  *   [lapsed] who gives a queued task's future its outcome counts up `lapsed` afterwards
  *   (release); a sweep reads it (acquire), looks, and notes the number in `swept`.  So it
  *   sees the outcome, or the numbers differ.  Several may sweep: each finds room for its
@@ -57,9 +61,9 @@ bool spn__pool_try_terminate(struct spn_pool *pool)
 
     if (spn__ctl_count(ctl) != 0 || state == SPN_EXECUTOR_RUNNING ||
         state >= SPN_EXECUTOR_TIDYING ||
-        /* The size, and not just whether any: [help] is in it. */
+        /* The size, and not just whether any: [hold] is in it. */
         (state == SPN_EXECUTOR_SHUTDOWN && spn__work_size(pool) != 0) ||
-        spn__load(&pool->helpers, relaxed) != 0) /* [help] */
+        spn__load(&pool->holds, relaxed) != 0) /* [hold] */
         return false;
     advance(pool, SPN_EXECUTOR_TIDYING);
     return true;
@@ -108,20 +112,42 @@ void spn__pool_terminate(struct spn_pool *pool)
     spn__chosen_grant(&chosen);
 }
 
-/* No new tasks; then, with STOP, no new starts.  Leaves the lock held.  Returns whether
- * the pool was paused. */
-static bool begin_shutdown(struct spn_pool *pool, uint32_t state)
+/* Takes the first tasks out of the workers of a paused pool; pool->lock is held. */
+static int64_t take_firsts(struct spn_pool *pool, struct spn__list *out)
 {
-    bool paused;
+    struct spn__list_node *node;
+    int64_t taken = 0;
+
+    spn__list_each (node, &pool->workers) {
+        struct spn__worker *w = spn__list_entry(node, struct spn__worker, link);
+        spn_task *task = spn__exchange(&w->first, NULL, relaxed); /* as in take_first */
+
+        if (task != NULL) {
+            spn__list_push_back(out, spn__task_node(task));
+            taken++;
+        }
+    }
+    return taken;
+}
+
+/* No new tasks; then, with STOP, no new starts.  `firsts`, if not NULL, gets the first tasks of
+ * workers before these can see the end of the pause.  Leaves the lock held; the caller grants
+ * `resumed` when it has released it.  Returns how many tasks went to `firsts`. */
+static int64_t begin_shutdown(struct spn_pool *pool, uint32_t state,
+                              struct spn__list *firsts, struct spn__chosen *resumed)
+{
+    int64_t taken = 0;
 
     spn__lock(&pool->lock);
-    paused = spn__load(&pool->paused, relaxed) != 0; /* changes under the lock */
     spn__work_close(pool);
     advance(pool, state);
     spn__audit_state(pool, "shut down");
-    spn__store(&pool->paused, 0, relaxed); /* comes with the epoch */
+    if (firsts != NULL && spn__load(&pool->paused, relaxed) != 0) /* the lock is held */
+        taken = take_firsts(pool, firsts);
+    spn__store(&pool->paused, 0, release); /* [pause] after the state */
     spn__idle_look_around(pool);           /* makes the heavy fence [stop] */
-    return paused;
+    spn__waitq_choose_all(&pool->resumed, resumed);
+    return taken;
 }
 
 static void finish_shutdown(struct spn_pool *pool)
@@ -136,7 +162,7 @@ static void finish_shutdown(struct spn_pool *pool)
 
 void spn__pool_hold(struct spn_pool *pool)
 {
-    (void)spn__fetch_add(&pool->helpers, 1, relaxed); /* [help], or under the lock */
+    (void)spn__fetch_add(&pool->holds, 1, relaxed); /* [hold], or under the lock */
 }
 
 void spn__pool_release(struct spn_pool *pool)
@@ -144,7 +170,7 @@ void spn__pool_release(struct spn_pool *pool)
     bool end;
 
     spn__lock(&pool->lock);
-    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    (void)spn__fetch_sub(&pool->holds, 1, relaxed); /* under the lock */
     end = spn__pool_try_terminate(pool);
     spn__unlock(&pool->lock);
     if (end)
@@ -155,18 +181,17 @@ void spn__pool_staff_held(struct spn_pool *pool)
 {
     spn__pool_staff(pool);
     spn__lock(&pool->lock);
-    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
-    finish_shutdown(pool);                            /* unlocks */
+    (void)spn__fetch_sub(&pool->holds, 1, relaxed); /* under the lock */
+    finish_shutdown(pool);                          /* unlocks */
 }
 
-/* For tasks that came while it was paused nobody has made a worker: there may be none, or
- * none that goes on before them. */
-static bool needs_worker(struct spn_pool *pool, bool was_paused)
+/* A user may have put tasks into his queue while there was no worker. */
+static bool needs_worker(struct spn_pool *pool)
 {
     const uint32_t ctl = spn__load(&pool->ctl, relaxed); /* changes under the lock */
 
-    return (spn__ctl_count(ctl) == 0 || was_paused) &&
-           spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN && spn__work_any(pool);
+    return spn__ctl_count(ctl) == 0 && spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
+           spn__work_any(pool);
 }
 
 /* TIMED: takes out what may not run any more; pool->lock is held, and the queue is
@@ -180,37 +205,21 @@ static void forbid(struct spn_pool *pool, struct spn__list *out)
         pool->cancelled += source->ops->forbidden(source, out);
 }
 
-void spn__pool_forbid(struct spn_pool *pool)
+int spn__pool_shutdown(struct spn_pool *pool)
 {
+    struct spn__chosen resumed = { NULL, NULL };
     struct spn__list tasks;
+    bool needed;
 
-    spn__lock(&pool->lock);
-    /* relaxed: changes under the lock. */
-    if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_SHUTDOWN) {
-        spn__unlock(&pool->lock);
-        return;
-    }
-    forbid(pool, &tasks);
-    spn__idle_look_around(pool);
-    finish_shutdown(pool); /* unlocks */
-    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
-}
-
-int spn_pool_shutdown(spn_pool *pool)
-{
-    struct spn__list tasks;
-    bool paused, needed;
-
-    if (pool == NULL)
-        return SPN_EINVAL;
     if (spn__pool_is_orphan(pool))
         return SPN_ESTATE;
-    paused = begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN);
+    (void)begin_shutdown(pool, SPN_EXECUTOR_SHUTDOWN, NULL, &resumed);
     forbid(pool, &tasks);
-    needed = needs_worker(pool, paused);
+    needed = needs_worker(pool);
     if (needed)
         spn__pool_hold(pool);
     finish_shutdown(pool);
+    spn__chosen_grant(&resumed);
     give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
     if (needed)
         spn__pool_staff_held(pool);
@@ -245,25 +254,26 @@ static void give_back(struct spn_pool *pool, struct spn__list *tasks,
     }
 }
 
-int spn_pool_shutdown_now(spn_pool *pool, spn_unrun_fn unrun, void *ctx, int64_t *count)
+int spn__pool_shutdown_now(struct spn_pool *pool, spn_unrun_fn unrun, void *ctx,
+                           int64_t *count)
 {
+    struct spn__chosen resumed = { NULL, NULL };
     struct spn__list tasks;
     int64_t taken, lost = 0;
 
     if (count != NULL)
         *count = 0;
-    if (pool == NULL)
-        return SPN_EINVAL;
     if (spn__pool_is_orphan(pool))
         return SPN_ESTATE;
     spn__list_init(&tasks);
-    (void)begin_shutdown(pool, SPN_EXECUTOR_STOP);
+    taken = begin_shutdown(pool, SPN_EXECUTOR_STOP, &tasks, &resumed);
     interrupt_running(pool);
-    taken = spn__work_collect(pool, NULL, NULL, &tasks, &lost);
+    taken += spn__work_collect(pool, NULL, NULL, &tasks, &lost);
     pool->returned += taken;
     pool->discarded += lost;
     spn__pool_settle(pool, taken);
     finish_shutdown(pool);
+    spn__chosen_grant(&resumed);
     give_back(pool, &tasks, unrun, ctx, SPN_ESHUTDOWN); /* not the pool's any more */
     if (count != NULL)
         *count = taken;
@@ -279,8 +289,7 @@ static bool waits_for_itself(struct spn_pool *pool)
 
 static bool is_terminated(struct spn_pool *pool)
 {
-    /* [ctl] acquire: with it comes all that the tasks did. */
-    return spn__ctl_state(spn__load(&pool->ctl, acquire)) == SPN_EXECUTOR_TERMINATED;
+    return spn__pool_state(pool) == SPN_EXECUTOR_TERMINATED;
 }
 
 static int await(struct spn_pool *pool, int64_t timeout_ns, bool interruptible)
@@ -321,9 +330,9 @@ static int await(struct spn_pool *pool, int64_t timeout_ns, bool interruptible)
     return rc;
 }
 
-int spn_pool_await(spn_pool *pool, int64_t timeout_ns)
+int spn__pool_await(struct spn_pool *pool, int64_t timeout_ns)
 {
-    return pool == NULL ? SPN_EINVAL : await(pool, timeout_ns, true);
+    return await(pool, timeout_ns, true);
 }
 
 int spn_pool_close(spn_pool *pool)
@@ -334,11 +343,11 @@ int spn_pool_close(spn_pool *pool)
         return SPN_EINVAL;
     if (waits_for_itself(pool))
         return SPN_EDEADLK;
-    (void)spn_pool_shutdown(pool);
+    (void)spn__pool_shutdown(pool);
     rc = await(pool, SPN_FOREVER, true);
     if (rc != SPN_EINTR)
         return rc;
-    (void)spn_pool_shutdown_now(pool, NULL, NULL, NULL);
+    (void)spn__pool_shutdown_now(pool, NULL, NULL, NULL);
     rc = await(pool, SPN_FOREVER, false);
     (void)spn_thread_interrupt(spn_thread_current());
     return rc;
@@ -355,11 +364,11 @@ int spn_pool_drain(spn_pool *pool, int64_t timeout_ns, spn_unrun_fn unrun, void 
         return SPN_EINVAL;
     if (waits_for_itself(pool))
         return SPN_EDEADLK;
-    (void)spn_pool_shutdown(pool);
+    (void)spn__pool_shutdown(pool);
     rc = await(pool, timeout_ns, true);
     if (rc == SPN_OK)
         return SPN_OK;
-    (void)spn_pool_shutdown_now(pool, unrun, ctx, count);
+    (void)spn__pool_shutdown_now(pool, unrun, ctx, count);
     return rc;
 }
 
@@ -385,7 +394,7 @@ static bool stays_for_nothing(struct spn_pool *pool)
 void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken)
 {
     spn__lock(&pool->lock);
-    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    (void)spn__fetch_sub(&pool->holds, 1, relaxed); /* under the lock */
     if (taken == 0) {
         finish_shutdown(pool); /* unlocks */
         return;
@@ -402,7 +411,7 @@ void spn__pool_left_queue(struct spn_pool *pool, int64_t *counter, int64_t taken
 void spn__pool_cancel_end(struct spn_pool *pool)
 {
     spn__lock(&pool->lock);
-    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    (void)spn__fetch_sub(&pool->holds, 1, relaxed); /* under the lock */
     pool->cancelled++;
     /* As in left_queue.  relaxed: changes under the lock. */
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) != SPN_EXECUTOR_RUNNING ||
@@ -411,12 +420,10 @@ void spn__pool_cancel_end(struct spn_pool *pool)
     finish_shutdown(pool); /* unlocks */
 }
 
-int spn_pool_remove(spn_pool *pool, spn_task *task)
+int spn__pool_remove(struct spn_pool *pool, spn_task *task)
 {
     bool removed;
 
-    if (pool == NULL || task == NULL)
-        return SPN_EINVAL;
     spn__pool_hold(pool);
     removed = spn__work_remove(pool, task);
     if (removed)
@@ -431,7 +438,7 @@ int spn_pool_remove(spn_pool *pool, spn_task *task)
 }
 
 /* After all tasks were taken out of a user's queue and some put back: who waits in it
- * does not see the urgent lane, and who found it empty may have left. */
+ * does not see what is kept beside it, and who found it empty may have left. */
 static void put_back(struct spn_pool *pool)
 {
     struct spn__list late;
@@ -440,7 +447,7 @@ static void put_back(struct spn_pool *pool)
 
     spn__list_init(&late);
     spn__lock(&pool->lock);
-    (void)spn__fetch_sub(&pool->helpers, 1, relaxed); /* under the lock */
+    (void)spn__fetch_sub(&pool->holds, 1, relaxed); /* under the lock */
     spn__idle_look_around(pool);
     /* relaxed: changes under the lock. */
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP) {
@@ -448,9 +455,8 @@ static void put_back(struct spn_pool *pool)
         taken = spn__work_collect(pool, NULL, NULL, &late, &lost);
         pool->discarded += taken + lost;
     }
-    /* relaxed: changes under the lock.  Also if some are there: they may wait or block
-     * for what a worker that has left did not find. */
-    needed = spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+    /* Also if there are workers: they may wait for tasks that a worker did not find and left. */
+    needed = spn__work_any(pool);
     if (needed)
         spn__pool_hold(pool);
     finish_shutdown(pool); /* unlocks */
@@ -525,9 +531,8 @@ void spn__pool_give_up(struct spn_pool *pool)
 
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
-    /* Somebody may have come meanwhile, or it is paused now and keeps them. */
-    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 || /* under the lock */
-        spn__load(&pool->paused, relaxed) != 0) {
+    /* A worker may have come meanwhile.  relaxed: changes under the lock. */
+    if (spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0) {
         spn__unlock(&pool->lock);
         return;
     }

@@ -15,8 +15,8 @@
  *   before the lock is released; after that only the one that ends the pool touches
  *   it.  The door (work.c) is held while the control word changes: a task that came in
  *   before is seen, and the worker stays; one that comes after finds no worker.  The door
- *   does not keep a task from blocking: a worker that goes although there is work counts
- *   itself out and then looks for blocked ones [block].
+ *   does not keep a task of fork/join from blocking: a worker that goes although there is
+ *   work counts itself out and then looks for blocked ones [block].
  *
  * ORDERING
  *   [knob]  A policy or factory is published with its contents; see reconfigure.c.
@@ -26,6 +26,7 @@
 
 #include <stdio.h>
 
+#include "base/log.h"
 #include "exec/lanes.h"
 #include "exec/report.h"
 #include "sync/thread_record.h"
@@ -37,26 +38,17 @@ static int32_t least(int32_t a, int32_t b)
 
 int32_t spn__pool_bound(struct spn_pool *pool, enum spn__bound bound)
 {
-    /* relaxed: knobs, and a count that is a hint. */
+    /* relaxed, all: knobs, and a count that is a hint. */
     const int32_t max = spn__load(&pool->max, relaxed);
-    const int32_t stand_ins =
-        least(spn__load(&pool->blocked, relaxed), pool->block_threads);
-    int64_t more = 0;
+    int64_t sum;
 
-    switch (bound) {
-    case SPN__TO_CORE:
+    if (bound == SPN__TO_CORE)
         return spn__load(&pool->core, relaxed);
-    case SPN__TO_URGENT: /* a stand-in is nobody's that an urgent job has started */
-        more = (int64_t)stand_ins + pool->urgent_threads;
-        break;
-    case SPN__TO_BLOCKED:
-        more = stand_ins;
-        break;
-    default:
-        break;
-    }
-    return max + more < SPN_POOL_THREADS_MAX ? (int32_t)(max + more)
-                                             : SPN_POOL_THREADS_MAX;
+    if (bound == SPN__TO_MAX || pool->kind != SPN__WORK_STEAL)
+        return max;
+    sum = (int64_t)max +
+          least(spn__load(&pool->blocked, relaxed), pool->work.stealing->spare_threads);
+    return sum < SPN_POOL_THREADS_MAX ? (int32_t)sum : SPN_POOL_THREADS_MAX;
 }
 
 /* ---- coming ------------------------------------------------------------------- */
@@ -85,12 +77,12 @@ static int count_in(struct spn_pool *pool, const spn_task *first, enum spn__boun
 /* Onto the list; false: the pool has come to its end meanwhile. */
 static bool enlist(struct spn_pool *pool, struct spn__worker *w, int32_t *live)
 {
+    const bool has_first = spn__load(&w->first, relaxed) != NULL; /* not published */
     uint32_t state;
 
     spn__lock(&pool->lock);
     state = spn__ctl_state(spn__load(&pool->ctl, relaxed)); /* changes under the lock */
-    if (state >= SPN_EXECUTOR_STOP ||
-        (state == SPN_EXECUTOR_SHUTDOWN && w->first != NULL)) {
+    if (state >= SPN_EXECUTOR_STOP || (state == SPN_EXECUTOR_SHUTDOWN && has_first)) {
         spn__unlock(&pool->lock);
         return false;
     }
@@ -98,7 +90,7 @@ static bool enlist(struct spn_pool *pool, struct spn__worker *w, int32_t *live)
     pool->live++;
     pool->making++;
     *live = pool->live;
-    if (w->first != NULL)
+    if (has_first)
         pool->direct++;
     spn__unlock(&pool->lock);
     return true;
@@ -110,7 +102,8 @@ static struct spn__worker *make_bare_worker(struct spn_pool *pool, spn_task *fir
 
     if (w == NULL)
         return NULL;
-    *w = (struct spn__worker){ .pool = pool, .first = first };
+    *w = (struct spn__worker){ .pool = pool };
+    spn__init(&w->first, first);
     spn__init(&w->running, 0);
     spn__init(&w->self, NULL);
     spn__init(&w->waiting, 0);
@@ -186,19 +179,21 @@ static void count_out(struct spn_pool *pool)
     (void)spn__fetch_sub(&pool->ctl, 1, relaxed); /* the lock orders it [ctl] */
 }
 
-/* A worker that was counted in, and perhaps enlisted, never came to life. */
-static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
+/* A worker that was counted in, and perhaps enlisted, never came to life.  Returns whether it
+ * still has a first task: shutdown_now may have given that back. */
+static bool undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, int rc,
                  bool give_up)
 {
     struct spn__chosen chosen = { NULL, NULL };
-    bool stranded, end;
+    bool has_first, stranded, end;
 
     spn__lock(&pool->lock);
+    has_first = w != NULL && spn__load(&w->first, relaxed) != NULL; /* under the lock */
     if (enlisted) {
         spn__list_remove(&w->link);
         pool->live--;
         pool->making--;
-        if (w->first != NULL)
+        if (has_first)
             pool->direct--;
     }
     if (rc != SPN_ESHUTDOWN)
@@ -207,15 +202,15 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     count_out(pool);
     if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)
         spn__fence_heavy(); /* [door] */
-    else
-        /* [block] mutant: spn__room_notify_thread, before staff looks, makes one too */
+    else if (pool->kind == SPN__WORK_STEAL)
+        /* [block] mutant: spn__room_notify, before staff looks, makes one too */
         spn__fence_light();
     /* Somebody may have relied on this worker. */
     stranded = spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 && /* [ctl] ours */
-               spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool);
+               spn__work_any(pool);
     spn__work_door_unlock(pool);
     end = spn__pool_try_terminate(pool);
-    spn__room_notify_thread(&pool->room);
+    spn__room_notify(&pool->room);
     spn__waitq_choose_all(&pool->made, &chosen);
     spn__unlock(&pool->lock);
     spn__chosen_grant(&chosen);
@@ -223,7 +218,7 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
         free_worker(pool, w);
     if (end) {
         spn__pool_terminate(pool);
-        return;
+        return has_first;
     }
     /* Tasks that came before the shutdown want a worker without one of its own, also if
      * there are some and none of them goes on before it. */
@@ -233,6 +228,7 @@ static void undo(struct spn_pool *pool, struct spn__worker *w, bool enlisted, in
     } else if (stranded && give_up) {
         spn__pool_give_up(pool);
     }
+    return has_first;
 }
 
 int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound bound)
@@ -240,19 +236,41 @@ int spn__pool_add_worker(struct spn_pool *pool, spn_task *first, enum spn__bound
     return spn__pool_add_worker_or(pool, first, bound, true);
 }
 
+/*
+ * Whether to tell that a pool without a limit has many threads; pool->lock is held.  A thread
+ * has just been made, which takes thousands of times as long as this look.
+ */
+static bool has_many(struct spn_pool *pool, int32_t live)
+{
+    /* relaxed: written under the lock. */
+    if (live < pool->many_threads || pool->many_threads == 0 ||
+        spn__load(&pool->max, relaxed) < SPN_POOL_THREADS_MAX)
+        return false;
+    pool->many_threads = 0;
+    return true;
+}
+
 /* Its thread is there.  It may have come and gone by now. */
 static void has_come(struct spn_pool *pool, int32_t live)
 {
     struct spn__chosen chosen = { NULL, NULL };
+    bool tells;
 
     spn__lock(&pool->lock);
     pool->making--;
     pool->threads_started++;
     if (live > pool->largest)
         pool->largest = live;
+    tells = has_many(pool, live);
     spn__waitq_choose_all(&pool->made, &chosen);
     spn__unlock(&pool->lock);
     spn__chosen_grant(&chosen);
+    if (tells)
+        spn__log(
+            SPN_LOG_WARN,
+            "pool %s: it has %d threads and no limit: its tasks take long or block.  "
+            "Give it max_threads (in a URL: threads=N).  This is told once",
+            pool->name, (int)live);
 }
 
 /* The rest of add_worker: it is counted in. */
@@ -263,17 +281,17 @@ static int start_worker(struct spn_pool *pool, spn_task *first, bool give_up)
     int rc;
 
     if (w == NULL) {
-        undo(pool, NULL, false, SPN_ENOMEM, give_up);
+        (void)undo(pool, NULL, false, SPN_ENOMEM, give_up);
         return SPN_ENOMEM;
     }
     if (!enlist(pool, w, &live)) {
-        undo(pool, w, false, SPN_ESHUTDOWN, give_up);
+        (void)undo(pool, w, false, SPN_ESHUTDOWN, give_up);
         return SPN_ESHUTDOWN;
     }
     rc = start_thread(pool, w);
     if (rc != SPN_OK) {
-        undo(pool, w, true, rc, give_up);
-        return rc;
+        /* A first task that shutdown_now gave back was accepted. */
+        return undo(pool, w, true, rc, give_up) || first == NULL ? rc : SPN_OK;
     }
     has_come(pool, live);
     return SPN_OK;
@@ -308,7 +326,7 @@ static enum stay to_go(struct spn__worker *w)
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
         return GO_ALTHOUGH;
-    if (count > spn__pool_bound(pool, SPN__TO_BLOCKED))
+    if (count > spn__pool_bound(pool, SPN__TO_SPARE))
         return GO_ALTHOUGH;
     if (spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN)
         return GO;
@@ -338,19 +356,18 @@ static bool is_needed(struct spn__worker *w, int32_t others)
            spn__pool_leaves_waiting(pool, w);
 }
 
-/* Whether others wait because it is there, though it cannot do anything now: the pool is
- * paused, or all tasks have been taken out of the user's queue, and most are put back. */
+/* Whether other workers wait because this one is there, though it cannot do anything now: all
+ * tasks have been taken out of the user's queue, and most will be put back. */
 static bool is_counted_on(struct spn__worker *w, int32_t others)
 {
     struct spn_pool *pool = w->pool;
 
-    return others > 0 && (pool->kind == SPN__WORK_USER || spn__work_any(pool)) &&
+    return others > 0 && pool->kind == SPN__WORK_USER &&
            spn__pool_leaves_waiting(pool, w);
 }
 
 /* Whether something speaks against its leaving; pool->lock and the door are held.
- * `counted`: 1 if it is still in the control word.  Sets `needed`: one that is wanted for
- * an urgent job only, above max, takes no other, for that might keep it. */
+ * `counted`: 1 if it is still in the control word.  Sets `needed`. */
 static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
 {
     struct spn_pool *pool = w->pool;
@@ -360,33 +377,30 @@ static bool is_wanted(struct spn__worker *w, enum stay stay, int32_t counted)
 
     if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP)
         return false;
-    w->needed = true; /* for any task, unless it turns out below that it is not */
+    w->needed = true; /* unless it turns out below that it is not */
     if (w->free && spn__work_any(pool))
         return true; /* hand-off: something may count on it */
     if (pool->kind == SPN__WORK_STEAL && stay == GO &&
         spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN &&
         pool->work.stealing->busy(pool->work.stealing))
         return true; /* what runs may fork more */
-    if (!spn__idle_work_kept(pool))
+    if (!spn__work_any(pool))
         return w->counted_on = is_counted_on(w, others);
     /* One is enough to wait for what is not due; and what is due finds another. */
-    if (stay == GO && pool->kind != SPN__WORK_USER && pool->kind != SPN__WORK_TIMED)
+    if (stay == GO && pool->kind != SPN__WORK_TIMED &&
+        (pool->kind != SPN__WORK_USER || spn__work_any_kept(pool)))
         return true;
-    w->needed = is_needed(w, others);
-    return w->needed || spn__work_any_urgent(pool);
+    return w->needed = is_needed(w, others);
 }
 
-/* Whether the worker may be counted in again for what waits, with `count` others.  An
- * urgent job may have the place above max that it held: whoever queued it found it taken,
- * and relies on it.  And if all others wait for tasks, nobody else comes: they were let
- * wait because this one was there. */
+/* Whether the worker may be counted in again for what waits, with `count` others.  If all
+ * of those wait for tasks, nobody else comes: they were let wait because this one was
+ * there. */
 static bool has_place(struct spn__worker *w, int32_t count)
 {
     struct spn_pool *pool = w->pool;
 
-    return count == 0 || count < spn__pool_bound(pool, SPN__TO_BLOCKED) ||
-           (count < spn__pool_bound(pool, SPN__TO_URGENT) &&
-            spn__work_any_urgent(pool)) ||
+    return count == 0 || count < spn__pool_bound(pool, SPN__TO_SPARE) ||
            spn__pool_leaves_waiting(pool, w);
 }
 
@@ -408,8 +422,8 @@ static enum stay count_out_unless_wanted(struct spn__worker *w)
     struct spn_pool *pool = w->pool;
     const bool fenced = pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER;
     const enum stay stay = to_go(w);
-    /* TIMED: also if what waits is not due. */
-    const bool although = stay == GO_ALTHOUGH || pool->kind == SPN__WORK_TIMED;
+    /* One that blocks may rely on it. */
+    const bool although = stay == GO_ALTHOUGH && pool->kind == SPN__WORK_STEAL;
     bool leaves;
 
     w->needed = w->counted_on = false;
@@ -464,7 +478,7 @@ bool spn__worker_leave(struct spn__worker *w)
                 spn__work_any(pool);
     if (left_over)
         spn__pool_hold(pool);
-    spn__room_notify_thread(&pool->room); /* under the lock: it is the last touch */
+    spn__room_notify(&pool->room); /* under the lock: it is the last touch */
     spn__unlock(&pool->lock);
     if (end)
         spn__pool_terminate(pool);

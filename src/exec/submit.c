@@ -15,7 +15,7 @@
  *
  * ORDERING
  *   [wake] and [block]: after the push comes the fence in spn__idle_notify, and
- *   then the looks at who is idle and who is blocked.
+ *   then the looks at who is idle and, in STEAL, who is blocked.
  *   [door]  Lanes and users' queues let tasks in without looking who is there: after
  *   that fence the control word tells whether somebody is.
  *   [core]  A task that is due at some time is pushed, and after a light fence a thread is
@@ -29,12 +29,6 @@
 #include "future/ambient.h"
 #include "future/executor.h"
 
-static bool is_urgent(const spn_task *task)
-{
-    return (task->flags & SPN_TASK_JOB) != 0 &&
-           ((const spn_job *)(const void *)task)->urgent != 0;
-}
-
 void spn__pool_settle(struct spn_pool *pool, int64_t by)
 {
     if (pool->eager)
@@ -47,7 +41,7 @@ static bool withdraw(struct spn_pool *pool, spn_task *task)
 {
     bool end;
 
-    if (spn_queue_remove_item(pool->work.queue, task) != 1)
+    if (spn_queue_remove_item(pool->work.queue, task) != SPN_OK)
         return false;
     spn__work_uncount_user(pool);
     spn__lock(&pool->lock);
@@ -95,51 +89,32 @@ static int staff_or_withdraw(struct spn_pool *pool, struct spn__entry entry,
     return withdrawn ? SPN_EAGAIN : SPN_OK;
 }
 
-/* After a push without a door. */
+/* After a push. */
 static int after_push(struct spn_pool *pool, struct spn__entry entry)
 {
     uint32_t ctl;
 
-    if (entry.fn != NULL &&
-        (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER)) {
+    if (pool->kind == SPN__WORK_LANES || pool->kind == SPN__WORK_USER) {
         spn__fence_light();                   /* [door] */
         ctl = spn__load(&pool->ctl, relaxed); /* after the fence */
         if (pool->kind == SPN__WORK_USER && entry.fn == spn__entry_task &&
             spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING && withdraw(pool, entry.arg))
             return SPN_ESHUTDOWN;
-        if (spn__ctl_count(ctl) == 0 && spn__load(&pool->paused, relaxed) == 0 &&
-            staff_or_withdraw(pool, entry, 0) != SPN_OK)
+        if (spn__ctl_count(ctl) == 0 && staff_or_withdraw(pool, entry, 0) != SPN_OK)
             return SPN_EAGAIN;
     }
     spn__idle_notify(pool);
+    if (pool->kind != SPN__WORK_STEAL)
+        return SPN_OK;
     if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
         spn__pool_compensate(pool);
     /* Those that were there when it was pushed may be busy, and the others gone: tasks of
      * this kind wait for each other.  relaxed, all: who left before the push was counted
      * out before it [door], and who leaves later looks; knobs. */
-    if (pool->kind == SPN__WORK_STEAL && spn__load(&pool->idle_count, relaxed) == 0 &&
-        spn__load(&pool->paused, relaxed) == 0 &&
+    if (spn__load(&pool->idle_count, relaxed) == 0 &&
         spn__ctl_count(spn__load(&pool->ctl, relaxed)) <
             spn__load(&pool->core, relaxed))
         (void)spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false);
-    return SPN_OK;
-}
-
-/* After an urgent job was queued: if everybody is busy, one more thread may see to
- * it.  Without one it waits for the next that is through. */
-static int hurry(struct spn_pool *pool)
-{
-    spn__idle_notify(pool);
-    if (pool->kind == SPN__WORK_USER) { /* they sleep in the user's queue */
-        spn__lock(&pool->lock);
-        spn__idle_look_around(pool);
-        spn__unlock(&pool->lock);
-    }
-    /* relaxed, both: a thread too many goes again. */
-    if (spn__load(&pool->idle_count, relaxed) == 0 &&
-        spn__load(&pool->paused, relaxed) == 0 && spn__work_any_urgent(pool) &&
-        spn__pool_add_worker(pool, NULL, SPN__TO_URGENT) != SPN_OK)
-        spn__pool_compensate(pool);
     return SPN_OK;
 }
 
@@ -186,45 +161,38 @@ static bool is_no_thread(int added)
 /* The steps; the task is claimed. */
 static int try_admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
 {
-    const bool urgent = is_urgent(task);
-    /* The urgent lane has a door: nothing to be seen to afterwards. */
-    const struct spn__entry entry = { urgent ? NULL : spn__entry_task, task };
+    const struct spn__entry entry = { spn__entry_task, task };
     /* relaxed: knobs, and what add_worker and push decide again for themselves. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
-    /* [pause] acquire: the tray may have been put out before. */
-    const bool paused = spn__load(&pool->paused, acquire) != 0;
     int pushed = SPN_EFULL, added = SPN_EFULL;
 
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING)
         return SPN_ESHUTDOWN;
-    if (!paused && !a->queue_only &&
-        spn__ctl_count(ctl) < spn__load(&pool->core, relaxed) &&
+    if (!a->queue_only && spn__ctl_count(ctl) < spn__load(&pool->core, relaxed) &&
         !rather_an_idle_one(pool)) {
         added = spn__pool_add_worker(pool, task, SPN__TO_CORE);
         if (added == SPN_OK)
             return SPN_OK;
         a->no_thread = is_no_thread(added);
     }
-    if (!pool->eager || urgent || paused || a->queue_only || !rather_a_thread(pool)) {
-        if (pool->has_tray && !urgent && !paused && spn__tray_give(pool, task))
+    if (!pool->eager || a->queue_only || !rather_a_thread(pool)) {
+        if (pool->has_tray && spn__tray_give(pool, task))
             return SPN_OK;
         pushed = spn__work_push(pool, task);
         if (pushed == SPN_OK)
-            return urgent ? hurry(pool) : after_push(pool, entry);
+            return after_push(pool, entry);
         if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
             refused_by_lane(pool);
     }
-    if (paused && pushed != SPN_EAGAIN) /* that says it is paused no longer */
-        return refusal(pushed, added);
     if (a->queue_only)
         return refusal(pushed, SPN_EFULL);
-    added = spn__pool_add_worker(pool, task, urgent ? SPN__TO_URGENT : SPN__TO_MAX);
+    added = spn__pool_add_worker(pool, task, SPN__TO_MAX);
     if (added == SPN_OK)
         return SPN_OK;
     if (pool->eager && added != SPN_ESHUTDOWN) {
         pushed = spn__work_push(pool, task); /* the last thread went to another */
         if (pushed == SPN_OK)
-            return urgent ? hurry(pool) : after_push(pool, entry);
+            return after_push(pool, entry);
         if (pushed == SPN_ESHUTDOWN && pool->kind == SPN__WORK_LANES)
             refused_by_lane(pool);
     }
@@ -250,7 +218,7 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
     rc = source->ops->push(source, entry, due_ns, &sequence, &first);
     if (rc != SPN_OK)
         return rc;
-    /* [core] [block] as there.  What is first in the inbox has made a full one, and who sees
+    /* [core] as there.  What is first in the inbox has made a full one, and who sees
      * that one gone sees also what came behind it, by the release of its pop.
      * mutant: so arrive and [size] in sched/delays.c order it as well */
     spn__fence_light();
@@ -260,17 +228,13 @@ static int admit_at(struct spn_pool *pool, struct spn__entry entry, int64_t due_
     served = count > 0;
     /* Who makes one in vain looks again: others may have relied on that one, and those that
      * were counted may be in the making, in vain, too.  The last one sees that none is left. */
-    if (spn__load(&pool->paused, relaxed) == 0 &&
-        count < spn__load(&pool->core, relaxed))
+    if (count < spn__load(&pool->core, relaxed))
         served = spn__pool_add_worker_or(pool, NULL, SPN__TO_CORE, false) == SPN_OK;
     if (!served && spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 &&
-        spn__load(&pool->paused, relaxed) == 0 && spn__work_any(pool) &&
-        staff_or_withdraw(pool, entry, sequence) != SPN_OK)
+        spn__work_any(pool) && staff_or_withdraw(pool, entry, sequence) != SPN_OK)
         return SPN_EAGAIN;
     if (first)
         spn__idle_notify_first(pool);
-    if (spn__load(&pool->blocked, relaxed) > 0) /* [block] */
-        spn__pool_compensate(pool);
     return SPN_OK;
 }
 
@@ -278,7 +242,7 @@ static int admit(struct spn_pool *pool, spn_task *task, struct attempt *a)
 {
     int rc;
 
-    if (pool->kind == SPN__WORK_TIMED && !is_urgent(task))
+    if (pool->kind == SPN__WORK_TIMED)
         return admit_at(pool, (struct spn__entry){ spn__entry_task, task },
                         pool->work.source->ops->now(pool->work.source));
 
@@ -393,49 +357,76 @@ static uint32_t reason_of(int rc)
 /* Asks the policy. */
 static int refuse(struct spn_pool *pool, spn_task *task, int rc)
 {
-    /* [knob] It is followed after stats_get, which takes the lock that it was set under.
-     * mutant: who has read it comes to that lock after who set it, which orders as much */
-    const spn_reject_policy *policy = spn__load(&pool->reject, acquire);
-    spn_refusal why = { .reason = reason_of(rc), .refused_at_ns = spn__now() };
+    const spn_reject_policy *policy = spn__load(&pool->reject, acquire); /* [knob] */
+    const spn_refusal why = { .reason = reason_of(rc),
+                              .refused_at_ns = spn__now(),
+                              .source = pool };
 
-    spn__pool_left(pool, task);
-    why.stats.size = sizeof why.stats;
-    (void)spn_pool_stats_get(pool, &why.stats);
+    /* If it is timed, the time that a policy lets it wait for room is part of its wait. */
     rc = policy->refused(policy, pool, task, &why);
-    if (rc != SPN_OK)
-        (void)spn__fetch_add(&pool->rejected[why.reason], 1, relaxed); /* only counts */
+    if (rc == SPN_OK)
+        return rc;
+    spn__pool_left(pool, task);
+    (void)spn__fetch_add(&pool->rejected[why.reason], 1, relaxed); /* only counts */
     return rc;
 }
 
-int spn__pool_execute(struct spn_pool *pool, spn_task *task)
+/* In a pool that has task times.  timed: how long this one waits is to be known. */
+static __attribute__((noinline)) void note_time(struct spn_pool *pool, spn_task *task,
+                                                bool timed)
 {
-    int rc = spn_task_claim(task);
+    spn__times_submitted(pool->hooks.times, task, timed);
+    SPN__PROBE2(task_submit, pool->name, task);
+}
 
-    if (rc != SPN_OK)
-        return rc; /* nothing was submitted: the hooks hear only of what was */
-    if (__builtin_expect(pool->hooks.submitting != NULL, 0))
-        pool->hooks.submitting(pool, task, pool->hooks.ctx);
-    rc = try_claimed(pool, task, &(struct attempt){ .queue_only = false });
+/* The task is claimed. */
+static int execute_claimed(struct spn_pool *pool, spn_task *task)
+{
+    const int rc = try_claimed(pool, task, &(struct attempt){ .queue_only = false });
+
     if (rc == SPN_OK)
         return rc;
     return rc == SPN_ENOMEM ? no_memory(pool, task) : refuse(pool, task, rc);
 }
 
-/* After a push into a lane, which makes the fence: somebody is there, nobody sleeps,
- * and nobody blocks. */
+int spn__pool_execute(struct spn_pool *pool, spn_task *task)
+{
+    const int rc = spn_task_claim(task);
+
+    if (rc != SPN_OK)
+        return rc; /* nothing was submitted */
+    if (__builtin_expect(pool->hooks.times != NULL, 0))
+        note_time(pool, task, spn__times_due(pool->hooks.times));
+    return execute_claimed(pool, task);
+}
+
+/* A call as a task of the library's own. */
+static int execute_call(struct spn_pool *pool, spn_task *task, bool timed)
+{
+    int rc = spn_task_claim(task); /* SPN_OK: it is new */
+
+    if (__builtin_expect(pool->hooks.times != NULL, 0))
+        note_time(pool, task, timed);
+    if (rc == SPN_OK)
+        rc = execute_claimed(pool, task);
+    if (rc != SPN_OK)
+        spn__task_drop_guarded(task, rc);
+    return rc;
+}
+
+/* After a push into a lane, which makes the fence: somebody is there, and nobody sleeps. */
 static inline bool nobody_to_tell(struct spn_pool *pool)
 {
-    /* relaxed, all: after the fence [door] [wake] [block]. */
+    /* relaxed, both: after the fence [door] [wake]. */
     return spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0 &&
-           spn__load(&pool->idle_count, relaxed) == 0 &&
-           spn__load(&pool->blocked, relaxed) <= 0;
+           spn__load(&pool->idle_count, relaxed) == 0;
 }
 
 /* Whether calls wait as such, and nothing asks for a task before. */
 static bool keeps_calls(struct spn_pool *pool)
 {
     return pool->kind == SPN__WORK_FIFO && !pool->handoff && !pool->eager &&
-           pool->hooks.submitting == NULL && pool->hooks.before == NULL;
+           pool->hooks.before == NULL;
 }
 
 /* What was pushed, or not, into a lane. */
@@ -462,28 +453,7 @@ static __attribute__((noinline)) int call_with_node(struct spn_pool *pool,
     task = spn__call_task_create(call.fn, call.arg);
     if (task == NULL)
         return no_memory(pool, NULL);
-    rc = spn__pool_execute(pool, task);
-    if (rc != SPN_OK)
-        spn__task_drop_guarded(task, rc);
-    return rc;
-}
-
-static __attribute__((noinline)) int call_other(struct spn_pool *pool,
-                                                struct spn__entry call, uint32_t ctl)
-{
-    int rc = SPN_EAGAIN;
-
-    if (pool->kind == SPN__WORK_TIMED)
-        return spn__pool_call_at(pool, call.fn, call.arg,
-                                 pool->work.source->ops->now(pool->work.source));
-    /* The door tells whether somebody is there, and what state the pool is in.
-     * relaxed: a knob. */
-    if (keeps_calls(pool) && spn__ctl_count(ctl) >= spn__load(&pool->core, relaxed)) {
-        rc = spn__work_push_call(pool, call.fn, call.arg);
-        if (rc == SPN_OK)
-            return after_push(pool, call);
-    }
-    return call_with_node(pool, call, rc);
+    return execute_call(pool, task, false);
 }
 
 /* The way into a lane of the few: `rc` is what became of it, SPN_EBUSY: nothing yet. */
@@ -495,18 +465,14 @@ static __attribute__((noinline)) int call_lane(struct spn_pool *pool,
     return call_with_node(pool, call, after_lane(pool, call, rc));
 }
 
-/* A function and its argument, without a node. */
-int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
+/* LANES. */
+static inline int call_by_lane(struct spn_pool *pool, struct spn__entry call,
+                               uint32_t ctl)
 {
-    const struct spn__entry call = { fn, arg };
-    /* relaxed, both: as in admit. */
-    const uint32_t ctl = spn__load(&pool->ctl, relaxed);
     struct lane *l;
 
-    if (pool->kind != SPN__WORK_LANES)
-        return call_other(pool, call, ctl);
     if (spn__ctl_state(ctl) != SPN_EXECUTOR_RUNNING || spn__ctl_count(ctl) == 0 ||
-        spn__ctl_count(ctl) < spn__load(&pool->core, relaxed))
+        spn__ctl_count(ctl) < spn__load(&pool->core, relaxed)) /* as in admit */
         return call_with_node(pool, call, SPN_EAGAIN);
     /* No call but the last, here and below, so that nothing is kept across one. */
     l = recall_lane(pool->work.lanes);
@@ -517,4 +483,40 @@ int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
     /* Mostly nobody needs to be told. */
     return __builtin_expect(nobody_to_tell(pool), 1) ? SPN_OK
                                                      : call_lane(pool, call, SPN_OK);
+}
+
+static __attribute__((noinline)) int call_other(struct spn_pool *pool,
+                                                struct spn__entry call, uint32_t ctl)
+{
+    int rc = SPN_EAGAIN;
+
+    if (pool->kind == SPN__WORK_TIMED)
+        return spn__pool_call_at(pool, call.fn, call.arg,
+                                 pool->work.source->ops->now(pool->work.source));
+    if (pool->hooks.times != NULL && spn__times_due(pool->hooks.times)) {
+        spn_task *task = spn__call_task_create(call.fn, call.arg);
+
+        if (task != NULL) /* only a task is timed: without memory it is not */
+            return execute_call(pool, task, true);
+    }
+    if (pool->kind == SPN__WORK_LANES)
+        return call_by_lane(pool, call, ctl);
+    /* The door tells whether somebody is there, and what state the pool is in.
+     * relaxed: a knob. */
+    if (keeps_calls(pool) && spn__ctl_count(ctl) >= spn__load(&pool->core, relaxed)) {
+        rc = spn__work_push_call(pool, call.fn, call.arg);
+        if (rc == SPN_OK)
+            return after_push(pool, call);
+    }
+    return call_with_node(pool, call, rc);
+}
+
+/* A function and its argument, without a node. */
+int spn__pool_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
+{
+    const struct spn__entry call = { fn, arg };
+    const uint32_t ctl = spn__load(&pool->ctl, relaxed); /* as in admit */
+
+    return pool->plain_lanes ? call_by_lane(pool, call, ctl)
+                             : call_other(pool, call, ctl);
 }

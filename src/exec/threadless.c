@@ -382,18 +382,6 @@ int spn_threadless_wait_and_drain(spn_threadless *t, int64_t timeout_ns)
     return SPN_OK;
 }
 
-int spn_threadless_is_waiting(spn_threadless *t)
-{
-    bool waiting;
-
-    if (t == NULL)
-        return SPN_EINVAL;
-    spn__lock(&t->lock);
-    waiting = t->waiting;
-    spn__unlock(&t->lock);
-    return waiting;
-}
-
 int spn_threadless_notify_return(spn_threadless *t, int code, const char *message)
 {
     int rc;

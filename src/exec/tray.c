@@ -22,26 +22,25 @@
  *   accepted, and no longer queued; remove does not find it, shutdown_now does not return
  *   it.  Nobody is to be woken for it: it has a worker, who is counted, and does not leave
  *   or sleep before it has taken the tray in.  All that a submitter asks before it queues a
- *   task (the state, a pause, the threads there are) it has asked before; what changes
- *   after that, the worker could have been too fast for.
+ *   task (the state, the threads there are) it has asked before; what changes after that,
+ *   the worker could have been too fast for.  In a paused pool a submitter does not use
+ *   the tray: it queues the task, so that remove and shutdown_now find it.
  *
  *   ORDER  Nothing overtakes: a submitter that has seen a task queued, or queued one itself,
- *   finds the queue not empty until a worker has taken that, and then queues as well.  The
- *   same for urgent ones, as far as a worker that looks sees them.
+ *   finds the queue not empty until a worker has taken that, and then queues as well.
  *
  *   ROOM  A submitter that was woken because there is room may lay its task here instead,
  *   and the room is still there; so who takes a task off the tray tells the next that waits
  *   for room, as if it had been queued.
  *
- *   Not in a pool that hands off (its capacity is the number of free workers), nor in one
- *   that lets waiters help: a task on the tray is nobody else's any more.
+ *   Not in a pool that hands off: its capacity is the number of free workers.
  *
  * ORDERING
  *   [tray]  the release of who lays a task there pairs with the acquire of the worker that
  *           finds it: the task is as it was submitted.
  *   [pause] as in worker.c: who puts the tray out has seen the end of a pause, and with it
  *           what was done before; and so has, if a pause comes and goes while it is out, the
- *           submitter (try_admit).
+ *           submitter (give).
  *   [given] Who has the tray counts what it was given, in between two changes of the word:
  *           so a picture knows of a task on it that it is not counted yet, and if it finds
  *           COUNTING, by whether the number is odd; unless the word is another one when the
@@ -66,7 +65,7 @@
 
 void spn__tray_init(struct spn_pool *pool)
 {
-    pool->has_tray = pool->kind == SPN__WORK_FIFO && !pool->handoff && !pool->helping;
+    pool->has_tray = pool->kind == SPN__WORK_FIFO && !pool->handoff;
     spn__init(&pool->tray, AWAY);
     spn__init(&pool->given, 0);
 }
@@ -78,6 +77,8 @@ bool spn__tray_give(struct spn_pool *pool, spn_task *task)
     /* relaxed: a hint.  By its size: what is queued is not hidden by what goes meanwhile,
      * and is ordered by who queued it. */
     if (spn__load(&pool->tray, relaxed) != OUT || spn__work_size(pool) != 0)
+        return false;
+    if (spn__load(&pool->paused, acquire) != 0) /* [pause] */
         return false;
     return spn__cas(&pool->tray, &found,
                     (uintptr_t)task | (task->fn == spn__task_future_fn ? FUTURE : 0),

@@ -2,12 +2,15 @@
 /*
  * work.c - where a pool's tasks wait: which of its kinds, and the door.
  *
- * FIFO  work_fifo.c.  URGENT is a second FIFO in front, with a capacity of its own.
+ * FIFO  work_fifo.c.
  * LANES  lanes.c.
  * PRIORITY  work_heap.c.
  *
  * USER  a queue of the user's: workers wait in it (worker.c), and what it does with
  *   its items is its own affair.
+ *   KEPT  To find the tasks that purge or cancel_owner wants, all are taken out of the
+ *   queue, and the others go back.  A task that finds no room any more is kept in the
+ *   FIFO, which this kind has no other use for, and workers take from there first.
  *
  * TIMED  tasks that wait until they are due, in a heap of the scheduled executor's
  *   (src/sched), which is reached through a table because it lies above.  Here "there
@@ -25,12 +28,25 @@
  *   light fence, look at the control word (submit.c); change the control word, heavy
  *   fence, look for work (staff.c, shutdown.c).
  *
+ * TOO MANY
+ *   Nobody notices that a queue without a bound grows until memory is short.  So a pool
+ *   says it once, in one line, when SPN__MANY_TASKS wait.  No push counts for that:
+ *   FIFO and PRIORITY compare with `limit` in place of the capacity, which every push
+ *   does in any case.  While nothing was told, the limit of an unbounded queue is
+ *   SPN__MANY_TASKS.  The push that reaches it finds no room, as with a bound; then it tells, sets
+ *   the limit to the capacity (`lift`), and is made again.  LANES and TIMED,
+ *   which compare nothing, look when they double the place that their entries wait in.
+ *   A thread of a pool without a limit is counted when it is made (staff.c).
+ *
  * ORDERING  [size], [free]  see work_fifo.c.
  *
  * LOCKS  out_lock, then in_lock; all are leaves below pool->lock.  Nothing of the
  *   user's runs under them but a queue's own functions.
  */
 #include "exec/work_kinds.h"
+
+#include "base/log.h"
+#include "exec/lanes.h"
 
 int spn__entry_task(void *task)
 {
@@ -43,19 +59,17 @@ static struct spn__entry entry_of(spn_task *task)
     return (struct spn__entry){ spn__entry_task, task };
 }
 
-static bool is_urgent(const spn_task *task)
-{
-    return spn__task_is_job(task) && ((const spn_job *)(const void *)task)->urgent != 0;
-}
-
 /* ---- all of them ------------------------------------------------------------------ */
 
 int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
 
-    spn__init(&work->capacity, capacity);
-    work->urgent_capacity = opts->urgent_capacity == 0 ? 64 : opts->urgent_capacity;
+    spn__init(&work->limit, 0);
+    spn__init(&work->capacity, 0);
+    work->told = false;
+    work->many = SPN__MANY_TASKS;
+    spn__work_set_capacity(pool, capacity);
     work->age_ns = opts->age_ns;
     work->queue = opts->queue;
     if (work->source != NULL)
@@ -63,7 +77,6 @@ int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t cap
     spn__init(&work->given, 0);
     spn__init(&work->found, 0);
     spn__init(&work->free, 0);
-    spn__work_fifo_init(&work->urgent);
     spn__work_fifo_init(&work->fifo);
     spn__lock_init(&work->heap.lock);
     work->heap.closed = false;
@@ -73,8 +86,13 @@ int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t cap
     spn__init(&work->heap.pushed, 0);
     spn__init(&work->heap.popped, 0);
     work->lanes = NULL;
-    if (pool->kind == SPN__WORK_LANES)
-        return spn__lanes_create(&work->lanes, pool->id);
+    if (pool->kind == SPN__WORK_LANES) {
+        const int rc = spn__lanes_create(&work->lanes, pool->id);
+
+        if (rc != SPN_OK)
+            return rc;
+        work->lanes->pool = pool;
+    }
     return SPN_OK;
 }
 
@@ -86,6 +104,71 @@ void spn__work_fini(struct spn_pool *pool)
     spn__calls_fini(&pool->work.fifo);
 }
 
+/* ---- too many ----------------------------------------------------------------------- */
+
+/* Whether push compares with the limit. */
+static bool has_limit(const struct spn_pool *pool)
+{
+    return pool->kind == SPN__WORK_FIFO || pool->kind == SPN__WORK_PRIORITY ||
+           pool->kind == SPN__WORK_STEAL;
+}
+
+void spn__work_set_capacity(struct spn_pool *pool, int64_t capacity)
+{
+    struct spn__work_queue *work = &pool->work;
+    const bool watches = capacity == INT64_MAX && !work->told && has_limit(pool);
+
+    /* relaxed, both: knobs. */
+    spn__store(&work->capacity, capacity, relaxed);
+    spn__store(&work->limit, watches ? work->many : capacity, relaxed);
+}
+
+/* True for the first who is to tell; from then on pushes see the capacity.  pool->lock is
+ * held. */
+static bool take_telling(struct spn_pool *pool)
+{
+    struct spn__work_queue *work = &pool->work;
+    const bool first = !work->told;
+
+    work->told = true;
+    spn__work_set_capacity(pool, spn__load(&work->capacity, relaxed));
+    return first;
+}
+
+/* With no lock held: the hook of the log is the user's. */
+static void tell_many(struct spn_pool *pool)
+{
+    spn__log(
+        SPN_LOG_WARN,
+        "pool %s: %lld tasks wait, and its queue has no bound: they come faster than "
+        "they run, and memory is the limit.  Give it a queue_capacity (in a URL: "
+        "queues=N).  This is told once",
+        pool->name, (long long)spn__work_size(pool));
+}
+
+int spn__work_lift(struct spn_pool *pool, spn_task *task)
+{
+    bool first;
+
+    spn__lock(&pool->lock);
+    first = take_telling(pool);
+    spn__unlock(&pool->lock);
+    if (first) /* or another was faster, and there is no limit by now */
+        tell_many(pool);
+    return spn__work_push(pool, task);
+}
+
+void spn__work_grown(struct spn_pool *pool)
+{
+    bool first;
+
+    spn__lock(&pool->lock);
+    first = spn__work_size(pool) >= pool->work.many && take_telling(pool);
+    spn__unlock(&pool->lock);
+    if (first)
+        tell_many(pool);
+}
+
 /* ---- a queue of the user's ---------------------------------------------------------- */
 
 /* Counted when it is in, or by its end if that comes first: see add_up in pool.c. */
@@ -94,13 +177,12 @@ static int user_push(struct spn_pool *pool, spn_task *task)
     int rc;
 
     spn__task_mark(task, pool->id);
-    rc = spn_queue_offer(pool->work.queue, task);
-    if (rc == 1) {
+    rc = spn_queue_put(pool->work.queue, task, 0);
+    if (rc == SPN_OK)
         (void)spn__fetch_add(&pool->work.given, 1, relaxed); /* only counts */
-        return SPN_OK;
-    }
-    spn__task_mark(task, SPN__TASK_TAKEN);
-    return rc == 0 ? SPN_EFULL : rc;
+    else
+        spn__task_mark(task, SPN__TASK_TAKEN);
+    return rc;
 }
 
 void spn__work_uncount_user(struct spn_pool *pool)
@@ -118,10 +200,11 @@ void spn__work_taken_from_user(struct spn_pool *pool, spn_task *task)
 
 static spn_task *user_take(struct spn_pool *pool)
 {
-    spn_task *task = spn_queue_poll(pool->work.queue);
+    void *task;
 
-    if (task != NULL)
-        spn__work_taken_from_user(pool, task);
+    if (spn_queue_take(pool->work.queue, &task, 0) != SPN_OK)
+        return NULL;
+    spn__work_taken_from_user(pool, task);
     return task;
 }
 
@@ -129,9 +212,6 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
 {
     struct spn__work_queue *work = &pool->work;
 
-    if (is_urgent(task))
-        return spn__work_fifo_push(pool, &work->urgent, task, pool->id + 1,
-                                   work->urgent_capacity);
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return spn__pool_deserted(pool) ? SPN_EAGAIN
@@ -145,7 +225,7 @@ int spn__work_push(struct spn_pool *pool, spn_task *task)
     default:
         /* relaxed: a knob. */
         return spn__work_fifo_push(pool, &work->fifo, task, pool->id,
-                                   spn__load(&work->capacity, relaxed));
+                                   spn__load(&work->limit, relaxed));
     }
 }
 
@@ -155,36 +235,7 @@ int spn__work_push_call(struct spn_pool *pool, spn_run_fn fn, void *arg)
 
     /* relaxed: a knob. */
     return spn__work_fifo_push_call(pool, &work->fifo, (struct spn__entry){ fn, arg },
-                                    spn__load(&work->capacity, relaxed));
-}
-
-bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker)
-{
-    struct spn__fifo *f = &pool->work.fifo;
-    bool spare;
-
-    if (!worker->free)
-        return true;
-    spn__lock(&f->out_lock);
-    spn__lock(&f->in_lock);
-    /* relaxed, all: written under the locks, but for `free`, which others raise. */
-    spare = spn__load(&f->pushed, relaxed) - spn__load(&f->popped, relaxed) <
-            spn__load(&pool->work.free, relaxed);
-    if (spare) {
-        (void)spn__fetch_sub(&pool->work.free, 1, relaxed); /* [free] under the locks */
-        worker->free = false;
-    }
-    spn__unlock(&f->in_lock);
-    spn__unlock(&f->out_lock);
-    return spare;
-}
-
-bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry)
-{
-    if (!spn__work_fifo_take(&pool->work.urgent, NULL, entry))
-        return false;
-    spn__room_notify_urgent(&pool->room);
-    return true;
+                                    spn__load(&work->limit, relaxed));
 }
 
 static bool timed_take(struct spn_pool *pool, struct spn__entry *entry)
@@ -220,6 +271,8 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
         task = spn__work_heap_take(&work->heap);
         break;
     case SPN__WORK_USER:
+        if (spn__work_fifo_take(&work->fifo, NULL, entry))
+            return true; /* KEPT: leaves no room in the queue */
         task = user_take(pool);
         break;
     case SPN__WORK_TIMED:
@@ -246,9 +299,9 @@ bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
     return true;
 }
 
-bool spn__work_any_urgent(struct spn_pool *pool)
+bool spn__work_any_kept(struct spn_pool *pool)
 {
-    return spn__work_fifo_any(&pool->work.urgent);
+    return spn__work_fifo_any(&pool->work.fifo);
 }
 
 bool spn__work_any(struct spn_pool *pool)
@@ -256,8 +309,6 @@ bool spn__work_any(struct spn_pool *pool)
     struct spn__work_queue *work = &pool->work;
     int64_t popped;
 
-    if (spn__work_fifo_any(&work->urgent))
-        return true;
     switch (pool->kind) {
     case SPN__WORK_LANES:
         return spn__lanes_any(work->lanes);
@@ -266,7 +317,7 @@ bool spn__work_any(struct spn_pool *pool)
         return spn__load(&work->heap.pushed, relaxed) !=
                spn__load(&work->heap.popped, relaxed);
     case SPN__WORK_USER:
-        return spn_queue_size(work->queue) > 0;
+        return spn__work_any_kept(pool) || spn_queue_size(work->queue) > 0;
     case SPN__WORK_TIMED:
         /* In this order: not all that come tell, and one that goes meanwhile must not hide
          * one that came [size]; [core] in submit.c rests on it. */
@@ -285,31 +336,29 @@ bool spn__work_ready(struct spn_pool *pool)
 
     if (pool->kind != SPN__WORK_TIMED)
         return spn__work_any(pool);
-    return spn__work_fifo_any(&pool->work.urgent) ||
-           source->ops->next_ns(source) == INT64_MIN;
+    return source->ops->next_ns(source) == INT64_MIN;
 }
 
 int64_t spn__work_size(struct spn_pool *pool)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t size = spn__work_fifo_size(&work->urgent), popped;
+    int64_t popped;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return size + spn__lanes_size(work->lanes);
+        return spn__lanes_size(work->lanes);
     case SPN__WORK_PRIORITY:
         popped = spn__load(&work->heap.popped, acquire); /* [size] */
-        return size + spn__load(&work->heap.pushed, relaxed) - popped;
+        return spn__load(&work->heap.pushed, relaxed) - popped;
     case SPN__WORK_USER:
-        return size + spn_queue_size(work->queue);
+        return spn__work_fifo_size(&work->fifo) + spn_queue_size(work->queue);
     case SPN__WORK_TIMED:
         popped = spn__load(&work->source->popped, acquire); /* [size] */
-        return size + spn__load(&work->source->pushed, relaxed) - popped;
+        return spn__load(&work->source->pushed, relaxed) - popped;
     case SPN__WORK_STEAL:
-        return size + spn__work_fifo_size(&work->fifo) +
-               work->stealing->size(work->stealing);
+        return spn__work_fifo_size(&work->fifo) + work->stealing->size(work->stealing);
     default:
-        return size + spn__work_fifo_size(&work->fifo);
+        return spn__work_fifo_size(&work->fifo);
     }
 }
 
@@ -317,30 +366,30 @@ int64_t spn__work_pushed(struct spn_pool *pool)
 {
     struct spn__work_queue *work = &pool->work;
     /* relaxed, all: those that have met their fate are in it [count]. */
-    int64_t pushed = spn__load(&work->urgent.pushed, relaxed);
+    int64_t pushed;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return pushed + spn__lanes_pushed(work->lanes);
+        return spn__lanes_pushed(work->lanes);
     case SPN__WORK_PRIORITY:
-        return pushed + spn__load(&work->heap.pushed, relaxed);
+        return spn__load(&work->heap.pushed, relaxed);
     case SPN__WORK_USER:
+        pushed = spn__load(&work->fifo.pushed, relaxed); /* KEPT */
         pushed += spn__load(&work->given, relaxed);
         return pushed + spn__load(&work->found, relaxed);
     case SPN__WORK_TIMED:
-        return pushed + spn__load(&work->source->pushed, relaxed);
+        return spn__load(&work->source->pushed, relaxed);
     case SPN__WORK_STEAL:
-        pushed += spn__load(&work->fifo.pushed, relaxed);
+        pushed = spn__load(&work->fifo.pushed, relaxed);
         return pushed + work->stealing->pushed(work->stealing);
     default:
-        pushed += spn__tray_given(pool);
+        pushed = spn__tray_given(pool);
         return pushed + spn__load(&work->fifo.pushed, relaxed);
     }
 }
 
 void spn__work_door_lock(struct spn_pool *pool)
 {
-    spn__lock(&pool->work.urgent.in_lock);
     switch (pool->kind) {
     case SPN__WORK_FIFO:
     case SPN__WORK_STEAL:
@@ -373,13 +422,11 @@ void spn__work_door_unlock(struct spn_pool *pool)
     default:
         break;
     }
-    spn__unlock(&pool->work.urgent.in_lock);
 }
 
 void spn__work_close(struct spn_pool *pool)
 {
     spn__work_door_lock(pool);
-    pool->work.urgent.closed = true;
     pool->work.fifo.closed = true;
     pool->work.heap.closed = true;
     if (pool->kind == SPN__WORK_TIMED)
@@ -400,8 +447,6 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
 {
     struct spn__work_queue *work = &pool->work;
 
-    if (spn__task_marked(task, pool->id + 1))
-        return spn__work_fifo_remove(&work->urgent, task, pool->id + 1);
     if (pool->kind == SPN__WORK_STEAL && spn__task_marked(task, pool->id + 2))
         return work->stealing->remove(work->stealing, task);
     switch (pool->kind) {
@@ -410,7 +455,9 @@ bool spn__work_remove(struct spn_pool *pool, spn_task *task)
     case SPN__WORK_PRIORITY:
         return spn__work_heap_remove(&work->heap, task, pool->id);
     case SPN__WORK_USER:
-        if (spn_queue_remove_item(work->queue, task) != 1)
+        if (spn__task_marked(task, pool->id + 1))
+            return spn__work_fifo_remove(&work->fifo, task, pool->id + 1);
+        if (spn_queue_remove_item(work->queue, task) != SPN_OK)
             return false;
         spn__work_taken_from_user(pool, task);
         return true;
@@ -431,6 +478,14 @@ static bool first_seen(spn_task *task, const void *ctx)
     return first;
 }
 
+/* What is KEPT has come before all that is in the queue now, as a rule. */
+static spn_task *user_oldest(struct spn_pool *pool)
+{
+    spn_task *task = spn__work_fifo_take_task(&pool->work.fifo);
+
+    return task != NULL ? task : user_take(pool);
+}
+
 spn_task *spn__work_pop_oldest(struct spn_pool *pool)
 {
     struct spn__work_queue *work = &pool->work;
@@ -447,7 +502,7 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
     case SPN__WORK_PRIORITY:
         return spn__work_heap_take_oldest(&work->heap);
     case SPN__WORK_USER:
-        return user_take(pool);
+        return user_oldest(pool);
     case SPN__WORK_TIMED: /* it is never full */
         return NULL;
     default:
@@ -455,27 +510,27 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
     }
 }
 
+static int user_visit_take(void *item, void *ctx)
+{
+    spn__list_push_back(ctx, spn__task_node(item));
+    return SPN_QUEUE_TAKE;
+}
+
 /* All that is in a user's queue, in order; a delay queue's that are not due, last. */
 static void user_empty(struct spn_pool *pool, struct spn__list *out)
 {
     spn_queue *queue = pool->work.queue;
-    spn_queue_iter *iter;
     void *item;
 
-    while ((item = spn_queue_poll(queue)) != NULL)
+    while (spn_queue_take(queue, &item, 0) == SPN_OK)
         spn__list_push_back(out, spn__task_node(item));
-    if (spn_queue_iter_begin(&iter, queue) != SPN_OK)
-        return;
-    while (spn_queue_iter_next(iter, &item) == SPN_OK)
-        if (spn_queue_iter_remove(iter) == SPN_OK)
-            spn__list_push_back(out, spn__task_node(item));
-    spn_queue_iter_end(iter);
+    spn_queue_walk(queue, user_visit_take, out);
 }
 
-/* Into the urgent lane, which has room for what was in already. */
+/* KEPT: in the FIFO, which has no bound for it. */
 static void keep(struct spn_pool *pool, spn_task *task)
 {
-    struct spn__fifo *f = &pool->work.urgent;
+    struct spn__fifo *f = &pool->work.fifo;
 
     spn__lock(&f->in_lock);
     spn__task_mark(task, pool->id + 1);
@@ -488,7 +543,7 @@ static void keep(struct spn_pool *pool, spn_task *task)
 /*
  * A task that is only looked at, in a queue that is not ours, may be gone by then.  So
  * all are taken out, and those that are not wanted go back; what finds no room any more
- * is kept in the urgent lane rather than lost.
+ * is kept beside it rather than lost: KEPT.
  */
 static int64_t user_collect(struct spn_pool *pool,
                             bool (*wanted)(spn_task *, const void *), const void *ctx,
@@ -496,7 +551,8 @@ static int64_t user_collect(struct spn_pool *pool,
 {
     struct spn__list all;
     struct spn__list_node *node;
-    int64_t count = 0;
+    int64_t count =
+        spn__work_fifo_collect(&pool->work.fifo, pool->id + 1, wanted, ctx, out);
 
     spn__list_init(&all);
     user_empty(pool, &all);
@@ -507,7 +563,7 @@ static int64_t user_collect(struct spn_pool *pool,
             spn__work_taken_from_user(pool, task);
             spn__list_push_back(out, node);
             count++;
-        } else if (spn_queue_offer(pool->work.queue, task) != 1) {
+        } else if (spn_queue_put(pool->work.queue, task, 0) != SPN_OK) {
             spn__work_taken_from_user(pool, task);
             keep(pool, task);
             /* Counted a second time as pushed: not as given. */
@@ -522,59 +578,72 @@ int64_t spn__work_collect(struct spn_pool *pool,
                           struct spn__list *out, int64_t *dropped)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count =
-        spn__work_fifo_collect(&work->urgent, pool->id + 1, wanted, ctx, out);
+    int64_t count;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return count + spn__lanes_collect(work->lanes, wanted, ctx, out, dropped);
+        return spn__lanes_collect(work->lanes, wanted, ctx, out, dropped);
     case SPN__WORK_PRIORITY:
-        return count + spn__work_heap_collect(&work->heap, wanted, ctx, out);
+        return spn__work_heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:
-        return count + user_collect(pool, wanted, ctx, out);
+        return user_collect(pool, wanted, ctx, out);
     case SPN__WORK_TIMED:
-        return count +
-               work->source->ops->collect(work->source, wanted, ctx, out, dropped);
+        return work->source->ops->collect(work->source, wanted, ctx, out, dropped);
     case SPN__WORK_STEAL:
-        count += spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
+        count = spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
         return count + work->stealing->collect(work->stealing, wanted, ctx, out);
     default:
-        return count + spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
+        return spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
     }
 }
 
-/* STEAL: of the submissions only. */
-int64_t spn__work_collect_queue(struct spn_pool *pool,
-                                bool (*wanted)(spn_task *, const void *),
-                                const void *ctx, struct spn__list *out)
+struct snapshot {
+    spn_task **tasks;
+    size_t capacity;
+    int64_t count;
+};
+
+static int user_visit_show(void *item, void *ctx)
 {
-    return spn__work_fifo_collect(&pool->work.fifo, pool->id, wanted, ctx, out);
+    struct snapshot *s = ctx;
+
+    if ((size_t)s->count < s->capacity)
+        s->tasks[s->count] = item;
+    s->count++;
+    return SPN_QUEUE_KEEP;
 }
 
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity)
 {
     struct spn__work_queue *work = &pool->work;
-    int64_t count =
-        spn__work_fifo_snapshot(&work->urgent, pool->id + 1, tasks, capacity, 0);
-    size_t used = (size_t)count < capacity ? (size_t)count : capacity;
-    spn_task **rest = used > 0 ? tasks + used : tasks; /* which may be NULL */
+    int64_t count;
+    size_t used;
+    spn_task **rest; /* which may be NULL */
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return count + spn__lanes_snapshot(work->lanes, rest, capacity - used);
+        return spn__lanes_snapshot(work->lanes, tasks, capacity);
     case SPN__WORK_PRIORITY:
-        return spn__work_heap_snapshot(&work->heap, tasks, capacity, count);
-    case SPN__WORK_USER:
-        return count +
-               spn_queue_to_array(work->queue, (void **)(void *)rest, capacity - used);
+        return spn__work_heap_snapshot(&work->heap, tasks, capacity);
     case SPN__WORK_TIMED:
-        return count + work->source->ops->snapshot(work->source, rest, capacity - used);
+        return work->source->ops->snapshot(work->source, tasks, capacity);
+    case SPN__WORK_USER:
     case SPN__WORK_STEAL:
-        count = spn__work_fifo_snapshot(&work->fifo, pool->id, tasks, capacity, count);
-        used = (size_t)count < capacity ? (size_t)count : capacity;
-        rest = used > 0 ? tasks + used : tasks;
-        return count + work->stealing->snapshot(work->stealing, rest, capacity - used);
+        break;
     default:
-        return spn__work_fifo_snapshot(&work->fifo, pool->id, tasks, capacity, count);
+        return spn__work_fifo_snapshot(&work->fifo, pool->id, tasks, capacity);
     }
+    count =
+        spn__work_fifo_snapshot(&work->fifo,
+                                pool->kind == SPN__WORK_USER ? pool->id + 1 : pool->id,
+                                tasks, capacity);
+    if (pool->kind == SPN__WORK_USER) {
+        struct snapshot s = { tasks, capacity, count };
+
+        spn_queue_walk(work->queue, user_visit_show, &s);
+        return s.count;
+    }
+    used = (size_t)count < capacity ? (size_t)count : capacity;
+    rest = used > 0 ? tasks + used : tasks;
+    return count + work->stealing->snapshot(work->stealing, rest, capacity - used);
 }

@@ -48,6 +48,7 @@ struct spn__entry;
  * settled     a worker has counted what it did and got nothing to do, or the last tasks
  *             were dropped: whoever waits for that is told.  No lock is held.
  * size, pushed, remove, collect, snapshot   as spn__work_...
+ * spare_threads   workers above max that may stand in for blocked ones.
  */
 struct spn__source {
     int (*come)(struct spn__source *source, struct spn__worker *worker);
@@ -69,6 +70,7 @@ struct spn__source {
                        bool (*wanted)(spn_task *, const void *), const void *ctx,
                        struct spn__list *out);
     int64_t (*snapshot)(struct spn__source *source, spn_task **tasks, size_t capacity);
+    int32_t spare_threads;
 };
 
 /* What a worker takes: a function and its argument.  A task is the function
@@ -169,9 +171,16 @@ struct spn__work_source {
     _Alignas(SPN__CACHE_LINE) SPN__ATOMIC(int64_t) popped;
 };
 
+/* So many tasks that wait in a pool without a bound, and so many threads of one without a
+ * limit, are told once: see work.c, TOO MANY. */
+enum { SPN__MANY_TASKS = 100000, SPN__MANY_THREADS = 1000 };
+
 struct spn__work_queue {
-    SPN__ATOMIC(int64_t) capacity;   /* INT64_MAX: unbounded; relaxed: a knob */
-    int64_t urgent_capacity;         /* fixed */
+    /* relaxed, both: knobs, written under pool->lock. */
+    SPN__ATOMIC(int64_t) limit;      /* what push compares with: see TOO MANY */
+    SPN__ATOMIC(int64_t) capacity;   /* INT64_MAX: unbounded */
+    bool told;                       /* guarded by pool->lock, as is the next */
+    int64_t many;                    /* SPN__MANY_TASKS; fewer in tests */
     int64_t age_ns;                  /* fixed */
     struct spn__lanes *lanes;        /* LANES */
     spn_queue *queue;                /* USER: borrowed */
@@ -181,12 +190,23 @@ struct spn__work_queue {
     SPN__ATOMIC(int64_t) given, found;
     spn__free_count free; /* hand-off: workers that run no task [free] */
     struct spn__heap heap;
-    struct spn__fifo urgent;
-    struct spn__fifo fifo;
+    struct spn__fifo fifo; /* FIFO, STEAL; USER: what found no room there any more */
 };
 
 int spn__work_init(struct spn_pool *pool, const spn_pool_opts *opts, int64_t capacity);
 void spn__work_fini(struct spn_pool *pool);
+
+/* pool->lock is held, or nobody knows the pool yet. */
+void spn__work_set_capacity(struct spn_pool *pool, int64_t capacity);
+
+/*
+ * TOO MANY, with no lock held.
+ *
+ * lift   a push found no room in a queue that has no bound: tells, and makes it again.
+ * grown  the place of an unbounded queue that asks for no room has grown.
+ */
+int spn__work_lift(struct spn_pool *pool, spn_task *task);
+void spn__work_grown(struct spn_pool *pool);
 
 /*
  * Takes in a task that is claimed: SPN_OK; SPN_EFULL; SPN_ENOMEM; SPN_ESHUTDOWN;
@@ -201,13 +221,8 @@ void spn__work_taken_from_user(struct spn_pool *pool, spn_task *task);
 void spn__work_uncount_user(struct spn_pool *pool);
 
 /* Takes the next entry out, if there is one; never blocks. */
-bool spn__work_take_urgent(struct spn_pool *pool, struct spn__entry *entry);
 bool spn__work_take(struct spn_pool *pool, struct spn__worker *worker,
                     struct spn__entry *entry);
-
-/* Hand-off: the worker is no longer free for a task that is handed over, if none counts
- * on it; false: one does. */
-bool spn__work_be_busy(struct spn_pool *pool, struct spn__worker *worker);
 
 /* Whether anything waits: with it, what was pushed before a fence that pairs with the
  * caller's is seen. */
@@ -215,7 +230,8 @@ bool spn__work_any(struct spn_pool *pool);
 /* Whether a worker that looks now would find something: not the same where tasks wait
  * until they are due. */
 bool spn__work_ready(struct spn_pool *pool);
-bool spn__work_any_urgent(struct spn_pool *pool);
+/* USER: the same of what found no room in the queue any more: work.c, KEPT. */
+bool spn__work_any_kept(struct spn_pool *pool);
 int64_t spn__work_size(struct spn_pool *pool);
 int64_t spn__work_pushed(struct spn_pool *pool); /* ever */
 
@@ -234,7 +250,7 @@ void spn__work_door_unlock(struct spn_pool *pool);
 bool spn__work_has(struct spn_pool *pool, spn_task *task);
 /* Takes a task out that waits here; false if it does not. */
 bool spn__work_remove(struct spn_pool *pool, spn_task *task);
-/* Takes out the one that has waited longest, but no urgent one; NULL: there is none. */
+/* Takes out the one that has waited longest; NULL: there is none. */
 spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 
 /*
@@ -246,10 +262,6 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
                           struct spn__list *out, int64_t *dropped);
-/* The same for STEAL, and what was submitted only. */
-int64_t spn__work_collect_queue(struct spn_pool *pool,
-                                bool (*wanted)(spn_task *, const void *),
-                                const void *ctx, struct spn__list *out);
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /* A task's links, as the list node they are while it waits. */

@@ -66,10 +66,15 @@ struct spn__row {
 /* A call as a task: `shown` while it waits, and its links are the row and its number
  * there; then `lent`. */
 struct call {
-    spn_task task;
+    spn_task task; /* with the entry it is a spn__call_head */
     struct spn__entry entry;
     struct spn__calls *home;
 };
+
+_Static_assert(offsetof(struct call, entry.fn) == offsetof(struct spn__call_head, fn) &&
+                   offsetof(struct call, entry.arg) ==
+                       offsetof(struct spn__call_head, arg),
+               "as hand_out has it");
 
 struct spn__calls {
     struct spn__calls *next;    /* of those to be used again, or freed */
@@ -289,6 +294,7 @@ spn_task *spn__row_show(struct spn__row *row, uint32_t n, uint32_t as)
         return NULL;
     call = call_at(row, n);
     call->task = (spn_task)SPN_TASK_INIT(is_shown, lent_drop);
+    call->task.flags = SPN__TASK_CALL;
     call->task.link[0] = row;
     call->task.link[1] = (void *)(uintptr_t)n;
     call->entry = *entry_at(row, n);

@@ -55,7 +55,7 @@ static bool fifo_has_room(struct spn_pool *pool, struct spn__fifo *f, int64_t pu
     if (pushed - f->seen_popped < capacity)
         return true;
     f->seen_popped = spn__load(&f->popped, acquire); /* [size] [free] */
-    if (pool->handoff && f == &pool->work.fifo)
+    if (pool->handoff)
         capacity = spn__load(&pool->work.free, relaxed); /* [free] */
     return pushed - f->seen_popped < capacity;
 }
@@ -99,6 +99,9 @@ int spn__work_fifo_push(struct spn_pool *pool, struct spn__fifo *f, spn_task *ta
     if (rc == SPN_OK)
         fifo_append(f, task, as);
     spn__unlock(&f->in_lock);
+    /* A call that finds it full comes here as a task. */
+    if (__builtin_expect(rc == SPN_EFULL, 0) && spn__work_seems_full(pool))
+        return spn__work_lift(pool, task);
     return rc;
 }
 
@@ -307,7 +310,8 @@ int64_t spn__work_fifo_collect(struct spn__fifo *f, uint32_t as,
     return count;
 }
 
-/* The tasks that a node of the outbox stands for, as spn__work_fifo_snapshot. */
+/* The tasks that a node of the outbox stands for, into tasks[from...]; returns `from` and
+ * how many they are. */
 static int64_t show(spn_task *task, uint32_t as, spn_task **tasks, size_t capacity,
                     int64_t from)
 {
@@ -328,14 +332,15 @@ static int64_t show(spn_task *task, uint32_t as, spn_task **tasks, size_t capaci
 }
 
 int64_t spn__work_fifo_snapshot(struct spn__fifo *f, uint32_t as, spn_task **tasks,
-                                size_t capacity, int64_t from)
+                                size_t capacity)
 {
     struct spn__list_node *node;
+    int64_t count = 0;
 
     spn__lock(&f->out_lock);
     fifo_fetch(f);
     spn__list_each (node, &f->outbox)
-        from = show(spn__node_task(node), as, tasks, capacity, from);
+        count = show(spn__node_task(node), as, tasks, capacity, count);
     spn__unlock(&f->out_lock);
-    return from;
+    return count;
 }

@@ -106,7 +106,7 @@ int spn__work_heap_push(struct spn_pool *pool, struct spn__heap *h, spn_task *ta
         rc = SPN_ESHUTDOWN;
     else if (spn__pool_deserted(pool))
         rc = SPN_EAGAIN;
-    else if ((int64_t)h->used >= spn__load(&pool->work.capacity, relaxed))
+    else if ((int64_t)h->used >= spn__load(&pool->work.limit, relaxed))
         rc = SPN_EFULL;
     else if (h->used == h->room && !heap_grow(h))
         rc = SPN_ENOMEM;
@@ -117,6 +117,8 @@ int spn__work_heap_push(struct spn_pool *pool, struct spn__heap *h, spn_task *ta
         spn__store(&h->pushed, h->sequence, relaxed); /* [size] the lock orders it */
     }
     spn__unlock(&h->lock);
+    if (__builtin_expect(rc == SPN_EFULL, 0) && spn__work_seems_full(pool))
+        return spn__work_lift(pool, task);
     return rc;
 }
 
@@ -213,14 +215,15 @@ int64_t spn__work_heap_collect(struct spn__heap *h,
     return count;
 }
 
-int64_t spn__work_heap_snapshot(struct spn__heap *h, spn_task **tasks, size_t capacity,
-                                int64_t from)
+int64_t spn__work_heap_snapshot(struct spn__heap *h, spn_task **tasks, size_t capacity)
 {
+    int64_t count;
+
     spn__lock(&h->lock);
     heap_sort(h);
-    for (size_t i = 0; i < h->used; i++, from++)
-        if ((size_t)from < capacity)
-            tasks[from] = h->entries[i].task;
+    for (size_t i = 0; i < h->used && i < capacity; i++)
+        tasks[i] = h->entries[i].task;
+    count = (int64_t)h->used;
     spn__unlock(&h->lock);
-    return from;
+    return count;
 }

@@ -15,9 +15,9 @@ static inline bool spn__task_is_job(const spn_task *task)
     return (task->flags & SPN_TASK_JOB) != 0;
 }
 
-/* `queued` while a task waits here; an urgent one has the next number, one that waits
- * in a source of work the one after that.  Relaxed:
- * written and believed only under the lock of where it waits. */
+/* `queued` while a task waits here; one that is kept beside a user's queue has the next
+ * number, one that waits in a source of work the one after that.  Relaxed: written and
+ * believed only under the lock of where it waits. */
 static inline void spn__task_mark(spn_task *task, uint32_t as)
 {
     spn__store(spn__task_queued(task), as, relaxed);
@@ -31,13 +31,18 @@ static inline bool spn__task_marked(spn_task *task, uint32_t as)
 /* Taken out, not yet started: nobody's but the taker's. */
 #define SPN__TASK_TAKEN 1u
 
-/* Whether nobody would take out what is let in now.  A paused pool keeps tasks
- * without a worker: resume sees to one. */
+/* Whether there is no worker to take out what is let in now. */
 static inline bool spn__pool_deserted(struct spn_pool *pool)
 {
-    /* relaxed, both: whoever makes it so holds the door. */
-    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0 &&
-           spn__load(&pool->paused, relaxed) == 0;
+    /* relaxed: a worker holds the door while it counts itself out. */
+    return spn__ctl_count(spn__load(&pool->ctl, relaxed)) == 0;
+}
+
+/* Whether a push that found no room has only met the limit: work.c, TOO MANY. */
+static inline bool spn__work_seems_full(struct spn_pool *pool)
+{
+    /* relaxed: a knob. */
+    return spn__load(&pool->work.capacity, relaxed) == INT64_MAX;
 }
 
 /* ---- work_fifo.c --------------------------------------------------------------- */
@@ -59,9 +64,9 @@ bool spn__work_fifo_remove(struct spn__fifo *f, spn_task *task, uint32_t as);
 int64_t spn__work_fifo_collect(struct spn__fifo *f, uint32_t as,
                                bool (*wanted)(spn_task *, const void *),
                                const void *ctx, struct spn__list *out);
-/* Into tasks[from...]; returns `from` and how many wait. */
+/* How many wait, and the first of them into tasks. */
 int64_t spn__work_fifo_snapshot(struct spn__fifo *f, uint32_t as, spn_task **tasks,
-                                size_t capacity, int64_t from);
+                                size_t capacity);
 
 static inline int64_t spn__work_fifo_size(struct spn__fifo *f)
 {
@@ -131,7 +136,6 @@ bool spn__work_heap_remove(struct spn__heap *h, spn_task *task, uint32_t as);
 int64_t spn__work_heap_collect(struct spn__heap *h,
                                bool (*wanted)(spn_task *, const void *),
                                const void *ctx, struct spn__list *out);
-int64_t spn__work_heap_snapshot(struct spn__heap *h, spn_task **tasks, size_t capacity,
-                                int64_t from);
+int64_t spn__work_heap_snapshot(struct spn__heap *h, spn_task **tasks, size_t capacity);
 
 #endif /* SPN__WORK_KINDS_H */

@@ -3,6 +3,12 @@
  * worker.c - a worker's life: it takes one task after another (run.c), waits for the
  * next (idle.c), and leaves (staff.c) when the pool is too large, idle or at its end.
  *
+ * THE FIRST TASK
+ *   A worker that was made for a task keeps it in `first` until it starts it.  In a paused
+ *   pool the worker sleeps before that (await_resumed).  The task counts as active, and
+ *   remove, purge and cancel_owner do not find it.  shutdown_now takes it out and gives
+ *   it back; after resume or shutdown the worker starts it.
+ *
  * DEATH
  *   A task may end its thread (pthread_exit).  The cleanup gives the task its end, has
  *   another worker take this one's place, and if no thread can be made and this was
@@ -14,11 +20,10 @@
  *           acquires, and sees all that the tasks did.  All else about the control word
  *           is relaxed: it says who has a place, and what hangs on that is decided
  *           under the lock, behind the door, or by a hint.
- *   [block] A task that blocks is counted, then makes a heavy fence and looks for
+ *   [block] STEAL: a task that blocks is counted, then makes a heavy fence and looks for
  *           work and for workers; whoever pushes, and a worker that goes although there is
- *           work, above max or because that is not due, and has counted itself out, makes a
- *           light fence and looks for blocked ones.  So does one that waits for a task of
- *           the pool; if it finds any it is like them.
+ *           work, because it is above max, and has counted itself out, makes a light fence
+ *           and looks for blocked ones.
  *   [pause] What precedes resume happens before the tasks that it lets start: a worker
  *           may find one in the outbox without ever taking the submitters' lock.
  *   [stay]  A worker that stays for what is in a user's queue, perhaps not due, or for a
@@ -58,9 +63,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
     spn__fence_light();                  /* [user] */
     /* relaxed: after the fence. */
     if (spn__load(&pool->epoch, relaxed) == epoch)
-        rc = timeout_ns == SPN_FOREVER
-                 ? spn_queue_take(pool->work.queue, &item)
-                 : spn_queue_poll_timed(pool->work.queue, &item, timeout_ns);
+        rc = spn_queue_take(pool->work.queue, &item, timeout_ns);
     if (spn__exchange(&w->waiting, 0, relaxed) == 2) { /* [user] the lock orders it */
         /* Whoever said so holds the lock until the interrupt is there: so that it is
          * cleared before the next task, and does not come into it. */
@@ -73,7 +76,7 @@ static bool wait_user(struct spn__worker *w, struct spn__entry *entry, uint32_t 
         spn__room_notify(&pool->room);
         return true;
     }
-    w->timed_out = rc == SPN_ETIMEDOUT;
+    w->timed_out = rc == SPN_ETIMEDOUT || rc == SPN_EEMPTY;
     if (rc == SPN_ECLOSED) /* nothing will come from there any more */
         spn__idle_wait(w, epoch,
                        timeout_ns == SPN_FOREVER
@@ -93,8 +96,7 @@ static bool wait_user_on(struct spn__worker *w, struct spn__entry *entry,
     (void)spn__fetch_add(&pool->staying, 1, relaxed); /* [stay] before the fence */
     spn__fence_heavy();                               /* [stay] */
     /* relaxed: after the fence. */
-    if ((w->counted_on && (spn__load(&pool->waiting, relaxed) > 0 ||
-                           spn__load(&pool->blocked, relaxed) > 0)) ||
+    if ((w->counted_on && spn__load(&pool->waiting, relaxed) > 0) ||
         spn_queue_size(pool->work.queue) > 0)
         keep_alive_ns = SPN_FOREVER;
     found = wait_user(w, entry, epoch, keep_alive_ns);
@@ -120,24 +122,22 @@ static void be_free(struct spn__worker *w)
         return;
     w->free = true;
     (void)spn__fetch_add(&w->pool->work.free, 1, relaxed); /* [free] one more */
-    spn__room_notify_thread(&w->pool->room);
+    spn__room_notify(&w->pool->room);
 }
 
 static bool take(struct spn__worker *w, struct spn__entry *entry)
 {
     struct spn_pool *pool = w->pool;
+    /* [pause] Before the state: if shutdown_now has ended the pause, take sees STOP. */
+    const bool paused = spn__load(&pool->paused, acquire) != 0;
     /* relaxed: a change comes with the epoch [ctl]. */
     const uint32_t ctl = spn__load(&pool->ctl, relaxed);
 
-    if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP ||
-        spn__load(&pool->paused, acquire)) /* [pause] */
+    if (spn__ctl_state(ctl) >= SPN_EXECUTOR_STOP || paused)
         return false;
-    if (spn__work_any_urgent(pool) && spn__work_be_busy(pool, w) &&
-        spn__work_take_urgent(pool, entry))
-        return true;
     be_free(w);
     if (spn__ctl_count(ctl) > spn__load(&pool->max, relaxed) && /* a knob */
-        spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED) && !w->needed)
+        spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_SPARE) && !w->needed)
         return false; /* it is one too many, and goes */
     return spn__work_take(pool, w, entry);
 }
@@ -150,6 +150,35 @@ static bool is_woken(struct spn_pool *pool, uint32_t ctl)
            (pool->kind == SPN__WORK_STEAL &&
             spn__ctl_state(ctl) == SPN_EXECUTOR_SHUTDOWN) ||
            spn__load(&pool->paused, relaxed) != 0; /* [epoch] */
+}
+
+/* Sleeps until the pool is no longer paused. */
+static void await_resumed(struct spn__worker *w)
+{
+    struct spn_pool *pool = w->pool;
+
+    spn__lock(&pool->lock);
+    while (spn__load(&pool->paused, relaxed) != 0) { /* written under the lock */
+        struct spn__waiter waiter;
+
+        spn__waitq_add(&pool->resumed, &waiter,
+                       spn__load(&w->self, relaxed)); /* its own */
+        spn__unlock(&pool->lock);
+        spn__waitq_sleep(&waiter);
+        spn__lock(&pool->lock);
+    }
+    spn__unlock(&pool->lock);
+}
+
+/* The worker's first task in *entry, after any pause; false: it was given back. */
+static bool take_first(struct spn__worker *w, struct spn__entry *entry)
+{
+    if (spn__load(&w->pool->paused, acquire) != 0) /* [pause] */
+        await_resumed(w);
+    /* relaxed: of this exchange and shutdown_now's, the first gets the task. */
+    *entry =
+        (struct spn__entry){ spn__entry_task, spn__exchange(&w->first, NULL, relaxed) };
+    return entry->arg != NULL;
 }
 
 /* The next task in *entry; false: the worker has left, and is gone. */
@@ -177,18 +206,18 @@ static bool next_task(struct spn__worker *w, struct spn__entry *entry)
         if (keep_alive_ns == 0)
             w->timed_out = true;
         if (spn__ctl_state(ctl) >= SPN_EXECUTOR_SHUTDOWN || (timed && w->timed_out) ||
-            spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_BLOCKED)) {
+            spn__ctl_count(ctl) > spn__pool_bound(pool, SPN__TO_SPARE)) {
             if (spn__worker_leave(w))
                 return false;
             w->timed_out = false;
-            /* Not needed: it stays for an urgent job only, or need not go any more. */
+            /* Not needed: it need not go any more. */
             if (!w->needed ||
-                ((pool->kind != SPN__WORK_USER || spn__work_any_urgent(pool)) &&
+                ((pool->kind != SPN__WORK_USER || spn__work_any_kept(pool)) &&
                  spn__idle_work_waits(pool)))
                 continue; /* it stayed for that */
             /* Another took it, and at the end of a pool nobody comes to say so. */
             if (spn__ctl_state(ctl) >= SPN_EXECUTOR_SHUTDOWN && !w->counted_on &&
-                pool->kind != SPN__WORK_STEAL && !spn__idle_work_kept(pool))
+                pool->kind != SPN__WORK_STEAL && !spn__work_any(pool))
                 continue;
         }
         w->timed_out = false;
@@ -226,11 +255,9 @@ static void serve(struct spn__worker *w)
 {
     struct spn__entry entry;
 
-    if (w->first != NULL) {
-        entry = (struct spn__entry){ spn__entry_task, w->first };
-        w->first = NULL;
+    /* relaxed: take_first decides. */
+    if (spn__load(&w->first, relaxed) != NULL && take_first(w, &entry))
         spn__worker_run(w, entry);
-    }
     while (next_task(w, &entry)) {
         if (w->batch != NULL)
             spn__worker_run_batch(w, entry);
@@ -287,7 +314,7 @@ int spn__worker_main(void *arg)
     return 0;
 }
 
-/* ---- tasks that block --------------------------------------------------------------------- */
+/* ---- tasks of fork/join that block --------------------------------------------------- */
 
 void spn__pool_compensate(struct spn_pool *pool)
 {
@@ -296,9 +323,9 @@ void spn__pool_compensate(struct spn_pool *pool)
 
     /* relaxed, all: hints, or after the fence of whoever calls [block]. */
     if (spn__pool_serving(pool, count) >= (core > 1 ? core : 1) ||
-        spn__load(&pool->idle_count, relaxed) > 0 || !spn__idle_work_kept(pool))
+        spn__load(&pool->idle_count, relaxed) > 0 || !spn__work_any(pool))
         return;
-    (void)spn__pool_add_worker(pool, NULL, SPN__TO_BLOCKED);
+    (void)spn__pool_add_worker(pool, NULL, SPN__TO_SPARE);
 }
 
 void spn__worker_block(struct spn__worker *w)
@@ -315,24 +342,6 @@ void spn__worker_unblock(struct spn__worker *w)
     if (--w->block_depth > 0)
         return;
     (void)spn__fetch_sub(&w->pool->blocked, 1, relaxed); /* a hint */
-    if (w->pool->kind == SPN__WORK_USER)
-        spn__worker_let_go(w->pool);
-}
-
-void spn_pool_block_begin(void)
-{
-    struct spn__worker *w = spn__worker_current();
-
-    if (w != NULL && w->in_task)
-        spn__worker_block(w);
-}
-
-void spn_pool_block_end(void)
-{
-    struct spn__worker *w = spn__worker_current();
-
-    if (w != NULL && w->in_task && w->block_depth > 0)
-        spn__worker_unblock(w);
 }
 
 spn_pool *spn_pool_current(void)

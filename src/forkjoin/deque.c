@@ -542,7 +542,7 @@ spn_fj spn_fj_fork_slow(spn_fj_record *record)
     at = record + 1;
     if (p == d->sink) {
         d->sunk++;
-        spn_fj_too_deep(record);
+        spn_fj_fail(record, SPN_ENOMEM);
         return record;
     }
     if (number - p->first + 1 == p->count) {

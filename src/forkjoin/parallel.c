@@ -150,34 +150,6 @@ int spn_parallel_for(spn_fj_pool *pool, size_t begin, size_t end, spn_range_fn f
     return spn__parallel_run(pool, &loop.all, run_loop, &loop);
 }
 
-/* ---- calls ------------------------------------------------------------------------ */
-
-static int call_each(void *arg, size_t begin, size_t end)
-{
-    const spn_parallel_call *calls = arg;
-    int status = 0;
-
-    for (size_t i = begin; i < end && status == 0; i++)
-        status = calls[i].fn(calls[i].arg);
-    return status;
-}
-
-int spn_parallel_invoke(spn_fj_pool *pool, const spn_parallel_call *calls, size_t count,
-                        const spn_parallel_opts *opts)
-{
-    spn_parallel_opts copy;
-
-    if ((calls == NULL && count > 0) || count > PTRDIFF_MAX / sizeof calls[0] ||
-        spn__parallel_options(&copy, opts) != SPN_OK)
-        return SPN_EINVAL;
-    for (size_t i = 0; i < count; i++)
-        if (calls[i].fn == NULL)
-            return SPN_EINVAL;
-    copy.grain = 1;
-    copy.size = sizeof copy;
-    return spn_parallel_for(pool, 0, count, call_each, (void *)(uintptr_t)calls, &copy);
-}
-
 /* ---- a reduction --------------------------------------------------------------------- */
 
 struct reduction {

@@ -9,7 +9,7 @@
  *
  * ORDERING  [ctl]  see src/exec.
  */
-#include "forkjoin/pool.h"
+#include "forkjoin/task.h"
 
 #include <string.h>
 
@@ -22,6 +22,7 @@
 
 #define DEFAULT_STACK   ((size_t)8 * 1024 * 1024)
 #define DEFAULT_RECORDS SPN__PIECE_RECORDS
+enum { DEFAULT_SPARE_THREADS = 256 };
 
 /* ---- as an executor ------------------------------------------------------------------ */
 
@@ -51,7 +52,7 @@ static int op_execute(spn_executor *executor, spn_task *task)
 
 static int op_shutdown(spn_executor *executor)
 {
-    return spn_pool_shutdown(pool_of(executor)->pool);
+    return spn__pool_shutdown(pool_of(executor)->pool);
 }
 
 static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx,
@@ -59,17 +60,17 @@ static int op_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void *ctx
 {
     /* Who leaves, or ends the pool, tells who waits for rest [quiet]; afterwards it may
      * be gone. */
-    return spn_pool_shutdown_now(pool_of(executor)->pool, unrun, ctx, count);
+    return spn__pool_shutdown_now(pool_of(executor)->pool, unrun, ctx, count);
 }
 
 static int op_await(spn_executor *executor, int64_t timeout_ns)
 {
-    return spn_pool_await(pool_of(executor)->pool, timeout_ns);
+    return spn__pool_await(pool_of(executor)->pool, timeout_ns);
 }
 
 static uint32_t state_of(struct spn_fj_pool *fj)
 {
-    return spn__ctl_state(spn__load(&fj->pool->ctl, acquire)); /* [ctl] */
+    return spn__pool_state(fj->pool);
 }
 
 static int op_state(spn_executor *executor)
@@ -83,9 +84,15 @@ static int op_remove(spn_executor *executor, spn_task *task)
     int rc;
 
     spn__pool_hold(fj->pool);
-    rc = spn_pool_remove(fj->pool, task);
-    if (rc == 1)
+    rc = spn__pool_remove(fj->pool, task);
+    if (rc == 1) {
+        spn_fj_task *object = spn__fj_task_of(task);
+
+        rc = SPN__GIVEN_BACK;
+        if (object != NULL && !spn__fj_put_down(object))
+            rc = 0; /* it was ended meanwhile, and may be gone */
         spn__fj_settled(fj);
+    }
     spn__pool_left_queue(fj->pool, NULL, 0); /* it may end, and be gone, from here on */
     return rc;
 }
@@ -101,8 +108,7 @@ static int op_wait_begin(spn_executor *executor, spn_task *task)
         return SPN_OK;
     if (spn__work_has(fj->pool, task) && spn__work_remove(fj->pool, task))
         spn__fj_run_queued(place, task);
-    spn__worker_block(place->worker);
-    spn__fj_ask_all(fj, place);
+    spn__fj_block(place);
     return SPN_OK;
 }
 
@@ -185,7 +191,6 @@ static int settle_options(spn_fj_pool_opts *o, spn_pool_opts *p, spn_thread_opts
     p->keep_alive_ns = o->keep_alive_ns == 0 ? 1 : o->keep_alive_ns;
     p->core_timeout = 1;
     p->queue_capacity = SPN_UNBOUNDED;
-    p->block_threads = o->spare_threads;
     p->factory = o->factory;
     p->thread = t;
     p->hooks = o->hooks;
@@ -212,6 +217,8 @@ int spn_fj_pool_create(spn_fj_pool **out, const spn_fj_pool_opts *opts)
         return SPN_ENOMEM;
     memset(fj, 0, sizeof *fj);
     fj->source = spn__fj_source;
+    fj->source.spare_threads =
+        is_default(o.spare_threads) ? DEFAULT_SPARE_THREADS : o.spare_threads;
     fj->async = o.async != 0;
     fj->records = o.records;
     fj->stack_reserve = o.stack_reserve;
@@ -230,20 +237,6 @@ int spn_fj_pool_create(spn_fj_pool **out, const spn_fj_pool_opts *opts)
     }
     *out = fj;
     return SPN_OK;
-}
-
-int spn_fj_pool_create_stealing(spn_fj_pool **out, int32_t parallelism)
-{
-    spn_fj_pool_opts o = SPN_FJ_POOL_OPTS_INIT;
-
-    if (out == NULL)
-        return SPN_EINVAL;
-    *out = NULL;
-    if (!is_parallelism(parallelism))
-        return SPN_EINVAL;
-    o.parallelism = parallelism;
-    o.async = 1;
-    return spn_fj_pool_create(out, &o);
 }
 
 int spn_fj_pool_destroy(spn_fj_pool *fj)
@@ -266,30 +259,9 @@ int spn_fj_pool_destroy(spn_fj_pool *fj)
     return SPN_OK;
 }
 
-int spn_fj_pool_shutdown(spn_fj_pool *fj)
-{
-    return fj == NULL ? SPN_EINVAL : spn_pool_shutdown(fj->pool);
-}
-
-int spn_fj_pool_shutdown_now(spn_fj_pool *fj)
-{
-    return fj == NULL ? SPN_EINVAL
-                      : op_shutdown_now(&fj->pool->executor, NULL, NULL, NULL);
-}
-
-int spn_fj_pool_await(spn_fj_pool *fj, int64_t timeout_ns)
-{
-    return fj == NULL ? SPN_EINVAL : spn_pool_await(fj->pool, timeout_ns);
-}
-
 int spn_fj_pool_close(spn_fj_pool *fj)
 {
     return fj == NULL ? SPN_EINVAL : spn_pool_close(fj->pool);
-}
-
-int32_t spn_fj_pool_parallelism(spn_fj_pool *fj)
-{
-    return fj == NULL ? SPN_EINVAL : spn_pool_core_threads(fj->pool);
 }
 
 int32_t spn_fj_pool_set_parallelism(spn_fj_pool *fj, int32_t parallelism)
@@ -301,7 +273,7 @@ int32_t spn_fj_pool_set_parallelism(spn_fj_pool *fj, int32_t parallelism)
     if (fj == NULL || !is_parallelism(parallelism))
         return SPN_EINVAL;
     change.core_threads = change.max_threads = parallelism;
-    before = spn_pool_core_threads(fj->pool);
+    before = spn__load(&fj->pool->core, relaxed); /* a knob */
     rc = spn_pool_reconfigure(fj->pool, &change);
     return rc != SPN_OK ? rc : before;
 }
@@ -340,7 +312,7 @@ int spn_fj_pool_stats_get(spn_fj_pool *fj, spn_fj_stats *stats)
     s.parallelism = p.core_threads;
     s.threads = p.threads;
     s.active = p.active;
-    s.blocked = p.blocked;
+    s.blocked = spn__load(&fj->pool->blocked, relaxed); /* a count */
     s.queued_tasks = fj->source.size(&fj->source);
     s.queued_submissions = p.queued > s.queued_tasks ? p.queued - s.queued_tasks : 0;
     for (struct spn__fj_place *q = spn__fj_first_place(fj); q != NULL;

@@ -7,9 +7,7 @@
  *   source.c     places, stealing, who is asked for work
  *   quiet.c      quiescence
  *   queue.c      objects that wait in workers' queues
- *   local.c      what is taken back from them
  *   task.c       objects: states and ends; task_run.c, task_wait.c
- *   completer.c  objects with a pending count
  */
 #ifndef SPN__FORKJOIN_POOL_H
 #define SPN__FORKJOIN_POOL_H
@@ -107,6 +105,8 @@ static inline struct spn__fj_place *spn__fj_next_place(struct spn__fj_place *pla
 struct spn__fj_place *spn__fj_place_in(struct spn_fj_pool *fj);
 /* Asks everybody who may have records. */
 void spn__fj_ask_all(struct spn_fj_pool *fj, const struct spn__fj_place *except);
+/* The worker blocks: another stands in for it, and whoever has work shares. */
+void spn__fj_block(struct spn__fj_place *place);
 /* There is something to be taken: wakes or makes who may take it. */
 void spn__fj_signal(struct spn_fj_pool *fj);
 /* A place that is of no pool, for a call outside of all; NULL: no memory. */
@@ -126,13 +126,8 @@ int64_t spn__fj_queue_size(struct spn__fj_queue *q);
 void spn__fj_queue_push(struct spn__fj_place *place, spn_task *task);
 /* The one at the end or the beginning, taken out; NULL: empty. */
 spn_task *spn__fj_queue_take(struct spn__fj_place *place, bool newest);
-/* The same if it is an object, or only looked at; else NULL.  Asked with the lock held:
- * another may take it, run it and free it. */
-spn_task *spn__fj_queue_take_object(struct spn__fj_place *place, bool newest);
-spn_fj_task *spn__fj_queue_peek(struct spn__fj_place *place, bool newest);
-/* Takes a task out that waits there; false if it does not.  With last_only, only if
- * it is the newest. */
-bool spn__fj_queue_remove(struct spn__fj_place *place, spn_task *task, bool last_only);
+/* Takes a task out that waits there; false if it does not. */
+bool spn__fj_queue_remove(struct spn__fj_place *place, spn_task *task);
 /* The oldest or the newest of which wanted says so, which is called with the lock
  * held. */
 spn_task *spn__fj_queue_take_if(struct spn__fj_place *place,
@@ -145,25 +140,7 @@ int64_t spn__fj_queue_snapshot(struct spn__fj_place *place, spn_task **tasks,
 
 /* task.c: an object behind a task, or NULL: it is another's. */
 spn_fj_task *spn__fj_task_of(spn_task *task);
-/* Runs an object on the worker that has the place, unless it is done or started. */
-void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *task);
 /* Runs a task that was taken out of a queue out of its turn. */
 void spn__fj_run_queued(struct spn__fj_place *place, spn_task *task);
-/* It was taken out of its queue and is the program's again; false: it was ended
- * meanwhile, and may be gone. */
-bool spn__fj_task_given_back(spn_fj_task *task);
-/* Makes a job fail, unless it has. */
-void spn__fj_job_fail(spn_fj_task *job, int status);
-int spn__fj_job_status(spn_fj_task *job);
-/* Ends an object; false: it was done already. */
-bool spn__fj_task_end_normal(spn_fj_task *task);
-bool spn__fj_task_end_failed(spn_fj_task *task, int error);
-bool spn__fj_task_done(spn_fj_task *task);
-/* How its tree has failed, if it has and nobody has ended the object yet; else 0. */
-int spn__fj_task_failure(spn_fj_task *task);
-
-/* completer.c */
-#define SPN__FJ_COMPLETER 1u /* spn_fj_task.flags */
-bool spn__fj_descends(spn_fj_task *task, const spn_fj_task *root);
 
 #endif /* SPN__FORKJOIN_POOL_H */

@@ -2,10 +2,9 @@
 /*
  * queue.c - objects and tasks that workers forked: a list and a small lock each.
  *
- * WHY A LOCK  An object can be taken out from the middle (joined, cancelled, taken back),
- *   looked at, and asked for its age; a lock that is hardly ever contended does all that
- *   at the price of two atomic instructions.  What needs to be faster than that is a
- *   record (deque.c).
+ * WHY A LOCK  An object can be taken out from the middle (joined, cancelled), and asked
+ *   for its age; a lock that is hardly ever contended does all that at the price of two
+ *   atomic instructions.  What needs to be faster than that is a record (deque.c).
  *
  * ORDERING  the lock's; sizes are read without it, as in exec/work_fifo.c [size]: popped
  *   first, with acquire, so that a size is never negative.
@@ -95,49 +94,19 @@ spn_task *spn__fj_queue_take(struct spn__fj_place *place, bool newest)
     return task;
 }
 
-spn_task *spn__fj_queue_take_object(struct spn__fj_place *place, bool newest)
+bool spn__fj_queue_remove(struct spn__fj_place *place, spn_task *task)
 {
     struct spn__fj_queue *q = &place->queue;
     struct spn__list_node *node;
-    spn_task *task = NULL;
-
-    spn__lock(&q->lock);
-    node = at_end(q, newest);
-    if (node != NULL && spn__fj_task_of(spn__node_task(node)) != NULL)
-        task = take_out(q, node);
-    spn__unlock(&q->lock);
-    return task;
-}
-
-spn_fj_task *spn__fj_queue_peek(struct spn__fj_place *place, bool newest)
-{
-    struct spn__fj_queue *q = &place->queue;
-    struct spn__list_node *node;
-    spn_fj_task *object = NULL;
-
-    spn__lock(&q->lock);
-    node = at_end(q, newest);
-    if (node != NULL)
-        object = spn__fj_task_of(spn__node_task(node));
-    spn__unlock(&q->lock);
-    return object;
-}
-
-bool spn__fj_queue_remove(struct spn__fj_place *place, spn_task *task, bool last_only)
-{
-    struct spn__fj_queue *q = &place->queue;
-    struct spn__list_node *node;
-    bool found = false;
+    bool found;
 
     if (is_empty(q))
         return false;
     spn__lock(&q->lock);
-    for (node = q->tasks.head.prev; node != &q->tasks.head && !found;
-         node = node->prev) {
-        found = spn__node_task(node) == task;
-        if (found || last_only)
-            break;
-    }
+    node = q->tasks.head.prev; /* most likely a new one */
+    while (node != &q->tasks.head && spn__node_task(node) != task)
+        node = node->prev;
+    found = node != &q->tasks.head;
     if (found)
         (void)take_out(q, node);
     spn__unlock(&q->lock);

@@ -38,11 +38,6 @@ static int64_t pending(struct spn_fj_pool *fj)
     return p.pending;
 }
 
-int spn_fj_pool_is_quiescent(spn_fj_pool *fj)
-{
-    return fj == NULL ? SPN_EINVAL : pending(fj) == 0;
-}
-
 void spn__fj_settled(struct spn_fj_pool *fj)
 {
     struct spn__chosen chosen = { NULL, NULL };
@@ -199,11 +194,4 @@ int spn_fj_pool_await_quiescence(spn_fj_pool *fj, int64_t timeout_ns)
                                    ? SPN_FOREVER
                                    : spn__deadline(spn__now(),
                                                    timeout_ns > 0 ? timeout_ns : 0));
-}
-
-int spn_fj_help_quiesce(void)
-{
-    struct spn__fj_place *place = spn__fj_place_current();
-
-    return place == NULL ? SPN_ESTATE : await_inside(place, SPN_FOREVER);
 }

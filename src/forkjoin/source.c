@@ -207,7 +207,7 @@ static bool understaffed(struct spn_fj_pool *fj)
     const int32_t blocked = spn__load(&pool->blocked, relaxed);
 
     return count - blocked < spn__load(&pool->core, relaxed) &&
-           count < spn__pool_bound(pool, SPN__TO_BLOCKED) &&
+           count < spn__pool_bound(pool, SPN__TO_SPARE) &&
            spn__load(&fj->staff_failed, relaxed) == 0;
 }
 
@@ -221,7 +221,7 @@ void spn__fj_signal(struct spn_fj_pool *fj)
      * else, and then nobody would see that there are too few. */
     if (spn__load(&pool->idle_count, relaxed) > 0 || !understaffed(fj))
         return;
-    rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_BLOCKED, false);
+    rc = spn__pool_add_worker_or(pool, NULL, SPN__TO_SPARE, false);
     /* Somebody else was quicker, or it ends: that says nothing about threads. */
     if (rc < 0 && rc != SPN_EFULL && rc != SPN_ESHUTDOWN)
         spn__store(&fj->staff_failed, 1, relaxed); /* a hint */
@@ -253,12 +253,15 @@ static bool is_hungry(struct spn__deque *d)
     return spn__load(&pool->searching, relaxed) == 0 || !spn__deque_any(d);
 }
 
-static void on_block(struct spn__deque *d)
+void spn__fj_block(struct spn__fj_place *place)
 {
-    struct spn__fj_place *place = place_of_deque(d);
-
     spn__worker_block(place->worker); /* makes the heavy fence [hungry] [block] */
     spn__fj_ask_all(place->pool, place);
+}
+
+static void on_block(struct spn__deque *d)
+{
+    spn__fj_block(place_of_deque(d));
 }
 
 static void on_unblock(struct spn__deque *d)
@@ -361,8 +364,7 @@ static bool wanted_elsewhere(struct spn_fj_pool *fj, uint32_t epoch)
     /* relaxed: one round sooner or later. */
     return spn__load(&pool->epoch, relaxed) != epoch ||
            spn__load(&pool->work.fifo.pushed, relaxed) !=
-               spn__load(&pool->work.fifo.popped, relaxed) ||
-           spn__work_any_urgent(pool);
+               spn__load(&pool->work.fifo.popped, relaxed);
 }
 
 static bool take_other(struct spn__source *source, struct spn__worker *w,
@@ -447,7 +449,7 @@ static bool remove_task(struct spn__source *source, spn_task *task)
 {
     for (struct spn__fj_place *p = spn__fj_first_place(spn__fj_pool_of_source(source));
          p != NULL; p = spn__fj_next_place(p))
-        if (spn__fj_queue_remove(p, task, false))
+        if (spn__fj_queue_remove(p, task))
             return true;
     return false;
 }
@@ -478,7 +480,25 @@ static int64_t snapshot(struct spn__source *source, spn_task **tasks, size_t cap
     return count;
 }
 
-const struct spn__source spn__fj_source = { come,       go,      inherit, take_own,
-                                            take_other, any,     busy,    listed,
-                                            settled,    size,    pushed,  remove_task,
-                                            collect,    snapshot };
+const struct spn__source spn__fj_source = { come,       go,       inherit, take_own,
+                                            take_other, any,      busy,    listed,
+                                            settled,    size,     pushed,  remove_task,
+                                            collect,    snapshot, 0 };
+
+/* ---- tasks that block ------------------------------------------------------------ */
+
+void spn_fj_block_begin(void)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+
+    if (place != NULL)
+        spn__fj_block(place);
+}
+
+void spn_fj_block_end(void)
+{
+    struct spn__fj_place *place = spn__fj_place_current();
+
+    if (place != NULL && place->worker->block_depth > 0)
+        spn__worker_unblock(place->worker);
+}

@@ -44,8 +44,12 @@
 
 static void dropped(spn_task *task, int reason);
 
-static void be_new(spn_fj_task *t)
+void spn_fj_task_init(spn_fj_task *t, spn_fj_task_fn fn)
 {
+    if (t == NULL)
+        return;
+    *t = (spn_fj_task){ .task = SPN_TASK_INIT(spn__fj_run_by_executor, dropped),
+                        .fn = fn };
     spn__init(spn__fj_result_of(t), NULL);
     spn__init(spn__fj_runner_of(t), NULL);
     spn__init(spn__fj_sequence_of(t), 0);
@@ -53,31 +57,11 @@ static void be_new(spn_fj_task *t)
     spn__init(spn__fj_error_of(t), 0);
     spn__lock_init(spn__fj_lock_of(t));
     spn__waitq_init(spn__fj_waiters_of(t));
-    t->interrupt = 0;
-}
-
-void spn_fj_task_init(spn_fj_task *t, spn_fj_task_fn fn)
-{
-    if (t == NULL)
-        return;
-    *t = (spn_fj_task){ .task = SPN_TASK_INIT(spn__fj_run_by_executor, dropped),
-                        .fn = fn };
-    be_new(t);
 }
 
 spn_fj_task *spn__fj_task_of(spn_task *task)
 {
     return task->fn == spn__fj_run_by_executor ? (spn_fj_task *)(void *)task : NULL;
-}
-
-int spn_fj_task_reinit(spn_fj_task *t)
-{
-    if (t == NULL)
-        return SPN_EINVAL;
-    if (spn__load(spn__task_queued(&t->task), relaxed) != 0) /* as good as any moment */
-        return SPN_EBUSY;
-    be_new(t);
-    return SPN_OK;
 }
 
 /* ---- the end ------------------------------------------------------------------------- */
@@ -210,15 +194,6 @@ bool spn__fj_task_end_failed(spn_fj_task *t, int error)
     return true;
 }
 
-int spn__fj_task_failure(spn_fj_task *t)
-{
-    /* relaxed, both: the tree's joins, or a pending count, come before; who ends it
-     * meanwhile wins, or loses to the caller's claim. */
-    const int error = spn__load(spn__fj_error_of(t), relaxed);
-
-    return (spn__load(spn__fj_state_of(t), relaxed) & CLAIMED) != 0 ? 0 : error;
-}
-
 int spn_fj_task_complete(spn_fj_task *t, void *result)
 {
     if (t == NULL)
@@ -233,11 +208,6 @@ int spn_fj_task_complete(spn_fj_task *t, void *result)
 int spn_fj_task_complete_error(spn_fj_task *t, int error)
 {
     return t == NULL ? SPN_EINVAL : spn__fj_task_end_failed(t, error);
-}
-
-int spn_fj_task_quietly_complete(spn_fj_task *t)
-{
-    return t == NULL ? SPN_EINVAL : spn__fj_task_end_normal(t);
 }
 
 /* Interrupts whoever runs it, while it does. */
@@ -302,35 +272,10 @@ static void dropped(spn_task *task, int reason)
         return;
     spn__store(spn__fj_result_of(t), NULL, relaxed);         /* see spn__fj_result_of */
     spn__store(spn__fj_error_of(t), SPN_ECANCELED, relaxed); /* [outcome] */
-    /* Those above count on it.  First them: who knows that all children are done may
-     * free the parent. */
-    if ((t->flags & SPN__FJ_COMPLETER) != 0)
-        spn_fj_completer_complete_error(((spn_fj_completer *)(void *)t)->parent,
-                                        SPN_ECANCELED);
     end(t, CANCELLED);
 }
 
 /* ---- looking --------------------------------------------------------------------------- */
-
-int spn_fj_task_is_done(spn_fj_task *t)
-{
-    return t == NULL ? SPN_EINVAL : spn__fj_outcome_of(t) != 0;
-}
-
-int spn_fj_task_is_normal(spn_fj_task *t)
-{
-    return t == NULL ? SPN_EINVAL : spn__fj_outcome_of(t) == NORMAL;
-}
-
-int spn_fj_task_is_abnormal(spn_fj_task *t)
-{
-    return t == NULL ? SPN_EINVAL : spn__fj_outcome_of(t) > NORMAL;
-}
-
-int spn_fj_task_is_cancelled(spn_fj_task *t)
-{
-    return t == NULL ? SPN_EINVAL : spn__fj_outcome_of(t) == CANCELLED;
-}
 
 int spn_fj_task_error(spn_fj_task *t)
 {
@@ -357,16 +302,7 @@ void spn_fj_task_set_result(spn_fj_task *t, void *result)
 
 /* ---- failing --------------------------------------------------------------------------- */
 
-void spn__fj_job_fail(spn_fj_task *job, int status)
-{
-    int32_t none = 0;
-
-    /* relaxed: only which comes first; the tree's joins order it before its end. */
-    if (job != NULL && status != 0)
-        (void)spn__cas(spn__fj_error_of(job), &none, status, relaxed, relaxed);
-}
-
-int spn__fj_job_status(spn_fj_task *job)
+static int job_status(spn_fj_task *job)
 {
     if (job == NULL)
         return SPN_OK;
@@ -377,14 +313,12 @@ int spn__fj_job_status(spn_fj_task *job)
 
 void spn_fj_fail(spn_fj fj, int status)
 {
-    if (fj != NULL)
-        spn__fj_job_fail(spn__deque_of(fj)->frame->job, status);
-}
+    spn_fj_task *job = fj != NULL ? spn__deque_of(fj)->frame->job : NULL;
+    int32_t none = 0;
 
-void spn_fj_too_deep(spn_fj fj)
-{
-    if (fj != NULL)
-        spn__fj_job_fail(spn__deque_of(fj)->frame->job, SPN_ENOMEM);
+    /* relaxed: only which comes first; the tree's joins order it before its end. */
+    if (job != NULL && status != 0)
+        (void)spn__cas(spn__fj_error_of(job), &none, status, relaxed, relaxed);
 }
 
 int spn_fj_status(spn_fj fj)
@@ -395,21 +329,11 @@ int spn_fj_status(spn_fj fj)
     if (fj == NULL)
         return SPN_EINVAL;
     place = (const struct spn__fj_place *)(void *)spn__deque_of(fj);
-    status = spn__fj_job_status(place->deque.frame->job);
+    status = job_status(place->deque.frame->job);
     /* relaxed: a hint. */
     if (status == SPN_OK && place->pool != NULL &&
         spn__ctl_state(spn__load(&place->pool->pool->ctl, relaxed)) >=
             SPN_EXECUTOR_STOP)
         status = SPN_ESHUTDOWN;
     return status;
-}
-
-void spn_fj_plain_run(spn_fj fj, spn_fj_record *self)
-{
-    struct spn__fj_plain *plain;
-
-    if (fj == NULL || self == NULL)
-        return;
-    plain = (struct spn__fj_plain *)(void *)self->args.bytes;
-    plain->status = spn_fj_call(fj, plain->fn, plain->arg);
 }

@@ -64,6 +64,12 @@ static inline struct spn__waitq *spn__fj_waiters_of(spn_fj_task *t)
 
 /* 0, or the outcome; the task may be freed then [leave]. */
 uint32_t spn__fj_outcome_of(spn_fj_task *t);
+/* Only whether there is one: the task is not read afterwards. */
+bool spn__fj_task_done(spn_fj_task *t);
+
+/* Ends it; false: it was done already. */
+bool spn__fj_task_end_normal(spn_fj_task *t);
+bool spn__fj_task_end_failed(spn_fj_task *t, int error);
 
 /* The task has left the queues, to be run or not: false, it is not to be run. */
 bool spn__fj_put_down(spn_fj_task *t);

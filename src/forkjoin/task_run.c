@@ -25,8 +25,7 @@ struct run {
     struct spn__nested nested;
     struct run *outer; /* what the same thread runs it in */
     bool entered, returned;
-    bool gone;      /* its body has ended it: it is not touched any more */
-    bool completer; /* gone, perhaps, once its body has returned 0 */
+    bool gone; /* its body has ended it: it is not touched any more */
 };
 
 /* It no longer runs: no interrupt is meant for it from here on. */
@@ -66,7 +65,7 @@ static void leave(struct run *r)
     place->run = r->outer;
     if (--place->depth == 0)
         spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
-    if (!r->completer && !r->gone)
+    if (!r->gone)
         stop_running(r);
 }
 
@@ -80,25 +79,15 @@ static void run_ended(void *arg)
     if (r->entered)
         spn__deque_abandon(&r->place->deque, &r->nested);
     leave(r);
-    if (r->gone)
-        return;
-    if (r->completer)
-        spn_fj_completer_complete_error((spn_fj_completer *)(void *)r->task,
-                                        SPN_ECANCELED);
-    else
+    if (!r->gone)
         (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
 }
 
 /* What the body said, and what became of its tree. */
-static void conclude(spn_fj_task *t, int status, bool completer)
+static void conclude(spn_fj_task *t, int status)
 {
     int error = status == SPN_FJ_PENDING ? 0 : status;
 
-    if (completer) {
-        if (error != 0)
-            spn_fj_completer_complete_error((spn_fj_completer *)(void *)t, error);
-        return;
-    }
     if (error == 0)
         error = spn__load(spn__fj_error_of(t), relaxed); /* its tree has ended */
     if (error != 0) {
@@ -144,9 +133,7 @@ static bool start(spn_fj_task *t)
 /* STARTED is the caller's. */
 static void run_started(struct spn__fj_place *place, spn_fj_task *t)
 {
-    struct run r = { .place = place,
-                     .task = t,
-                     .completer = (t->flags & SPN__FJ_COMPLETER) != 0 };
+    struct run r = { .place = place, .task = t };
     int status = SPN_ENOMEM;
     spn_fj fj;
 
@@ -157,7 +144,7 @@ static void run_started(struct spn__fj_place *place, spn_fj_task *t)
     spn__unlock(&place->queue.lock);
     spn__lock(spn__fj_lock_of(t));
     spn__store(spn__fj_runner_of(t), place, release); /* [runner] */
-    t->running = !r.completer;
+    t->running = 1;
     spn__unlock(spn__fj_lock_of(t));
     arrive(&r);
     fj = spn__deque_enter(&place->deque, &r.nested, t);
@@ -176,13 +163,7 @@ static void run_started(struct spn__fj_place *place, spn_fj_task *t)
     }
     leave(&r);
     if (!r.gone)
-        conclude(t, status, r.completer);
-}
-
-void spn__fj_task_run(struct spn__fj_place *place, spn_fj_task *t)
-{
-    if (t->fn != NULL && start(t))
-        run_started(place, t);
+        conclude(t, status);
 }
 
 int spn__fj_run_by_executor(spn_task *task)
@@ -232,13 +213,7 @@ static bool hand(spn_fj_task *t, struct spn_fj_pool *fj)
     return true;
 }
 
-/* It was refused, or given back. */
-static void unhand(spn_fj_task *t)
-{
-    (void)spn__fj_put_down(t);
-}
-
-/* Through one of the thread pool's doors; on failure it is as before. */
+/* Through one of the pool's doors; on failure it is as before. */
 static int submit_by(struct spn_fj_pool *fj, spn_fj_task *t,
                      int (*push)(struct spn_fj_pool *fj, spn_task *task))
 {
@@ -251,13 +226,8 @@ static int submit_by(struct spn_fj_pool *fj, spn_fj_task *t,
         return SPN_EBUSY;
     rc = push(fj, &t->task);
     if (rc != SPN_OK)
-        unhand(t);
+        (void)spn__fj_put_down(t);
     return rc;
-}
-
-static int push_outside(struct spn_fj_pool *fj, spn_task *task)
-{
-    return spn__pool_execute(fj->pool, task);
 }
 
 static int push_anywhere(struct spn_fj_pool *fj, spn_task *task)
@@ -265,40 +235,11 @@ static int push_anywhere(struct spn_fj_pool *fj, spn_task *task)
     return spn_executor_execute(&fj->pool->executor, task);
 }
 
-static int submit(struct spn_fj_pool *fj, spn_fj_task *t)
-{
-    return submit_by(fj, t, push_outside);
-}
-
-int spn_fj_pool_submit_external(spn_fj_pool *fj, spn_fj_task *t)
-{
-    return fj == NULL || t == NULL ? SPN_EINVAL : submit(fj, t);
-}
-
 int spn_fj_pool_submit(spn_fj_pool *fj, spn_fj_task *t)
 {
     if (fj == NULL || t == NULL)
         return SPN_EINVAL;
     return submit_by(fj, t, push_anywhere);
-}
-
-static int push_lazily(struct spn_fj_pool *fj, spn_task *task)
-{
-    int rc = spn_task_claim(task);
-
-    if (rc != SPN_OK)
-        return rc;
-    rc = spn__work_push(fj->pool, task);
-    if (rc == SPN_OK)
-        return SPN_OK;
-    spn_task_release(task);
-    /* Without a worker nobody would come by: as any other. */
-    return rc == SPN_EAGAIN ? push_outside(fj, task) : SPN_EREJECTED;
-}
-
-int spn_fj_pool_submit_lazily(spn_fj_pool *fj, spn_fj_task *t)
-{
-    return fj == NULL || t == NULL ? SPN_EINVAL : submit_by(fj, t, push_lazily);
 }
 
 static int push_own(struct spn_fj_pool *fj, spn_task *task)
@@ -321,11 +262,6 @@ int spn_fj_task_fork(spn_fj_task *t)
     return place == NULL ? SPN_ESTATE : submit_by(place->pool, t, push_own);
 }
 
-bool spn__fj_task_given_back(spn_fj_task *t)
-{
-    return spn__fj_put_down(t);
-}
-
 /* Runs a task that is in no queue, here. */
 static void run_here(spn_fj_task *t)
 {
@@ -336,11 +272,12 @@ static void run_here(spn_fj_task *t)
         place = alone = spn__fj_place_alone();
         if (alone == NULL) {
             if (start(t))
-                conclude(t, SPN_ENOMEM, (t->flags & SPN__FJ_COMPLETER) != 0);
+                conclude(t, SPN_ENOMEM);
             return;
         }
     }
-    spn__fj_task_run(place, t);
+    if (t->fn != NULL && start(t))
+        run_started(place, t);
     if (alone != NULL)
         spn__fj_place_free(alone);
 }
@@ -353,19 +290,6 @@ int spn_fj_task_invoke(spn_fj_task *t)
         spn__load(spn__task_queued(&t->task), relaxed) == 0)
         run_here(t); /* relaxed: where it is queued is found out by join */
     return spn_fj_task_join(t);
-}
-
-int spn_fj_pool_invoke(spn_fj_pool *fj, spn_fj_task *t)
-{
-    struct spn__fj_place *place = spn__fj_place_current();
-    int rc;
-
-    if (fj == NULL || t == NULL)
-        return SPN_EINVAL;
-    if (place != NULL && place->pool == fj)
-        return spn_fj_task_invoke(t);
-    rc = submit(fj, t);
-    return rc != SPN_OK ? rc : spn_fj_task_join(t);
 }
 
 int spn_fj_invoke_all(spn_fj_task *const *tasks, size_t count)
@@ -416,13 +340,17 @@ static int run_root(spn_fj fj, spn_fj_task *t)
 
 int spn_fj_run(spn_fj_pool *fj, spn_fj_call_fn fn, void *arg)
 {
+    struct spn__fj_place *place = spn__fj_place_current();
     struct root r = { .fn = fn, .arg = arg };
     int rc;
 
     if (fj == NULL || fn == NULL)
         return SPN_EINVAL;
     spn_fj_task_init(&r.task, run_root);
-    rc = spn_fj_pool_invoke(fj, &r.task);
+    if (place != NULL && place->pool == fj)
+        rc = spn_fj_task_invoke(&r.task);
+    else if ((rc = spn_fj_pool_submit(fj, &r.task)) == SPN_OK)
+        rc = spn_fj_task_join(&r.task);
     if (rc != SPN_OK)
         (void)spn_fj_task_cancel(&r.task, 0); /* if it was refused: nobody has it */
     return rc != SPN_OK ? rc : r.status;

@@ -7,9 +7,8 @@
  *   worker runs it, it takes what was forked there since: the objects in that one's
  *   queue with a sequence from where that stood when the object began, as long as the
  *   object is not done.  For a worker runs nothing between but what descends from it.
- *   For completers it takes what has the awaited one above it.  Nothing else is ever
- *   run: it might want a lock that the waiter holds.  When there is nothing to help
- *   with it blocks, and the pool has another thread stand in for it.
+ *   Nothing else is ever run: it might want a lock that the waiter holds.  When there is
+ *   nothing to help with it blocks, and the pool has another thread stand in for it.
  *
  * ORDERING
  *   [runner] Who runs the object writes where its queue stands, then with release who it
@@ -33,11 +32,8 @@ static int sleep_for(spn_fj_task *t, int64_t deadline_ns, bool interruptible)
         return SPN_ENOMEM;
     if (self == NULL) { /* whoever joins must not come back early: it looks */
         /* relaxed: [outcome] is read again by await. */
-        while ((spn__load(spn__fj_state_of(t), relaxed) & OUTCOME) == 0) {
-            if (deadline_ns != SPN_FOREVER && spn__now() >= deadline_ns)
-                return SPN_ETIMEDOUT;
+        while ((spn__load(spn__fj_state_of(t), relaxed) & OUTCOME) == 0)
             spn__os_yield();
-        }
         return SPN_OK;
     }
     for (;;) {
@@ -81,13 +77,6 @@ static bool was_forked_since(spn_task *task, void *ctx)
            spn__load(spn__fj_sequence_of(t), relaxed) >= d->from;
 }
 
-static bool has_above(spn_task *task, void *ctx)
-{
-    spn_fj_task *t = spn__fj_task_of(task);
-
-    return t != NULL && spn__fj_descends(t, ctx);
-}
-
 /* Runs the task itself, or one that descends from it; false: there is none. */
 static bool help(struct spn__fj_place *place, spn_fj_task *t)
 {
@@ -99,11 +88,6 @@ static bool help(struct spn__fj_place *place, spn_fj_task *t)
     if (spn__work_has(fj->pool, &t->task)) {
         if (spn__work_remove(fj->pool, &t->task))
             task = &t->task;
-    } else if ((t->flags & SPN__FJ_COMPLETER) != 0) {
-        task = spn__fj_queue_take_if(place, has_above, t);
-        for (struct spn__fj_place *p = spn__fj_first_place(fj);
-             p != NULL && task == NULL; p = spn__fj_next_place(p))
-            task = spn__fj_queue_take_if(p, has_above, t);
     } else {
         runner = spn__load(spn__fj_runner_of(t), acquire);   /* [runner] */
         d.from = spn__load(spn__fj_sequence_of(t), relaxed); /* came with it */
@@ -135,9 +119,7 @@ static int await(spn_fj_task *t, int64_t timeout_ns, bool interruptible)
     if (timeout_ns != SPN_FOREVER)
         deadline_ns = spn__deadline(spn__now(), timeout_ns);
     if (place == NULL || place->pool == NULL) {
-        spn_pool_block_begin(); /* a worker of another pool, perhaps */
         rc = sleep_for(t, deadline_ns, interruptible);
-        spn_pool_block_end();
     } else {
         for (int looks = 0; looks < LOOKS && spn__fj_outcome_of(t) == 0;) {
             if (deadline_ns == SPN_FOREVER && help(place, t)) {
@@ -157,16 +139,6 @@ static int await(spn_fj_task *t, int64_t timeout_ns, bool interruptible)
     if (rc == SPN_OK)
         (void)spn__fj_outcome_of(t); /* [outcome] [leave] */
     return rc;
-}
-
-int spn_fj_task_wait(spn_fj_task *t, int64_t timeout_ns)
-{
-    return t == NULL ? SPN_EINVAL : await(t, timeout_ns, true);
-}
-
-int spn_fj_task_wait_uninterruptible(spn_fj_task *t, int64_t timeout_ns)
-{
-    return t == NULL ? SPN_EINVAL : await(t, timeout_ns, false);
 }
 
 int spn_fj_task_join(spn_fj_task *t)

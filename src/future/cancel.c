@@ -350,10 +350,9 @@ int spn_cancel_token_register(spn_cancel_token *t, spn_cancel_callback *callback
     return SPN_ECANCELED;
 }
 
-static int deregister(struct spn_cancel_token *t, spn_cancel_callback *callback,
-                      bool wait)
+int spn_cancel_token_deregister(spn_cancel_token *t, spn_cancel_callback *callback)
 {
-    struct spn_thread *self = wait ? spn__thread_self() : NULL;
+    struct spn_thread *self = spn__thread_self();
     struct spn__waiter w;
     bool sleeps = false;
     int rc = 0;
@@ -378,14 +377,4 @@ static int deregister(struct spn_cancel_token *t, spn_cancel_callback *callback,
     if (sleeps)
         spn__waitq_sleep(&w);
     return rc;
-}
-
-int spn_cancel_token_deregister(spn_cancel_token *t, spn_cancel_callback *callback)
-{
-    return deregister(t, callback, true);
-}
-
-int spn_cancel_token_try_deregister(spn_cancel_token *t, spn_cancel_callback *callback)
-{
-    return deregister(t, callback, false);
 }

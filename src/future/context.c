@@ -54,6 +54,11 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t deadline_of(const spn_context *c)
+{
+    return c != NULL ? c->deadline_ns : SPN_FOREVER;
+}
+
 int spn_context_create(spn_context **out, const spn_context_opts *opts)
 {
     spn_context_opts o = SPN_CONTEXT_OPTS_INIT;
@@ -80,7 +85,7 @@ int spn_context_create(spn_context **out, const spn_context_opts *opts)
         memcpy(c->trace, o.trace, o.trace_size);
     c->trace[o.trace_size] = '\0';
     c->deadline_ns = earlier(o.deadline_ns != 0 ? o.deadline_ns : SPN_FOREVER,
-                             spn_context_deadline(o.parent));
+                             deadline_of(o.parent));
     c->value_count = o.value_count;
     if (o.value_count != 0)
         memcpy(c->values, o.values, o.value_count * sizeof c->values[0]);
@@ -121,14 +126,9 @@ const void *spn_context_trace(const spn_context *c, size_t *trace_size)
     return size != 0 ? c->trace : NULL;
 }
 
-int64_t spn_context_deadline(const spn_context *c)
-{
-    return c != NULL ? c->deadline_ns : SPN_FOREVER;
-}
-
 int64_t spn_context_remaining(const spn_context *c)
 {
-    const int64_t deadline_ns = spn_context_deadline(c);
+    const int64_t deadline_ns = deadline_of(c);
     int64_t now_ns;
 
     if (deadline_ns == SPN_FOREVER)

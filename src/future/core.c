@@ -165,10 +165,12 @@ void spn__future_write_error(struct spn_future *f, int code, const char *message
 
 uint32_t spn__future_write_mirror(struct spn_future *f, struct spn_future *source)
 {
+    /* [done] first: `origin` is part of the outcome.
+     * mutant: in the explorer the step in finish is a fence, too */
+    const uint32_t phase = spn__phase(spn__load(&source->state, acquire));
     struct spn_future *root = spn__future_root(source);
 
-    /* [done] mutant: in the explorer the step in finish is a fence, too */
-    if (spn__phase(spn__load(&source->state, acquire)) == SPN__NORMAL) {
+    if (phase == SPN__NORMAL) {
         f->value = source->value;
         /* relaxed, both: see A VALUE NOBODY READ */
         if (spn__load(&root->drop_value, relaxed) != NULL)
@@ -599,33 +601,6 @@ const char *spn_future_state_name(int state)
     }
 }
 
-int spn_future_is_done(const spn_future *f)
-{
-    return f == NULL ? SPN_EINVAL : spn__future_done(f);
-}
-
-int spn_future_is_failed(const spn_future *f)
-{
-    const int state = spn_future_get_state(f);
-
-    return state < 0 ? state
-                     : state == SPN_FUTURE_FAILED || state == SPN_FUTURE_CANCELED;
-}
-
-int spn_future_is_cancelled(const spn_future *f)
-{
-    const int state = spn_future_get_state(f);
-
-    return state < 0 ? state : state == SPN_FUTURE_CANCELED;
-}
-
-int spn_future_is_derived(const spn_future *f)
-{
-    const int state = spn_future_get_state(f);
-
-    return state < 0 ? state : state == SPN_FUTURE_FAILED && f->derived;
-}
-
 int32_t spn_future_dependents(spn_future *f)
 {
     uint32_t count;
@@ -638,49 +613,15 @@ int32_t spn_future_dependents(spn_future *f)
     return count > INT32_MAX ? INT32_MAX : (int32_t)count;
 }
 
-int spn_future_result_now(spn_future *f, void **value)
+int spn_future_result(spn_future *f, spn_outcome *outcome)
 {
-    const int state = spn_future_get_state(f);
-
-    if (state < 0)
-        return state;
-    if (state != SPN_FUTURE_SUCCEEDED)
-        return SPN_ESTATE;
-    if (value != NULL)
-        *value = spn__future_read_value(f);
-    return SPN_OK;
-}
-
-int spn_future_get_now(spn_future *f, void *otherwise, void **value)
-{
-    int status;
-
-    if (f == NULL || value == NULL)
+    if (f == NULL || outcome == NULL)
         return SPN_EINVAL;
-    if (!spn__future_done(f)) {
-        *value = otherwise;
-        return SPN_OK;
-    }
-    status = spn__future_status(f);
-    *value = status == SPN_OK ? spn__future_read_value(f) : NULL;
-    return status;
-}
-
-int spn_future_error(const spn_future *f, int *code, char *buf, size_t capacity)
-{
-    const int state = spn_future_get_state(f);
-    const char *message;
-    int cause;
-
-    if (state < 0 || (buf == NULL && capacity != 0))
-        return SPN_EINVAL;
-    if (state != SPN_FUTURE_FAILED)
-        return SPN_ESTATE;
-    cause = cause_of(f, &message);
-    if (code != NULL)
-        *code = cause;
-    spn__message_copy(buf, capacity, message);
-    return SPN_OK;
+    if (spn__future_done(f))
+        spn__future_outcome(f, outcome);
+    else
+        *outcome = (spn_outcome){ .status = SPN_ESTATE, .message = "" };
+    return outcome->status;
 }
 
 /* ---- calls of users' functions -------------------------------------------- */

@@ -242,9 +242,6 @@ void spn__task_lapse_end(struct spn_future *f, spn_executor *executor, bool won)
 void spn__task_interrupt(struct spn_future *f);
 /* The task future that a task is part of, borrowed; NULL if it is none's. */
 struct spn_future *spn__task_future(spn_task *task);
-/* The future that a task is to complete, whatever kind of task it is: a submitted
- * future's, a stage's, or complete_async's; borrowed.  NULL if we do not know of one. */
-struct spn_future *spn__task_target(spn_task *task);
 /* The task of a task future; who runs it now, as a hint: NULL if nobody, or a thread
  * without a record. */
 spn_task *spn__future_task(struct spn_future *f);
@@ -254,11 +251,10 @@ void spn__task_given_back(spn_task *task);
 /*
  * Before a thread waits for it: tells the executor, which may run it now or refuse the
  * wait.  SPN_OK, or the refusal.  If *entered is not NULL, spn__task_wait_end
- * must follow the wait.  may_help: also where only help is asked for.  timed: it ends
- * at some time by itself.
+ * must follow the wait.  timed: it ends at some time by itself.
  */
-int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
-                         bool timed, spn_executor **entered);
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool timed,
+                         spn_executor **entered);
 void spn__task_wait_end(spn_executor *entered);
 
 /* Copies a message, cut to capacity between two characters of UTF-8. */

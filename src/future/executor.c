@@ -98,7 +98,23 @@ void spn__task_give_back(spn_task *task, spn_unrun_fn unrun, void *ctx)
     spn__job_forget(task);
     spn__task_given_back(task);
     spn_task_release(task);
-    unrun(ctx, task);
+    spn__task_hand_out(task, unrun, ctx);
+}
+
+void spn__task_hand_out(spn_task *task, spn_unrun_fn unrun, void *ctx)
+{
+    const struct spn__call_head *call = (const struct spn__call_head *)(void *)task;
+    spn_run_fn fn;
+    void *arg;
+
+    if ((task->flags & SPN__TASK_CALL) == 0) {
+        unrun(ctx, task, NULL, NULL);
+        return;
+    }
+    fn = call->fn;
+    arg = call->arg;
+    task->drop(task, SPN_ESHUTDOWN); /* frees it */
+    unrun(ctx, NULL, fn, arg);
 }
 
 int spn_task_drop(spn_task *task, int reason)
@@ -127,11 +143,16 @@ int spn_executor_execute(spn_executor *executor, spn_task *task)
 
 /* A function and its argument, where the executor knows only tasks. */
 struct call_task {
-    spn_task task;
+    spn_task task; /* the first three are a spn__call_head */
     spn_run_fn fn;
     void *arg;
     struct spn_context *context; /* a reference, or NULL */
 };
+
+_Static_assert(offsetof(struct call_task, fn) == offsetof(struct spn__call_head, fn) &&
+                   offsetof(struct call_task, arg) ==
+                       offsetof(struct spn__call_head, arg),
+               "hand_out knows only the head");
 
 struct carried_call {
     struct spn_thread *self;
@@ -184,6 +205,7 @@ static struct call_task *make_call(spn_run_fn fn, void *arg)
     if (c == NULL)
         return NULL;
     c->task = (spn_task)SPN_TASK_INIT(call_run, call_drop);
+    c->task.flags = SPN__TASK_CALL;
     c->fn = fn;
     c->arg = arg;
     c->context = NULL;
@@ -250,12 +272,16 @@ struct give_back {
     void *ctx;
 };
 
-static void give_back(void *ctx, spn_task *task)
+static void give_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     const struct give_back *g = ctx;
 
+    if (task == NULL) {
+        g->unrun(g->ctx, NULL, fn, arg);
+        return;
+    }
     spn__task_given_back(task);
-    g->unrun(g->ctx, task);
+    spn__task_hand_out(task, g->unrun, g->ctx);
 }
 
 void spn__unrun_unwrap(spn_unrun_fn *unrun, void **ctx)
@@ -312,14 +338,6 @@ int spn_executor_is_terminated(spn_executor *executor)
     const int state = spn_executor_get_state(executor);
 
     return state < 0 ? state : state == SPN_EXECUTOR_TERMINATED;
-}
-
-const char *spn_executor_state_name(int state)
-{
-    static const char *const names[] = { "running", "shutdown", "stop", "tidying",
-                                         "terminated" };
-
-    return state >= 0 && state <= SPN_EXECUTOR_TERMINATED ? names[state] : "unknown";
 }
 
 int spn_executor_remove(spn_executor *executor, spn_task *task)
@@ -723,9 +741,4 @@ size_t spn_manual_executor_pending(spn_manual_executor *m)
     pending = m->pending;
     spn__unlock(&m->lock);
     return pending;
-}
-
-int spn_manual_executor_close(spn_manual_executor *m)
-{
-    return m != NULL ? manual_shutdown(&m->executor) : SPN_EINVAL;
 }

@@ -36,6 +36,17 @@ void spn__task_drop_guarded(spn_task *task, int reason);
  * freed from its wrapping. */
 void spn__task_discard(spn_task *task, int reason);
 void spn__task_give_back(spn_task *task, spn_unrun_fn unrun, void *ctx);
+/* The last step of give_back: a task of the library's own that stands for a call is freed,
+ * and the call handed out. */
+void spn__task_hand_out(spn_task *task, spn_unrun_fn unrun, void *ctx);
+
+/* spn_task.flags: the task begins a spn__call_head, and its drop only frees it. */
+#define SPN__TASK_CALL 0x20000000u
+struct spn__call_head {
+    spn_task task;
+    spn_run_fn fn;
+    void *arg;
+};
 
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees
  * itself when it is run or dropped. */

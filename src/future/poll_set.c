@@ -64,9 +64,14 @@ int spn_poll_set_create(spn_poll_set **out)
 
 int spn_poll_set_destroy(spn_poll_set *set)
 {
+    bool busy;
+
     if (set == NULL)
         return SPN_OK;
-    if (spn_poll_set_count(set) != 0)
+    spn__lock(&set->lock);
+    busy = set->count != 0;
+    spn__unlock(&set->lock);
+    if (busy)
         return SPN_EBUSY;
     spn__os_event_close(set->fd);
     spn__free(set);
@@ -76,18 +81,6 @@ int spn_poll_set_destroy(spn_poll_set *set)
 int spn_poll_set_fd(const spn_poll_set *set)
 {
     return set != NULL ? set->fd : SPN_EINVAL;
-}
-
-size_t spn_poll_set_count(spn_poll_set *set)
-{
-    size_t count;
-
-    if (set == NULL)
-        return 0;
-    spn__lock(&set->lock);
-    count = set->count;
-    spn__unlock(&set->lock);
-    return count;
 }
 
 /* The future is done. */
@@ -161,67 +154,4 @@ int spn_poll_set_next(spn_poll_set *set, spn_future **future, void **tag)
         *tag = e->tag;
     spn__free(e);
     return SPN_OK;
-}
-
-/* An entry of this set that still waits for the future, off its list. */
-static struct entry *take_waiting(struct spn_poll_set *set, struct spn_future *f)
-{
-    struct spn__list_node *node;
-    struct entry *found = NULL;
-
-    spn__lock(&f->lock);
-    if (!f->taken)
-        spn__list_each (node, &f->edges) {
-            struct spn__edge *edge = spn__list_entry(node, struct spn__edge, link);
-
-            if (edge->fire == fire && ((struct entry *)edge->owner)->set == set) {
-                found = edge->owner;
-                spn__list_remove(node);
-                f->edge_count--;
-                break;
-            }
-        }
-    spn__unlock(&f->lock);
-    return found;
-}
-
-/* An entry of this set whose future is done. */
-static struct entry *take_ready(struct spn_poll_set *set, struct spn_future *f)
-{
-    struct spn__list_node *node;
-    struct entry *found = NULL;
-
-    spn__lock(&set->lock);
-    spn__list_each (node, &set->ready) {
-        if (entry_of(node)->future == f) {
-            found = entry_of(node);
-            take(set, found);
-            break;
-        }
-    }
-    spn__unlock(&set->lock);
-    return found;
-}
-
-int spn_poll_set_remove(spn_poll_set *set, spn_future *future)
-{
-    struct entry *e;
-
-    if (set == NULL || future == NULL)
-        return SPN_EINVAL;
-    e = take_waiting(set, future);
-    if (e != NULL) {
-        /* The edge held it; the caller's reference lasts. */
-        spn__future_release_hold(future);
-        spn__lock(&set->lock);
-        set->count--;
-        spn__unlock(&set->lock);
-    } else {
-        e = take_ready(set, future);
-    }
-    if (e == NULL)
-        return 0;
-    spn_future_unref(e->future);
-    spn__free(e);
-    return 1;
 }

@@ -262,12 +262,7 @@ static bool wants_call(const struct spn__stage *s)
         return false;
     switch (s->op) {
     case SPN__HANDLE:
-    case SPN__WHEN_COMPLETE:
-    case SPN__SUPPLY:
         return true;
-    case SPN__EXCEPTIONALLY:
-    case SPN__COMPOSE_ERROR:
-        return fails(input(s, 0));
     case SPN__COMBINE:
         return !fails(input(s, 0)) && !fails(input(s, 1));
     case SPN__THEN:
@@ -296,8 +291,6 @@ static int with_inputs(struct running *r)
     spn_outcome outcome;
 
     switch (s->op) {
-    case SPN__SUPPLY:
-        return s->fn.supply(s->arg, &r->call.result);
     case SPN__THEN:
     case SPN__EITHER:
         return s->fn.then(s->arg, spn__future_read_value(source), &r->call.result);
@@ -306,12 +299,6 @@ static int with_inputs(struct running *r)
                              spn__future_read_value(input(s, 1)), &r->call.result);
     case SPN__COMPOSE:
         return s->fn.compose(s->arg, spn__future_read_value(source), &r->next);
-    case SPN__COMPOSE_ERROR:
-        spn__future_outcome(source, &outcome);
-        return s->fn.compose_error(s->arg, &outcome, &r->next);
-    case SPN__WHEN_COMPLETE:
-        spn__future_outcome(source, &outcome);
-        return s->fn.when(s->arg, &outcome);
     default:
         spn__future_outcome(source, &outcome);
         return s->fn.handle(s->arg, &outcome, &r->call.result);
@@ -413,11 +400,9 @@ static void after_call(void *p)
 
     spn__call_leave(&r->call);
     spn__context_leave(&r->frame, r->call.self);
-    if (s->op == SPN__WHEN_COMPLETE && (r->call.code == 0 || fails(input(s, 0))))
-        complete_mirror(s, input(s, 0), work);
-    else if (r->call.code != 0)
+    if (r->call.code != 0)
         complete_error(s, r->call.code, spn__call_message(&r->call), work);
-    else if (s->op == SPN__COMPOSE || s->op == SPN__COMPOSE_ERROR)
+    else if (s->op == SPN__COMPOSE)
         r->follows = follow(s, r->next, work);
     else
         complete_value(s, r->call.result, work);
@@ -490,12 +475,6 @@ static void drop_task(spn_task *task, int reason)
 
     s->refused = reason != 0 ? reason : SPN_ECANCELED;
     run_here(s);
-}
-
-struct spn__stage *spn__stage_of_task(spn_task *task)
-{
-    /* The function says what the task is part of. */
-    return task->fn == run_task ? spn__list_entry(task, struct spn__stage, task) : NULL;
 }
 
 /* A hand-over, as its cleanup sees it. */

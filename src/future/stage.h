@@ -9,26 +9,18 @@
 enum spn__stage_op {
     SPN__THEN,
     SPN__HANDLE,
-    SPN__WHEN_COMPLETE,
-    SPN__EXCEPTIONALLY,
     SPN__COMPOSE,
-    SPN__COMPOSE_ERROR,
     SPN__COMBINE,
     SPN__EITHER,
-    SPN__COPY,
     SPN__ALL_OF,
-    SPN__ANY_OF,
-    SPN__SUPPLY
+    SPN__ANY_OF
 };
 
 union spn__stage_fn {
     spn_then_fn then; /* either too */
     spn_handle_fn handle;
-    spn_when_fn when;
     spn_compose_fn compose;
-    spn_compose_error_fn compose_error;
     spn_combine_fn combine;
-    spn_call_fn supply;
 };
 
 struct spn__stage {
@@ -65,9 +57,6 @@ _Static_assert(SPN__STAGE_EDGES_MAX <=
 struct spn__stage *spn__stage_create(enum spn__stage_op op, size_t edges,
                                      spn_executor *executor, union spn__stage_fn fn,
                                      void *arg);
-
-/* The stage that a task is part of; NULL if it is none's. */
-struct spn__stage *spn__stage_of_task(spn_task *task);
 
 /* Adds the edge `index` from a source, with a reference to the stage. */
 void spn__stage_connect(struct spn__stage *s, size_t index, struct spn_future *source,

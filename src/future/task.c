@@ -10,18 +10,15 @@
  *                                           whoever closes it gives arg back, once
  *   UNKNOWN is a thread without a record: there was no memory.  It cannot be
  *   interrupted; cancel goes on as if not asked to.
- *   FREE -> a record with PINNED            a waiter asks the executor for help
- *        -> that record                     and so came to run it itself
- *        -> FREE                            or did not
+ *   FREE -> a record with PINNED -> FREE    whoever completes it tells the executor
  *
  * PINNING
- *   Who waits for a future may run it, if the executor likes to be helped, and must
- *   ask the executor; but an executor may end as soon as it has seen to all its
- *   tasks, and who waits has no hold on it.  So the waiter pins the future first: it
- *   cannot start meanwhile, and an executor that comes to run it, drops it or gives
- *   it back waits until the waiter lets go.  What a pin costs those who run tasks is
- *   nothing: they find it where they claim the runner.  A waiter lets go at once;
- *   who must sleep till then says WANTED.
+ *   A thread that completes a queued future tells the executor so (`lapsed`); but an
+ *   executor may end as soon as it has seen to all its tasks, and that thread has no hold
+ *   on it.  So it pins the future first: the future cannot start meanwhile, and an executor
+ *   that comes to run it, drops it or gives it back waits until the thread lets go.  What a
+ *   pin costs those who run tasks is nothing: they find it where they claim the runner.
+ *   The pin ends at once; an executor that must sleep till then says WANTED.
  *
  * THE LATE INTERRUPT
  *   cancel goes to INTERRUPTING, reads `runner`, interrupts it and goes to
@@ -38,8 +35,8 @@
  *            So a function does not start unseen by a cancel that is to interrupt
  *            it; a runner that leaves without seeing INTERRUPTING is not seen by
  *            cancel; and arg is given back by one of the two.
- *   [pin]    The same between a waiter, who pins the runner and then looks at the
- *            state and at `executor`, and the executor's side, which changes one of
+ *   [pin]    The same between a thread that pins the runner and then looks at
+ *            `executor`, and the executor's side, which changes one of
  *            the two and then looks at the runner: an executor is not asked when it
  *            may be gone, and not gone while it is asked.
  *   [unpin]  Who wants to be told reads `unpins` before it says WANTED (release);
@@ -71,13 +68,17 @@
 #define PINNED ((uintptr_t)1)
 #define WANTED ((uintptr_t)2)
 
-/* Beside the address of an executor: it has `help`. */
-#define HELPS ((uintptr_t)1)
+/* A function without a result, and the value of its future. */
+struct run_call {
+    spn_run_fn run;
+    void *arg;
+    void *value;
+};
 
-/* One that was made of a function without a result. */
+/* One that was made of such a function. */
 struct run_future {
     struct spn__task_future task; /* first: they are the same object */
-    spn_run_call call;
+    struct run_call call;
 };
 
 static bool is_pinned(uintptr_t runner)
@@ -103,7 +104,7 @@ void spn__task_future_init(struct spn__task_future *t, spn_call_fn fn, void *arg
     t->release_arg = opts->release_arg;
     spn__init(&t->runner, FREE);
     spn__init(&t->context, NULL);
-    spn__init(&t->executor, 0);
+    spn__init(&t->executor, NULL);
     spn__init(&t->unpins, 0);
     t->bare = opts->done == NULL && opts->release_arg == NULL && keeper == NULL;
     t->told = NULL;
@@ -136,17 +137,8 @@ int spn_future_create_task(spn_future **out, spn_call_fn fn, void *arg,
     return SPN_OK;
 }
 
-/* What became of making a future for an executor: the executor counts what it lost. */
-static int made(spn_executor *executor, int rc)
-{
-    if (rc == SPN_ENOMEM && executor->ops != NULL &&
-        spn__executor_has(executor, no_memory))
-        executor->ops->no_memory(executor);
-    return rc;
-}
-
-static int create_for(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
-                      void *arg, const spn_future_opts *opts)
+int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
+                     void *arg, const spn_future_opts *opts)
 {
     int rc;
 
@@ -167,15 +159,19 @@ static int create_for(spn_executor *executor, struct spn_future **out, spn_call_
     return SPN_EINVAL;
 }
 
-int spn__task_create(spn_executor *executor, struct spn_future **out, spn_call_fn fn,
-                     void *arg, const spn_future_opts *opts)
-{
-    return made(executor, create_for(executor, out, fn, arg, opts));
-}
-
 static void free_call(void *call)
 {
     spn__free(call);
+}
+
+static int call_run(void *arg, void **result)
+{
+    const struct run_call call = *(const struct run_call *)arg;
+    const int rc = call.run(call.arg);
+
+    if (rc == 0)
+        *result = call.value;
+    return rc;
 }
 
 int spn__task_create_run(spn_executor *executor, struct spn_future **out,
@@ -183,7 +179,7 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
 {
     spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
     struct run_future *r;
-    spn_run_call *call;
+    struct run_call *call;
     int rc;
 
     *out = NULL;
@@ -192,34 +188,20 @@ int spn__task_create_run(spn_executor *executor, struct spn_future **out,
     if (executor->ops == NULL || !spn__executor_has(executor, new_task)) {
         r = spn__block_get_ahead(sizeof *r);
         if (r == NULL)
-            return made(executor, SPN_ENOMEM);
-        r->call = (spn_run_call){ run, arg, value };
-        spn__task_future_init(&r->task, spn_call_run, &r->call, &opts, NULL);
+            return SPN_ENOMEM;
+        r->call = (struct run_call){ run, arg, value };
+        spn__task_future_init(&r->task, call_run, &r->call, &opts, NULL);
         *out = &r->task.future;
         return SPN_OK;
     }
     call = spn__alloc(sizeof *call);
     if (call == NULL)
-        return made(executor, SPN_ENOMEM);
-    *call = (spn_run_call){ run, arg, value };
+        return SPN_ENOMEM;
+    *call = (struct run_call){ run, arg, value };
     opts.release_arg = free_call;
-    rc = spn__task_create(executor, out, spn_call_run, call, &opts);
+    rc = spn__task_create(executor, out, call_run, call, &opts);
     if (rc != SPN_OK)
         spn__free(call);
-    return rc;
-}
-
-int spn_call_run(void *arg, void **result)
-{
-    const spn_run_call call =
-        arg != NULL ? *(const spn_run_call *)arg : (spn_run_call){ NULL, NULL, NULL };
-    int rc;
-
-    if (call.run == NULL)
-        return SPN_EINVAL;
-    rc = call.run(call.arg);
-    if (rc == 0 && result != NULL)
-        *result = call.value;
     return rc;
 }
 
@@ -331,11 +313,11 @@ void spn__task_finished(struct spn_future *f)
 /* ---- pins ------------------------------------------------------------------- */
 
 /* Ends a pin of this thread's, and the sleep of those who want it to. */
-static void let_go(struct spn__task_future *t, uintptr_t next)
+static void let_go(struct spn__task_future *t)
 {
     /* [runner] [pin] [unpin] seq_cst: a look at the state follows, here and in run.
      * mutant: half of a pair */
-    const uintptr_t old = spn__exchange(&t->runner, next, seq_cst);
+    const uintptr_t old = spn__exchange(&t->runner, FREE, seq_cst);
 
     if ((old & WANTED) != 0) {
         (void)spn__fetch_add(&t->unpins, 1, relaxed); /* [unpin] the futex compares */
@@ -362,13 +344,12 @@ static uintptr_t pin_of(const struct spn_thread *self)
 /* The executor is through with it: from here on it may end. */
 static void part(struct spn__task_future *t)
 {
-    const uintptr_t mine = pin_of(spn__self_get());
     uintptr_t found;
 
-    spn__store(&t->executor, 0, seq_cst); /* [pin] change, then look */
+    spn__store(&t->executor, NULL, seq_cst); /* [pin] change, then look */
     for (;;) {
         found = spn__load(&t->runner, seq_cst); /* [pin] mutant: half of a pair */
-        if (!is_pinned(found) || (found & ~WANTED) == mine)
+        if (!is_pinned(found))
             return;
         await_unpinned(t, found);
     }
@@ -377,7 +358,7 @@ static void part(struct spn__task_future *t)
 /* Ends a pin of a thread that does not complete the future. */
 static void unpin(struct spn__task_future *t)
 {
-    let_go(t, FREE);
+    let_go(t);
     /* [runner] who completed it has left arg to us.  mutant: half of a pair */
     if (spn__phase_done(spn__load(&t->future.state, seq_cst)))
         give_arg_back(t);
@@ -396,7 +377,8 @@ spn_executor *spn__task_lapse_begin(struct spn_future *f)
     uintptr_t found = FREE;
 
     /* relaxed, both: mostly its runner completes it, or it is with no executor. */
-    if (spn__load(&t->runner, relaxed) != FREE || spn__load(&t->executor, relaxed) == 0)
+    if (spn__load(&t->runner, relaxed) != FREE ||
+        spn__load(&t->executor, relaxed) == NULL)
         return NULL;
     /* Such a keeper's future does not part from its executor, which may be gone; the keeper
      * takes the task out itself. */
@@ -407,7 +389,7 @@ spn_executor *spn__task_lapse_begin(struct spn_future *f)
     if (self == NULL || !spn__cas(&t->runner, &found, pin_of(self), seq_cst, relaxed))
         return NULL;
     /* [pin] mutant: half of a pair */
-    executor = (spn_executor *)(spn__load(&t->executor, seq_cst) & ~HELPS);
+    executor = spn__load(&t->executor, seq_cst);
     /* A task that is not queued there has left, and the executor may be gone: whoever takes
      * it out says so before the pin can hold him.  acquire: of that. */
     if (executor == NULL || !spn__executor_has(executor, lapsed) ||
@@ -425,51 +407,23 @@ void spn__task_lapse_end(struct spn_future *f, spn_executor *executor, bool won)
         return;
     executor->ops->lapsed(executor);
     if (won)
-        let_go(task_of(f), FREE);
+        let_go(task_of(f));
     else
         unpin(task_of(f));
 }
 
-/* Asks the executor to let this thread run what it is about to wait for. */
-static void help(struct spn__task_future *t, struct spn_thread *self)
+int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool timed,
+                         spn_executor **entered)
 {
-    uintptr_t found = FREE, word;
-    spn_executor *executor;
-
-    /* [pin] Somebody runs it, or is about to: then there is nothing to do here.
-     * mutant: half of a pair */
-    if (!spn__cas(&t->runner, &found, pin_of(self), seq_cst, relaxed))
-        return;
-    word = spn__load(&t->executor, seq_cst); /* [pin] mutant: half of a pair */
-    executor = (spn_executor *)(word & ~HELPS);
-    if ((word & HELPS) != 0 &&
-        /* [pin] mutant: half of a pair */
-        spn__phase(spn__load(&t->future.state, seq_cst)) == SPN__NEW)
-        (void)executor->ops->help(executor, &t->task);
-    /* relaxed: only this thread writes it. */
-    if ((spn__load(&t->runner, relaxed) & ~WANTED) == pin_of(self))
-        unpin(t);
-}
-
-int spn__task_wait_begin(struct spn_future *f, struct spn_thread *self, bool may_help,
-                         bool timed, spn_executor **entered)
-{
-    struct spn__task_future *t = task_of(f);
-    /* [executor] mutant: what comes with it is plain, and help looks again */
-    const uintptr_t word = spn__load(&t->executor, acquire);
-    spn_executor *executor = (spn_executor *)(word & ~HELPS);
+    /* [executor] mutant: what comes with it is plain, and who is inside knows it */
+    spn_executor *executor = spn__load(&task_of(f)->executor, acquire);
     int rc = SPN_OK;
 
-    if (word == 0)
+    if (executor == NULL || !spn__thread_is_inside(self, executor))
         return SPN_OK;
-    if (!spn__thread_is_inside(self, executor)) {
-        if (may_help && (word & HELPS) != 0)
-            help(t, self);
-        return SPN_OK;
-    }
     self->waits_timed = timed;
     if (spn__executor_has(executor, wait_begin))
-        rc = executor->ops->wait_begin(executor, &t->task);
+        rc = executor->ops->wait_begin(executor, &task_of(f)->task);
     if (rc >= 0 && spn__executor_has(executor, wait_end))
         *entered = executor;
     return rc < 0 ? rc : SPN_OK;
@@ -590,10 +544,6 @@ static bool claim(struct spn__task_future *t, uintptr_t me)
     while (!spn__cas(&t->runner, &found, me, seq_cst, relaxed)) {
         if (!is_pinned(found))
             return false;
-        if ((found & ~WANTED) == (me | PINNED)) {
-            let_go(t, me);
-            return true;
-        }
         await_unpinned(t, found);
         found = FREE;
     }
@@ -791,15 +741,10 @@ void spn__task_given_back(spn_task *task)
         (void)spn_future_cancel(f, 0);
 }
 
-static uintptr_t word_of(const spn_executor *executor)
-{
-    return (uintptr_t)executor | (spn__executor_has(executor, help) ? HELPS : 0);
-}
-
 void spn__task_future_belongs(struct spn__task_future *t, spn_executor *executor)
 {
     /* relaxed: published with the task. */
-    spn__store(&t->executor, word_of(executor), relaxed);
+    spn__store(&t->executor, executor, relaxed);
 }
 
 /* Before it can run there: which executor it is with.  *first: it was with none.
@@ -807,10 +752,10 @@ void spn__task_future_belongs(struct spn__task_future *t, spn_executor *executor
 static bool say_where(struct spn__task_future *t, spn_executor *executor, bool *first)
 {
     for (;;) {
-        uintptr_t found = 0;
+        spn_executor *found = NULL;
 
         /* [executor] mutant: as in wait_begin */
-        *first = spn__cas(&t->executor, &found, word_of(executor), release, relaxed);
+        *first = spn__cas(&t->executor, &found, executor, release, relaxed);
         if (*first)
             return true;
         if (t->keeper != NULL && t->keeper->run != NULL)
@@ -819,7 +764,7 @@ static bool say_where(struct spn__task_future *t, spn_executor *executor, bool *
          * more it is either with nobody now, or running. */
         if (spn__load(spn__task_queued(&t->task), acquire) != 0)
             return false;
-        if (spn__load(&t->executor, relaxed) != 0) /* after it */
+        if (spn__load(&t->executor, relaxed) != NULL) /* after it */
             return true;
     }
 }
@@ -860,7 +805,7 @@ int spn__task_submit(struct spn_future *f, spn_executor *executor, spn_future **
         rc = spn_future_submit(f, executor); /* others may know it */
     } else {
         /* relaxed, all: nobody else knows it, and they are published with it. */
-        spn__store(&t->executor, word_of(executor), relaxed);
+        spn__store(&t->executor, executor, relaxed);
         spn__store(&f->state, spn__load(&f->state, relaxed) + SPN__REF, relaxed);
         context = spn__task_future_capture(t);
         rc = spn_executor_execute(executor, &t->task);

@@ -51,7 +51,7 @@ struct spn__task_future {
     spn_call_fn fn; /* fixed */
     void *arg;      /* fixed */
     /* Where it was submitted, while that matters: its task was not given back. */
-    SPN__ATOMIC(uintptr_t) executor;
+    SPN__ATOMIC(spn_executor *) executor;
     struct spn__list_node told_link; /* the owner's, once told */
 };
 

@@ -66,8 +66,7 @@ static bool spin(const struct spn_future *f, struct spn_thread *self,
 }
 
 /* Lies down until there is an outcome. */
-static int sleep_on(struct spn_future *f, struct spn_thread *self, int64_t deadline_ns,
-                    bool interruptible)
+static int sleep_on(struct spn_future *f, struct spn_thread *self, int64_t deadline_ns)
 {
     struct spn__waiter w;
     int rc;
@@ -79,17 +78,13 @@ static int sleep_on(struct spn_future *f, struct spn_thread *self, int64_t deadl
     }
     spn__waitq_add(&f->waiters, &w, self);
     spn__unlock(&f->lock);
-    if (!interruptible) {
-        spn__waitq_sleep(&w);
-        return SPN_OK;
-    }
     rc = spn__waitq_wait(&w, &f->lock, deadline_ns);
     if (rc != SPN_OK)
         spn__unlock(&f->lock);
     return rc;
 }
 
-static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+static int await(struct spn_future *f, int64_t timeout_ns)
 {
     spn_executor *entered = NULL;
     struct spn_thread *self;
@@ -102,39 +97,38 @@ static int await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
     if (self == NULL)
         return SPN_ENOMEM;
     /* Neither a look nor an interrupt that is there already makes it wait. */
-    if (timeout_ns <= 0 || (interruptible && spn__interrupt_pending(self)))
-        return sleep_on(f, self, deadline_ns, interruptible);
+    if (timeout_ns <= 0 || spn__interrupt_pending(self))
+        return sleep_on(f, self, deadline_ns);
     if (f->kind == SPN__TASK) {
-        rc = spn__task_wait_begin(f, self, true, timeout_ns != SPN_FOREVER, &entered);
+        rc = spn__task_wait_begin(f, self, timeout_ns != SPN_FOREVER, &entered);
         if (rc != SPN_OK)
             return spn__future_done(f) ? SPN_OK : rc;
     }
     if (spn__future_done(f) || spin(f, self, timeout_ns))
         rc = SPN_OK;
     else
-        rc = sleep_on(f, self, deadline_ns, interruptible);
+        rc = sleep_on(f, self, deadline_ns);
     if (entered != NULL)
         spn__task_wait_end(entered);
     return rc;
 }
 
-int spn__future_await(struct spn_future *f, int64_t timeout_ns, bool interruptible)
+int spn__future_await(struct spn_future *f, int64_t timeout_ns)
 {
-    return spn__future_done(f) ? SPN_OK : await(f, timeout_ns, interruptible);
+    return spn__future_done(f) ? SPN_OK : await(f, timeout_ns);
 }
 
-static int get(struct spn_future *f, void **value, int64_t timeout_ns,
-               bool interruptible)
+/* Out of line to keep the fast path small. */
+static __attribute__((noinline)) int get_waiting(struct spn_future *f, void **value,
+                                                 int64_t timeout_ns)
 {
     int rc;
 
     if (f == NULL)
         return SPN_EINVAL;
-    if (!spn__future_done(f)) {
-        rc = await(f, timeout_ns, interruptible);
-        if (rc != SPN_OK)
-            return rc;
-    }
+    rc = spn__future_await(f, timeout_ns);
+    if (rc != SPN_OK)
+        return rc;
     rc = spn__future_status(f);
     if (rc == SPN_OK && value != NULL)
         *value = spn__future_read_value(f);
@@ -149,12 +143,7 @@ int spn_future_get(spn_future *f, void **value, int64_t timeout_ns)
         *value = spn__future_read_value(f);
         return SPN_OK;
     }
-    return get(f, value, timeout_ns, true);
-}
-
-int spn_future_join(spn_future *f, void **value)
-{
-    return get(f, value, SPN_FOREVER, false);
+    return get_waiting(f, value, timeout_ns);
 }
 
 void spn__future_await_phase(struct spn_future *f, uint32_t limit,

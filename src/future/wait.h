@@ -9,9 +9,9 @@
  * the state on from there will take the lock and look at the lists. */
 bool spn__future_attend(struct spn_future *f, uint32_t limit);
 
-/* Waits as get and join do, for a future that may not be done: SPN_OK when it is, or why
- * it did not come to that.  Does not read the value. */
-int spn__future_await(struct spn_future *f, int64_t timeout_ns, bool interruptible);
+/* Waits as get does: SPN_OK when the future is done, or why it did not come to that.
+ * Does not read the value. */
+int spn__future_await(struct spn_future *f, int64_t timeout_ns);
 
 /* Waits until the phase is `limit` or more, which is already on its way: until DONE,
  * or, by the runner, until the interrupt has come.  Not interruptible, of course. */

@@ -34,12 +34,10 @@ static uint32_t bucket_of(uint64_t value)
     return (power - 2) * 8 + (uint32_t)(value >> (power - 3) & 7);
 }
 
-int64_t spn_histogram_bucket_max(int32_t bucket)
+int64_t spn__bucket_max(int32_t bucket)
 {
     const uint32_t power = (uint32_t)bucket / 8 + 2;
 
-    if (bucket < 0 || bucket >= SPN_HISTOGRAM_BUCKETS)
-        return SPN_EINVAL;
     if (bucket < 8)
         return bucket;
     return (int64_t)(((UINT64_C(8) + (uint32_t)bucket % 8 + 1) << (power - 3)) - 1);
@@ -170,7 +168,7 @@ int64_t spn_histogram_quantile(const spn_histogram_snapshot *snapshot, double q)
     for (int i = 0; i < SPN_HISTOGRAM_BUCKETS; i++) {
         seen += snapshot->buckets[i];
         if (seen >= rank) {
-            const int64_t most = spn_histogram_bucket_max(i);
+            const int64_t most = spn__bucket_max(i);
 
             return most < snapshot->max ? most : snapshot->max;
         }

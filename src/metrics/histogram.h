@@ -14,6 +14,9 @@ struct spn__buckets {
     SPN__ATOMIC(uint64_t) counts[SPN_HISTOGRAM_BUCKETS];
 };
 
+/* The largest value that a bucket stands for. */
+int64_t spn__bucket_max(int32_t bucket);
+
 void spn__buckets_init(struct spn__buckets *b);
 /* Records into buckets that only the calling thread writes, or that all do. */
 void spn__buckets_record(struct spn__buckets *b, int64_t value, bool alone);

@@ -18,12 +18,17 @@
 
 #include <string.h>
 
+#include "base/options.h"
+#include "exec/pool.h"
 #include "forkjoin/threads.h"
+#include "metrics/histogram.h"
 #include "metrics/task_times.h"
 #include "metrics/text.h"
 #include "sync/seam.h"
 #include "wheel/timer.h"
 
+_Static_assert(sizeof(spn_metrics_source) == sizeof(size_t) + 10 * sizeof(void *),
+               "append only, no holes");
 _Static_assert((int)SPN__LATE_BUCKETS == SPN_HISTOGRAM_BUCKETS, "the same buckets");
 
 /* ---- what is told ----------------------------------------------------------------------- */
@@ -71,12 +76,13 @@ static const struct family families[] = {
     STATE(SPN__STATE_IDLE, "idle"),
     STATE(SPN__STATE_BUSY, "busy"),
     STATE(SPN__STATE_PARKED, "parked"),
-    STATE(SPN__STATE_BLOCKING, "blocking"),
+    ROW(ITEM_POOL, GAUGE, STEALING, states[SPN__STATE_BLOCKING], "pool_threads",
+        "state=\"blocking\"", "threads_blocking", "Threads by what they do."),
     AT(ITEM_POOL, GAUGE, now.pool.threads, "pool_threads_now", "Threads of the pool."),
     AT(ITEM_POOL, GAUGE, now.pool.active, "pool_threads_active",
        "Threads that run a task."),
-    AT(ITEM_POOL, GAUGE, now.pool.blocked, "pool_threads_blocked",
-       "Of those, threads that said that they block."),
+    ROW(ITEM_POOL, GAUGE, STEALING, states[SPN__STATE_BLOCKING], "pool_threads_blocked",
+        NULL, NULL, "Of those, threads that said that they block: fork/join."),
     AT(ITEM_POOL, GAUGE, now.pool.core_threads, "pool_threads_core", "Core threads."),
     AT(ITEM_POOL, GAUGE, now.pool.max_threads, "pool_threads_max", "Threads at most."),
     AT(ITEM_POOL, GAUGE, now.pool.largest, "pool_threads_max_seen",
@@ -227,19 +233,20 @@ static int32_t at_least_none(int32_t number)
 }
 
 /* Each was true at a moment of its own: no state is negative. */
-static void look_at_states(struct spn__item *item)
+static void look_at_states(struct spn__item *item, int32_t blocked)
 {
     const spn_pool_stats *s = &item->now.pool;
 
     item->states[SPN__STATE_IDLE] = at_least_none(s->threads - s->active - s->parked);
-    item->states[SPN__STATE_BUSY] = at_least_none(s->active - s->blocked);
+    item->states[SPN__STATE_BUSY] = at_least_none(s->active - blocked);
     item->states[SPN__STATE_PARKED] = s->parked;
-    item->states[SPN__STATE_BLOCKING] = s->blocked;
+    item->states[SPN__STATE_BLOCKING] = blocked;
 }
 
 static void look_at_pool(struct spn__item *item)
 {
     struct spn_pool *pool = (void *)(uintptr_t)item->thing;
+    int32_t blocked = 0; /* fork/join only */
     const int64_t from_ns = item->times != NULL ? spn__now() : 0;
 
     if (item->stealing != NULL) {
@@ -247,11 +254,12 @@ static void look_at_pool(struct spn__item *item)
 
         (void)spn_fj_pool_stats_get(item->stealing, &fj);
         item->steals = fj.steals;
+        blocked = fj.blocked;
         pool = spn__fj_pool_threads(item->stealing);
     }
     item->now.pool = (spn_pool_stats)SPN_POOL_STATS_INIT;
     (void)spn_pool_stats_get(pool, &item->now.pool);
-    look_at_states(item);
+    look_at_states(item, blocked);
     item->submitted =
         item->now.pool.accepted + item->now.pool.rejected + item->now.pool.caller_ran;
     if (item->times == NULL)
@@ -343,8 +351,7 @@ static void put_buckets(struct spn__text *t, const char *name,
         char le[40];
         struct spn__text label = { le, sizeof le, 0 };
 
-        for (;
-             bucket < SPN_HISTOGRAM_BUCKETS && spn_histogram_bucket_max(bucket) <= most;
+        for (; bucket < SPN_HISTOGRAM_BUCKETS && spn__bucket_max(bucket) <= most;
              bucket++)
             below += h->buckets[bucket];
         spn__text_add(&label, "le=\"");
@@ -662,17 +669,6 @@ static int add_like(struct spn_metrics *m, const struct spn__item *like,
     return taken ? SPN_EBUSY : SPN_OK;
 }
 
-static int add(struct spn_metrics *m, enum spn__item_kind kind, const void *thing,
-               const char *name, const char *help, spn_task_times *times,
-               spn_fj_pool *stealing)
-{
-    const struct spn__item like = {
-        .kind = kind, .thing = thing, .times = times, .stealing = stealing
-    };
-
-    return add_like(m, &like, name, help);
-}
-
 int spn__metrics_add_reading(struct spn_metrics *metrics, const char *name,
                              const char *help, bool is_gauge,
                              int64_t (*read)(void *thing, int which), void *thing,
@@ -690,7 +686,9 @@ int spn__metrics_add_reading(struct spn_metrics *metrics, const char *name,
 int spn__metrics_add_named(struct spn_metrics *metrics, const char *name,
                            const char *help, spn_histogram *histogram)
 {
-    return add(metrics, ITEM_HISTOGRAM, histogram, name, help, NULL, NULL);
+    const struct spn__item like = { .kind = ITEM_HISTOGRAM, .thing = histogram };
+
+    return add_like(metrics, &like, name, help);
 }
 
 /* Letters, digits and '_', at most 200, not of those that are the library's. */
@@ -711,59 +709,53 @@ static bool is_metric_name(const char *name)
     return length >= 1 && length <= 200;
 }
 
-int spn_metrics_add_pool(spn_metrics *metrics, spn_pool *pool, spn_task_times *times)
+/* The kind, thing and name of a source that has one thing and a name for it. */
+static bool item_of_source(struct spn__item *item, const spn_metrics_source *s,
+                           const char **name)
 {
-    if (metrics == NULL || pool == NULL)
-        return SPN_EINVAL;
-    return add(metrics, ITEM_POOL, pool, spn_pool_name(pool), "", times, NULL);
+    int things = 0;
+
+    *name = s->name;
+    if (s->pool != NULL && ++things)
+        *item = (struct spn__item){ .kind = ITEM_POOL, .thing = s->pool };
+    if (s->fj_pool != NULL && ++things)
+        *item = (struct spn__item){ .kind = ITEM_POOL, .thing = s->fj_pool };
+    if (s->timer != NULL && ++things)
+        *item = (struct spn__item){ .kind = ITEM_TIMER, .thing = s->timer };
+    if (s->object_pool != NULL && ++things)
+        *item = (struct spn__item){ .kind = ITEM_OBJECT_POOL, .thing = s->object_pool };
+    if (s->limiter != NULL && ++things)
+        *item = (struct spn__item){ .kind = ITEM_LIMITER, .thing = s->limiter };
+    if (s->counter != NULL && ++things)
+        *item = (struct spn__item){ .kind = ITEM_COUNTER, .thing = s->counter };
+    if (s->histogram != NULL && ++things)
+        *item = (struct spn__item){ .kind = ITEM_HISTOGRAM, .thing = s->histogram };
+    if (things != 1)
+        return false;
+    item->times = s->times;
+    item->stealing = s->fj_pool;
+    if (s->pool != NULL)
+        *name = s->pool->name;
+    if (s->fj_pool != NULL)
+        *name = spn__fj_pool_threads(s->fj_pool)->name;
+    if (s->object_pool != NULL)
+        *name = spn_object_pool_name(s->object_pool);
+    if (s->counter != NULL || s->histogram != NULL)
+        return is_metric_name(*name);
+    return *name != NULL;
 }
 
-int spn_metrics_add_fj_pool(spn_metrics *metrics, spn_fj_pool *pool,
-                            spn_task_times *times)
+int spn_metrics_add(spn_metrics *metrics, const spn_metrics_source *source)
 {
-    if (metrics == NULL || pool == NULL)
-        return SPN_EINVAL;
-    return add(metrics, ITEM_POOL, pool, spn_pool_name(spn__fj_pool_threads(pool)), "",
-               times, pool);
-}
+    spn_metrics_source copy;
+    struct spn__item like;
+    const char *name;
 
-int spn_metrics_add_timer(spn_metrics *metrics, const char *name, spn_timer *timer)
-{
-    if (metrics == NULL || name == NULL || timer == NULL)
+    if (metrics == NULL || source == NULL ||
+        spn__options_copy(&copy, sizeof copy, source) != SPN_OK ||
+        !item_of_source(&like, &copy, &name))
         return SPN_EINVAL;
-    return add(metrics, ITEM_TIMER, timer, name, "", NULL, NULL);
-}
-
-int spn_metrics_add_object_pool(spn_metrics *metrics, spn_object_pool *pool)
-{
-    if (metrics == NULL || pool == NULL)
-        return SPN_EINVAL;
-    return add(metrics, ITEM_OBJECT_POOL, pool, spn_object_pool_name(pool), "", NULL,
-               NULL);
-}
-
-int spn_metrics_add_limiter(spn_metrics *metrics, const char *name,
-                            spn_limiter *limiter)
-{
-    if (metrics == NULL || name == NULL || limiter == NULL)
-        return SPN_EINVAL;
-    return add(metrics, ITEM_LIMITER, limiter, name, "", NULL, NULL);
-}
-
-int spn_metrics_add_counter(spn_metrics *metrics, const char *name, const char *help,
-                            spn_counter *counter)
-{
-    if (metrics == NULL || !is_metric_name(name) || help == NULL || counter == NULL)
-        return SPN_EINVAL;
-    return add(metrics, ITEM_COUNTER, counter, name, help, NULL, NULL);
-}
-
-int spn_metrics_add_histogram(spn_metrics *metrics, const char *name, const char *help,
-                              spn_histogram *histogram)
-{
-    if (metrics == NULL || !is_metric_name(name) || help == NULL || histogram == NULL)
-        return SPN_EINVAL;
-    return add(metrics, ITEM_HISTOGRAM, histogram, name, help, NULL, NULL);
+    return add_like(metrics, &like, name, copy.help != NULL ? copy.help : "");
 }
 
 int spn_metrics_remove(spn_metrics *metrics, const void *thing)

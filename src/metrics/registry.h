@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* registry.h - what is registered, for watches; see registry.c. */
+/* registry.h - what is registered, for watches and libspindle-rpc; see registry.c. */
 #ifndef SPN__REGISTRY_H
 #define SPN__REGISTRY_H
 
@@ -18,7 +18,8 @@ enum spn__item_kind {
     ITEM_READING
 };
 
-/* What the threads of a pool do: awake without a task, in one, asleep, blocked in one. */
+/* What the threads of a pool do: awake without a task, in one, asleep, blocked in one
+ * (fork/join). */
 enum {
     SPN__STATE_IDLE,
     SPN__STATE_BUSY,
@@ -60,7 +61,7 @@ struct spn_metrics {
 /*
  * For libspindle-rpc, whose metrics have the library's own names: a number that read(thing,
  * which) gives, a counter or a gauge, and a histogram.  read is called with the registry's
- * lock held, and takes none but leaves.  As spn_metrics_add_counter.
+ * lock held, and takes none but leaves.  As spn_metrics_add.
  */
 SPN__SHARED int spn__metrics_add_reading(struct spn_metrics *metrics, const char *name,
                                          const char *help, bool is_gauge,

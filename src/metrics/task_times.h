@@ -13,8 +13,4 @@ int64_t spn__task_times_oldest(spn_task_times *times);
  * not wait any more. */
 void spn__task_times_empty(spn_task_times *times, int64_t at_ns);
 
-/* trace.c: a run of a task; name may be NULL. */
-void spn__trace_run(spn_trace *trace, const char *pool, const char *name,
-                    int64_t start_ns, int64_t end_ns);
-
 #endif /* SPN__TASK_TIMES_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watch.c - thresholds, slow tasks, and a report of all pools.
+ * watch.c - thresholds and slow tasks.
  *
  * OVERVIEW
  *   A look goes over the pools of a registry under its lock, compares, and puts what is to
@@ -26,7 +26,6 @@
 #include "base/options.h"
 #include "base/time.h"
 #include "metrics/registry.h"
-#include "metrics/text.h"
 #include "sync/clock.h"
 
 _Static_assert(sizeof(spn_watch_opts) ==
@@ -68,9 +67,7 @@ struct spn_watch {
     spn_timeout timeout;
     struct spn__clock_listener clock_holder;
     struct spn__lock lock;
-    bool looking;             /* guarded by lock */
-    int64_t report_due_ns;    /* guarded by lock */
-    int64_t report_swallowed; /* guarded by lock */
+    bool looking; /* guarded by lock */
 
     /* The looker's own. */
     struct memory *memories;
@@ -293,111 +290,6 @@ int spn_watch_check(spn_watch *watch)
     return count;
 }
 
-/* ---- the report ---------------------------------------------------------------------------- */
-
-struct runs {
-    size_t count;
-    struct {
-        char label[64];
-        int64_t running_ns;
-    } each[16];
-};
-
-/* Keeps the longest. */
-static void note_run(void *ctx, const spn_running *running)
-{
-    struct runs *r = ctx;
-    size_t at = r->count;
-
-    while (at > 0 && r->each[at - 1].running_ns < running->running_ns)
-        at--;
-    if (at == sizeof r->each / sizeof r->each[0])
-        return;
-    if (r->count < sizeof r->each / sizeof r->each[0])
-        r->count++;
-    memmove(&r->each[at + 1], &r->each[at], (r->count - at - 1) * sizeof r->each[0]);
-    (void)snprintf(r->each[at].label, sizeof r->each[at].label, "%s",
-                   running->label != NULL ? running->label : "(no label)");
-    r->each[at].running_ns = running->running_ns;
-}
-
-static void put_pool(struct spn__text *t, struct spn__item *item)
-{
-    static const char *const states[] = { "running", "shut down", "stopping", "tidying",
-                                          "terminated" };
-    const spn_pool_stats *s = &item->now.pool;
-    struct runs runs = { .count = 0 };
-
-    spn__item_look(item);
-    spn__text_add(t,
-                  "pool %s: %s%s, threads %d (active %d, core %d, max %d, largest %d), "
-                  "queued %lld, completed %lld, failed %lld, rejected %lld\n",
-                  item->name, s->state < 5 ? states[s->state] : "?",
-                  s->paused != 0 ? " (paused)" : "", (int)s->threads, (int)s->active,
-                  (int)s->core_threads, (int)s->max_threads, (int)s->largest,
-                  (long long)s->queued, (long long)s->completed, (long long)s->failed,
-                  (long long)s->rejected);
-    if (item->times == NULL)
-        return;
-    (void)spn_task_times_running(item->times, note_run, &runs);
-    for (size_t i = 0; i < runs.count; i++)
-        spn__text_add(t, "  runs %lld.%03lld s: %s\n",
-                      (long long)(runs.each[i].running_ns / 1000000000),
-                      (long long)(runs.each[i].running_ns / 1000000 % 1000),
-                      runs.each[i].label);
-}
-
-static bool claim_report(struct spn_watch *watch, int64_t *swallowed)
-{
-    const int64_t now_ns = now_of(watch);
-    bool due;
-
-    spn__lock(&watch->lock);
-    due = now_ns >= watch->report_due_ns;
-    if (due)
-        watch->report_due_ns = spn__time_add(now_ns, watch->opts.interval_ns);
-    else
-        watch->report_swallowed++;
-    if (swallowed != NULL)
-        *swallowed = watch->report_swallowed;
-    if (due)
-        watch->report_swallowed = 0;
-    spn__unlock(&watch->lock);
-    return due;
-}
-
-int spn_watch_report(spn_watch *watch, spn_write_fn write, void *ctx,
-                     int64_t *swallowed)
-{
-    struct spn__text t = { NULL, 0, 4096 };
-    struct spn__list_node *node;
-    int rc;
-
-    if (watch == NULL || write == NULL)
-        return SPN_EINVAL;
-    if (!claim_report(watch, swallowed))
-        return SPN_EBUSY;
-    do {
-        spn__free(t.bytes);
-        t.capacity = 2 * t.used; /* what runs may change from one try to the next */
-        t.used = 0;
-        t.bytes = spn__alloc(t.capacity);
-        if (t.bytes == NULL)
-            return SPN_ENOMEM;
-        spn__lock(&watch->opts.metrics->lock);
-        spn__list_each (node, &watch->opts.metrics->items) {
-            struct spn__item *item = spn__list_entry(node, struct spn__item, link);
-
-            if (item->kind == ITEM_POOL)
-                put_pool(&t, item);
-        }
-        spn__unlock(&watch->opts.metrics->lock);
-    } while (t.used >= t.capacity);
-    rc = t.used == 0 ? SPN_OK : write(ctx, t.bytes, t.used);
-    spn__free(t.bytes);
-    return rc;
-}
-
 /* ---- making ----------------------------------------------------------------------------------- */
 
 static int on_time(spn_timeout *timeout)
@@ -443,7 +335,6 @@ int spn_watch_create(spn_watch **out, const spn_watch_opts *opts)
         o.interval_ns = INTERVAL_DEFAULT_NS;
     period.period_ns = o.period_ns != 0 ? o.period_ns : PERIOD_DEFAULT_NS;
     watch->opts = o;
-    watch->report_due_ns = INT64_MIN;
     spn__lock_init(&watch->lock);
     if (o.clock != NULL)
         spn__clock_listen(o.clock, &watch->clock_holder, ignore_move, NULL);

@@ -64,7 +64,8 @@ struct spn__conn_events {
     int64_t (*crowded)(void *context, struct spn__conn *conn, const unsigned char *data,
                        size_t size);
 
-    /* Optional.  The outgoing stream has been handed to the kernel up to here. */
+    /* Optional.  The outgoing stream has been handed to the kernel up to here.  Told only
+     * while somebody asks for it with spn__conn_tell_written. */
     void (*written)(void *context, struct spn__conn *conn, uint64_t position);
 
     /* Optional.  The peer has ended its side, and no `bytes` follow.  True: the connection
@@ -110,6 +111,11 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
 uint64_t spn__conn_written(const struct spn__conn *conn);
 /* How many bytes wait to be written. */
 size_t spn__conn_unwritten(const struct spn__conn *conn);
+
+/* Asks for `written` from here on, or takes that back.  Counted, so that two may ask.  What
+ * was written before is not told; who must not miss it looks at spn__conn_unwritten
+ * afterwards. */
+void spn__conn_tell_written(struct spn__conn *conn, bool wanted);
 
 /* Inside `bytes`: do not offer again before so many bytes are there in all.  No more than
  * there are: as soon as reading goes on, for who stops because it is paused. */
@@ -190,7 +196,8 @@ int spn__net_reserve(const struct spn__listen_opts *opts, int *fd, int *port);
 /* Gives it up, if nobody listens on it. */
 void spn__net_release(int fd);
 
-/* Starts listening.  Returns 0, SPN_EADDRINUSE, SPN_EINVAL (host), SPN_ENOMEM, ... */
+/* Starts listening.  Returns 0, SPN_EADDRINUSE, SPN_EINVAL (host is no address, or none of this
+ * machine), SPN_ENOMEM, ... */
 int spn__transport_listen(struct spn__transport *transport,
                           const struct spn__listen_opts *opts,
                           const struct spn__conn_events *events, void *context,

@@ -15,6 +15,8 @@
  *   all is used: a peer that sends byte by byte costs a read for each, not a copy.  The
  *   buffer grows with what comes, by doubling, and never to what was only announced.  Where
  *   it may not grow, the layer above is told (`crowded`), which does without those bytes.
+ *   Bytes that were not used because of a pause are `held`: spn__conn_attend offers them again
+ *   before anything else is read, so that the peer's end does not overtake them.
  *
  * ENDING
  *   The sending side is shut when all is written; then what the peer still sends is
@@ -526,7 +528,7 @@ static void on_poll(uv_poll_t *handle, int status, int events)
     if (events & UV_READABLE || status < 0) {
         if (ending)
             throw_away(conn);
-        else if (is_reading(conn))
+        else if (is_reading(conn) && !conn->held) /* see READING */
             read_once(conn);
     }
     spn__conn_attend(conn);
@@ -598,7 +600,7 @@ static void tell_written(struct spn__conn *conn)
 {
     const uint64_t written = spn__conn_written(conn);
 
-    if (conn->events->written != NULL && written != conn->told) {
+    if (written != conn->told) {
         conn->told = written;
         conn->events->written(conn->context, conn, written);
     }
@@ -633,7 +635,7 @@ static void time_end(struct spn__conn *conn, int64_t end_by_ns, bool all)
 void spn__conn_attend(struct spn__conn *conn)
 {
     enum spn__conn_phase phase;
-    bool drain, writing, all;
+    bool drain, writing, all, tells;
     int64_t end_by_ns;
     unsigned interest;
     int rc;
@@ -647,8 +649,6 @@ void spn__conn_attend(struct spn__conn *conn)
         conn->held = false;
         offer(conn, spn__bytes_first(&conn->in), conn->in.size, true);
     }
-    if (conn->opened)
-        tell_written(conn);
 
     spn__lock(&conn->lock);
     phase = conn->phase;
@@ -656,7 +656,13 @@ void spn__conn_attend(struct spn__conn *conn)
     all = spn__conn_all_written_locked(conn);
     interest = interest_locked(conn);
     end_by_ns = conn->end_by_ns;
+    /* [tell] after the drain above.  `closed` is the last event, though a thread that sent
+     * before may ask only now: then the layer above may have freed its part. */
+    tells = conn->tells > 0 && conn->phase != SPN__CLOSED;
     spn__unlock(&conn->lock);
+    /* What the handler changes is looked at when the connection is attended to again. */
+    if (tells && conn->opened && conn->events->written != NULL)
+        tell_written(conn);
     switch (phase) {
     case SPN__ENDING:
         time_end(conn, end_by_ns, all);

@@ -188,6 +188,13 @@ static int bind_one(const struct spn__address *address)
     return -error;
 }
 
+/* Why the kernel does not bind an address.  One that this machine does not have is the caller's
+ * mistake, and not one that somebody else listens on. */
+static int bind_status(int error)
+{
+    return error == EADDRNOTAVAIL ? SPN_EINVAL : spn__net_status(error);
+}
+
 static int bind_socket(const struct spn__listen_opts *opts, int *out)
 {
     const char *host = opts->host;
@@ -202,14 +209,14 @@ static int bind_socket(const struct spn__listen_opts *opts, int *out)
         if (*out >= 0 || rc == SPN_ENOMEM)
             return rc;
         if (*out != -EAFNOSUPPORT && *out != -EADDRNOTAVAIL)
-            return spn__net_status(-*out);
+            return bind_status(-*out);
         host = "0.0.0.0";
     }
     rc = spn__net_resolve(host, opts->port, true, &all);
     if (rc != SPN_OK)
         return rc;
     *out = bind_one(&all.list[0]);
-    return *out >= 0 ? SPN_OK : spn__net_status(-*out);
+    return *out >= 0 ? SPN_OK : bind_status(-*out);
 }
 
 /* Unless it is the caller's. */

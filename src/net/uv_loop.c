@@ -209,10 +209,11 @@ static void turn(void *arg)
 static void *run(void *arg)
 {
     struct spn__loop *const loop = arg;
-    void *const self = spn__thread_self();
+    void *self;
 
     spn__os_cancel_disable();
     spn__os_set_name(loop->name);
+    self = spn__thread_self();              /* copies the name */
     spn__store(&loop->self, self, relaxed); /* see spn__loop_is_mine */
     loop->has_record = self != NULL;
     spn__os_thread_here(&loop->note, 0);

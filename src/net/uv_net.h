@@ -158,6 +158,7 @@ struct spn__conn {
     bool blocked;                   /* lock: the socket is full, the loop polls it */
     bool pinned;                    /* lock: jobs were posted, it stays where it is */
     bool resets;                    /* lock: the peer is to see it */
+    int32_t tells;                  /* lock: so many ask for `written` [tell] */
     int64_t end_by_ns;              /* lock: of spn__conn_end_by; 0: linger_ns */
     struct spn__bytes back;         /* lock: what was taken and comes behind front */
     struct spn__bytes front;        /* the writer's, and without one the lock's */

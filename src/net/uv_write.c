@@ -27,6 +27,11 @@
  *   has been counted its bytes are in front, in back, in the gathering buffer or in
  *   the writer's hands.
  *
+ * TELLING
+ *   [tell]  `tells` is changed and looked at with the lock.  A writer that is not the loop
+ *           looks when it lets go, and lists the connection; the loop looks after it has
+ *           written itself.  So what is written after somebody asked is told.
+ *
  * SPLIT MESSAGES, for tests of peers, are written in small pieces, and nothing else is: a
  *   list says where in the stream they are.
  *   [split]  the list is changed with the lock.  The writer looks without it whether there
@@ -191,8 +196,8 @@ static bool next(struct spn__conn *conn, bool on_loop)
         return true;
     }
     conn->writing = false;
-    /* Somebody waits for this: to close, to shut, to tell. */
-    if (!on_loop && (conn->phase != SPN__OPEN || conn->events->written != NULL))
+    /* The loop waits for this to close or to shut, or is asked to tell [tell]. */
+    if (!on_loop && (conn->phase != SPN__OPEN || conn->tells > 0))
         ask = spn__conn_list_locked(conn);
     spn__unlock(&conn->lock);
     if (ask)
@@ -503,6 +508,13 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
 uint64_t spn__conn_written(const struct spn__conn *conn)
 {
     return spn__load(&conn->written, relaxed); /* relaxed: a number */
+}
+
+void spn__conn_tell_written(struct spn__conn *conn, bool wanted)
+{
+    spn__lock(&conn->lock);
+    conn->tells += wanted ? 1 : -1; /* [tell] */
+    spn__unlock(&conn->lock);
 }
 
 size_t spn__conn_unwritten(const struct spn__conn *conn)

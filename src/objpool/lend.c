@@ -407,27 +407,6 @@ int spn_object_pool_borrow(spn_object_pool *pool, void **object, int64_t timeout
     return borrow_slowly(pool, object, timeout_ns, __builtin_frame_address(0));
 }
 
-int spn_object_pool_try_borrow(spn_object_pool *pool, void **object)
-{
-    enum taken taken;
-    uint32_t i;
-
-    if (object == NULL)
-        return SPN_EINVAL;
-    *object = NULL;
-    if (pool == NULL)
-        return SPN_EINVAL;
-    if (pool->quick && (*object = borrow_quickly(pool)) != NULL)
-        return SPN_OK;
-    taken = take(pool, !pool->fair, &i);
-    if (taken == TOOK_NOTHING)
-        /* relaxed: shutdown has closed all words when it returns. */
-        return (spn__load(&pool->word[0].states, relaxed) & SPN__SLOTS_CLOSED) != 0
-                   ? SPN_ESHUTDOWN
-                   : SPN_EEMPTY;
-    return hand_over(pool, taken, i, __builtin_frame_address(0), object);
-}
-
 /* Returns what cannot simply become IDLE: it is reset, or at its end, or waited for. */
 static int return_slowly(struct spn_object_pool *pool, uint32_t i, void *object)
 {

@@ -18,8 +18,8 @@
  *   tells its listeners when it moves, and the queue then chooses the leader if
  *   the head has become due.
  *
- * LOCKS  `lock` guards everything but `count` for reading; a leaf, but for
- *   spn_queue_drain_to.
+ * LOCKS  `lock` guards everything but `count` for reading; a leaf, but for a
+ *   visitor's put into another queue.
  */
 #include "queue/store.h"
 
@@ -224,10 +224,10 @@ static int delay_remove(spn_queue *q, void **item, enum spn__end end,
         *item = rc != SPN_EINTR ? take_due(d, &chosen) : NULL;
         if (*item != NULL)
             rc = SPN_OK;
-        else if (p.now)
-            rc = SPN_EEMPTY;
         else if (rc == SPN_OK && d->closed && d->store.count == 0)
             rc = SPN_ECLOSED;
+        else if (p.now)
+            rc = SPN_EEMPTY;
         else if (rc == SPN_OK) {
             rc = wait_turn(d, self, p.deadline_ns);
             continue;
@@ -255,7 +255,8 @@ static void *delay_peek(spn_queue *q, enum spn__end end)
     return item;
 }
 
-static void delay_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void *ctx)
+static void delay_walk(spn_queue *q, enum spn__end end, spn_queue_visit_fn visit,
+                       void *ctx)
 {
     struct delay_queue *d = delay_of(q);
     struct spn__chosen chosen = { NULL, NULL };
@@ -265,23 +266,6 @@ static void delay_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void
     spn__heap_walk(&d->store, due_less, visit, ctx);
     publish_count(d);
     disturb(d, &chosen); /* the head may be another now */
-    leave(d, &chosen);
-}
-
-static void delay_drain(spn_queue *q, spn__walk_fn visit, void *ctx)
-{
-    struct delay_queue *d = delay_of(q);
-    struct spn__chosen chosen = { NULL, NULL };
-    int verdict = SPN__TAKE;
-
-    spn__lock(&d->lock);
-    while (verdict == SPN__TAKE && head_is_due(d)) {
-        verdict = visit(d->store.cells[0].item, d->store.cells[0].serial, ctx);
-        if ((verdict & SPN__TAKE) != 0)
-            (void)spn__heap_pop(&d->store, due_less);
-    }
-    publish_count(d);
-    disturb(d, &chosen);
     leave(d, &chosen);
 }
 
@@ -318,17 +302,6 @@ static void delay_close(spn_queue *q)
     leave(d, &chosen);
 }
 
-static bool delay_is_closed(const spn_queue *q)
-{
-    struct delay_queue *d = delay_of((spn_queue *)(uintptr_t)q);
-    bool closed;
-
-    spn__lock(&d->lock);
-    closed = d->closed;
-    spn__unlock(&d->lock);
-    return closed;
-}
-
 static bool delay_busy(spn_queue *q)
 {
     struct delay_queue *d = delay_of(q);
@@ -356,11 +329,9 @@ static const struct spn__queue_ops delay_ops = {
     .remove_many = spn__queue_remove_each,
     .peek = delay_peek,
     .walk = delay_walk,
-    .drain = delay_drain,
     .size = delay_size,
     .waiting_consumers = delay_waiting_consumers,
     .close = delay_close,
-    .is_closed = delay_is_closed,
     .busy = delay_busy,
     .release = delay_release,
 };

@@ -23,9 +23,8 @@
  *   Removal from inside takes both locks and leaves a NULL in the slot;
  *   consumers pass over it.  A hole is not an item, so it must not count as
  *   one: a producer that finds the queue full of holes closes the gaps, and so
- *   does a removal that leaves more holes than items (tidy).  The items have
- *   other positions then, and the iterators, which know items by them, are told.
- *   Whoever is about to sleep may have seen half of the change: it is woken.
+ *   does a removal that leaves more holes than items (tidy).  Whoever is about to
+ *   sleep may have seen half of the change: it is woken.
  *
  * ORDERING
  *   [put]    a producer's release store of put_pos follows its writes of the
@@ -261,45 +260,14 @@ static struct cursor head_of(const struct fifo *f)
                             spn__load(&f->take.pos, relaxed) }; /* under the lock */
 }
 
-/* The serial of an item that is not in the queue any more. */
-#define GONE UINT64_MAX
-
-/* Gives what an iterator has seen the positions that tidy will give. */
-static void renumber(const struct fifo *f, struct spn_queue_iter *iter, uint64_t end)
-{
-    const size_t count = iter->count < iter->capacity ? iter->count : iter->capacity;
-    struct cursor c = head_of(f);
-    uint64_t next = c.pos;
-    size_t i = 0;
-
-    for (; c.pos != end; step(&c)) {
-        if (*slot_of(f, &c) == NULL)
-            continue;
-        for (; i < count &&
-               (iter->seen[i].serial == GONE || iter->seen[i].serial < c.pos);
-             i++)
-            iter->seen[i].serial = GONE;
-        if (i < count && iter->seen[i].serial == c.pos)
-            iter->seen[i++].serial = next;
-        next++;
-    }
-    for (; i < count; i++)
-        iter->seen[i].serial = GONE;
-}
-
 /* Moves the items together at the head; the holes are gone then.  The caller
  * wakes everybody (`wake_all`) when it has let go of the locks. */
 static void tidy(struct fifo *f)
 {
     const uint64_t end = spn__load(&f->put.pos, relaxed); /* under the lock */
     struct cursor from = head_of(f), to = from;
-    struct spn__list_node *node;
     struct chunk *surplus;
 
-    spn__lock(&f->q.iters_lock);
-    spn__list_each (node, &f->q.iters)
-        renumber(f, spn__list_entry(node, struct spn_queue_iter, link), end);
-    spn__unlock(&f->q.iters_lock);
     for (; from.pos != end; step(&from)) {
         void **slot = slot_of(f, &from);
         void *item = *slot;
@@ -460,7 +428,7 @@ static int fifo_remove_many(spn_queue *q, void **items, size_t capacity,
             spn__eventcount_notify_many(&f->not_full, *count);
         if (*count != 0)
             break;
-        rc = p.now ? SPN_EEMPTY : closed ? SPN_ECLOSED : SPN_OK;
+        rc = closed ? SPN_ECLOSED : p.now ? SPN_EEMPTY : SPN_OK;
         if (rc != SPN_OK)
             break;
         enter(f, &waited);
@@ -544,10 +512,11 @@ static void *fifo_peek(spn_queue *q, enum spn__end end)
     return item;
 }
 
-static void fifo_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void *ctx)
+static void fifo_walk(spn_queue *q, enum spn__end end, spn_queue_visit_fn visit,
+                      void *ctx)
 {
     struct fifo *f = fifo_of(q);
-    int verdict = SPN__KEEP;
+    int verdict = SPN_QUEUE_KEEP;
     bool tidied = false;
     int64_t taken = 0;
     uint64_t stop;
@@ -555,14 +524,14 @@ static void fifo_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void 
     (void)end;
     lock_both(f);
     stop = spn__load(&f->put.pos, relaxed); /* under the lock */
-    for (struct cursor c = head_of(f); c.pos != stop && (verdict & SPN__STOP) == 0;
+    for (struct cursor c = head_of(f); c.pos != stop && (verdict & SPN_QUEUE_STOP) == 0;
          step(&c)) {
         void **slot = slot_of(f, &c);
 
         if (*slot == NULL)
             continue;
-        verdict = visit(*slot, c.pos, ctx);
-        if ((verdict & SPN__TAKE) != 0) {
+        verdict = visit(*slot, ctx);
+        if ((verdict & SPN_QUEUE_TAKE) != 0) {
             *slot = NULL;
             taken++;
         }
@@ -580,11 +549,6 @@ static void fifo_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void 
         wake_all(f);
     else if (f->q.capacity != INT32_MAX)
         spn__eventcount_notify_many(&f->not_full, (size_t)taken);
-}
-
-static void fifo_drain(spn_queue *q, spn__walk_fn visit, void *ctx)
-{
-    fifo_walk(q, SPN__FIRST, visit, ctx);
 }
 
 static int64_t fifo_size(const spn_queue *q)
@@ -608,11 +572,6 @@ static void fifo_close(spn_queue *q)
     spn__unlock(&f->put.lock);
     spn__eventcount_notify_all(&f->not_empty);
     spn__eventcount_notify_all(&f->not_full);
-}
-
-static bool fifo_is_closed(const spn_queue *q)
-{
-    return is_closed((const struct fifo *)(const void *)q);
 }
 
 static bool fifo_busy(spn_queue *q)
@@ -644,11 +603,9 @@ static const struct spn__queue_ops fifo_ops = {
     .remove_many = fifo_remove_many,
     .peek = fifo_peek,
     .walk = fifo_walk,
-    .drain = fifo_drain,
     .size = fifo_size,
     .waiting_consumers = fifo_waiting_consumers,
     .close = fifo_close,
-    .is_closed = fifo_is_closed,
     .busy = fifo_busy,
     .release = fifo_release,
 };

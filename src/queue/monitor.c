@@ -27,7 +27,7 @@
  *   other until a waiter is met elsewhere.
  *
  * LOCKS  `lock` guards everything but `count`, which it guards for writing; a
- *   leaf, but for spn_queue_drain_to.
+ *   leaf, but for a visitor's put into another queue.
  */
 #include "queue/store.h"
 
@@ -149,7 +149,7 @@ static void *pop(struct monitor *m, enum spn__end end, struct spn__chosen *chose
         node = takeable(m, end, chosen);
         if (node == NULL)
             return NULL;
-        item = node->kept.item;
+        item = node->item;
         spn__list_store_remove(&m->store, node);
         return item;
     }
@@ -339,7 +339,7 @@ static int monitor_remove(spn_queue *q, void **item, enum spn__end end,
         leave(m, &chosen, NULL);
         if (*item != NULL)
             return SPN_OK;
-        return p.now ? SPN_EEMPTY : closed ? SPN_ECLOSED : SPN_EEMPTY;
+        return closed ? SPN_ECLOSED : SPN_EEMPTY;
     }
     self = spn__thread_self();
     if (self == NULL) {
@@ -408,8 +408,8 @@ static int monitor_remove_many(spn_queue *q, void **items, size_t capacity,
             break;
     }
     leave(m, &chosen, NULL);
-    if (*count > 0 || p.now)
-        return *count > 0 ? SPN_OK : SPN_EEMPTY;
+    if (*count > 0)
+        return SPN_OK;
     /* Woken with one item it does not ask for more: the queue may be gone. */
     rc = monitor_remove(q, &items[0], SPN__FIRST, p);
     *count = rc == SPN_OK;
@@ -432,7 +432,7 @@ static int monitor_transfer(spn_queue *q, void *item, struct spn__patience p)
     spn__lock(&m->lock);
     for (;;) {
         if (m->closed || hand_over(m, item, &chosen) || p.now) {
-            rc = m->closed ? SPN_ECLOSED : chosen.first != NULL ? SPN_OK : SPN_EEMPTY;
+            rc = m->closed ? SPN_ECLOSED : chosen.first != NULL ? SPN_OK : SPN_EFULL;
             leave(m, &chosen, memory);
             return rc;
         }
@@ -485,7 +485,7 @@ static void *monitor_peek(spn_queue *q, enum spn__end end)
         break;
     default:
         node = spn__list_store_at(&m->store, end);
-        item = node != NULL ? node->kept.item : NULL;
+        item = node != NULL ? node->item : NULL;
         break;
     }
     spn__unlock(&m->lock);
@@ -495,7 +495,7 @@ static void *monitor_peek(spn_queue *q, enum spn__end end)
 /* What becomes of a held producer after its item was looked at. */
 static void settle(struct spn__hand *producer, int verdict, struct spn__chosen *chosen)
 {
-    if ((verdict & SPN__TAKE) == 0) {
+    if ((verdict & SPN_QUEUE_TAKE) == 0) {
         spn__waitq_release(&producer->w);
         return;
     }
@@ -503,29 +503,30 @@ static void settle(struct spn__hand *producer, int verdict, struct spn__chosen *
     spn__waitq_commit(&producer->w, chosen);
 }
 
-static void walk_list(struct monitor *m, enum spn__end end, spn__walk_fn visit,
+static void walk_list(struct monitor *m, enum spn__end end, spn_queue_visit_fn visit,
                       void *ctx, struct spn__chosen *chosen)
 {
     struct spn__list_node *head = &m->store.nodes.head, *node, *following;
-    int verdict = SPN__KEEP;
+    int verdict = SPN_QUEUE_KEEP;
 
     for (node = end == SPN__FIRST ? head->next : head->prev;
-         node != head && (verdict & SPN__STOP) == 0; node = following) {
+         node != head && (verdict & SPN_QUEUE_STOP) == 0; node = following) {
         struct spn__kept_node *n = spn__list_entry(node, struct spn__kept_node, link);
 
         following = end == SPN__FIRST ? node->next : node->prev;
         /* A producer that is withdrawing its item has it back already. */
         if (n->owner != NULL && !spn__waitq_hold(&n->owner->w))
             continue;
-        verdict = visit(n->kept.item, n->kept.serial, ctx);
+        verdict = visit(n->item, ctx);
         if (n->owner != NULL)
             settle(n->owner, verdict, chosen);
-        if ((verdict & SPN__TAKE) != 0)
+        if ((verdict & SPN_QUEUE_TAKE) != 0)
             spn__list_store_remove(&m->store, n);
     }
 }
 
-static void monitor_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, void *ctx)
+static void monitor_walk(spn_queue *q, enum spn__end end, spn_queue_visit_fn visit,
+                         void *ctx)
 {
     struct monitor *m = monitor_of(q);
     struct spn__chosen chosen = { NULL, NULL };
@@ -545,45 +546,6 @@ static void monitor_walk(spn_queue *q, enum spn__end end, spn__walk_fn visit, vo
     admit(m, &chosen);
     publish_count(m);
     leave(m, &chosen, NULL);
-}
-
-static void monitor_drain(spn_queue *q, spn__walk_fn visit, void *ctx)
-{
-    struct monitor *m = monitor_of(q);
-    struct spn__chosen chosen = { NULL, NULL };
-    struct spn__list_node *node, *following;
-    int verdict = SPN__TAKE;
-
-    switch (m->q.kind) {
-    case SPN_QUEUE_PRIORITY:
-        spn__lock(&m->lock);
-        while (m->store.count != 0 && verdict == SPN__TAKE) {
-            verdict = visit(m->store.cells[0].item, m->store.cells[0].serial, ctx);
-            if ((verdict & SPN__TAKE) != 0)
-                (void)spn__heap_pop(&m->store, compare_less);
-        }
-        publish_count(m);
-        leave(m, &chosen, NULL);
-        break;
-    case SPN_QUEUE_SYNCHRONOUS:
-        spn__lock(&m->lock);
-        spn__list_each_safe (node, following, &m->putters.waiters) {
-            struct spn__hand *putter =
-                hand_of(spn__list_entry(node, struct spn__waiter, link));
-
-            if (!spn__waitq_hold(&putter->w))
-                continue;
-            verdict = visit(putter->item, 0, ctx);
-            settle(putter, verdict, &chosen);
-            if (verdict != SPN__TAKE)
-                break;
-        }
-        leave(m, &chosen, NULL);
-        break;
-    default:
-        monitor_walk(q, SPN__FIRST, visit, ctx);
-        break;
-    }
 }
 
 static int64_t monitor_size(const spn_queue *q)
@@ -643,17 +605,6 @@ static void monitor_close(spn_queue *q)
     leave(m, &chosen, NULL);
 }
 
-static bool monitor_is_closed(const spn_queue *q)
-{
-    struct monitor *m = monitor_of((spn_queue *)(uintptr_t)q);
-    bool closed;
-
-    spn__lock(&m->lock);
-    closed = m->closed;
-    spn__unlock(&m->lock);
-    return closed;
-}
-
 static bool monitor_busy(spn_queue *q)
 {
     struct monitor *m = monitor_of(q);
@@ -670,6 +621,7 @@ static void monitor_release(spn_queue *q)
     struct monitor *m = monitor_of(q);
 
     spn__list_store_free(&m->store);
+    spn__free(m->store.slots);
     spn__free(m->store.cells);
     spn__free(m);
 }
@@ -681,11 +633,9 @@ static const struct spn__queue_ops monitor_ops = {
     .remove_many = monitor_remove_many,
     .peek = monitor_peek,
     .walk = monitor_walk,
-    .drain = monitor_drain,
     .size = monitor_size,
     .waiting_consumers = monitor_waiting_consumers,
     .close = monitor_close,
-    .is_closed = monitor_is_closed,
     .busy = monitor_busy,
     .release = monitor_release,
     .transfer = monitor_transfer,
@@ -694,13 +644,13 @@ static const struct spn__queue_ops monitor_ops = {
 spn_queue *spn__queue_create_monitor(spn_queue_kind kind, const spn_queue_opts *o)
 {
     struct monitor *m = spn__alloc(sizeof *m);
-    struct spn__kept *cells = NULL;
+    void **slots = NULL;
 
     if (m == NULL)
         return NULL;
     if (kind == SPN_QUEUE_ARRAY) {
-        cells = spn__alloc((size_t)o->capacity * sizeof *cells);
-        if (cells == NULL) {
+        slots = spn__alloc((size_t)o->capacity * sizeof *slots);
+        if (slots == NULL) {
             spn__free(m);
             return NULL;
         }
@@ -716,8 +666,8 @@ spn_queue *spn__queue_create_monitor(spn_queue_kind kind, const spn_queue_opts *
     m->spins_timed = o->spins_timed;
     m->spins_untimed = o->spins_untimed;
     spn__init(&m->only_cpu, spn__os_only_cpu());
-    m->store = (struct spn__store){ .queue = &m->q, .cells = cells };
-    m->store.cell_count = cells != NULL ? (size_t)o->capacity : 0;
+    m->store = (struct spn__store){ .queue = &m->q, .slots = slots };
+    m->store.cell_count = slots != NULL ? (size_t)o->capacity : 0;
     spn__list_init(&m->store.nodes);
     spn__init(&m->count, 0);
     return &m->q;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * queue.c - the public calls of all queues that bring items in and out at the
- * ends: arguments, styles of waiting, one item and several.  What looks inside, or
- * reaches there, is in inside.c.
+ * ends, one and several.  What looks inside, or reaches there, is in walk.c.
  *
  * INTERRUPT  Where the contract says that a flag set beforehand wins even if the
  *            call could go ahead (Q-31), it is looked at here, before the kind
@@ -30,8 +29,6 @@ void spn__queue_init(spn_queue *q, spn_queue_kind kind,
     q->drop = o->drop;
     q->ctx = o->ctx;
     q->clock = o->clock;
-    spn__lock_init(&q->iters_lock);
-    spn__list_init(&q->iters);
 }
 
 /* The largest ring: 2^30 cells of 16 bytes. */
@@ -129,7 +126,7 @@ int spn_queue_destroy(spn_queue *q)
         return SPN_OK;
     if (q->ops->busy(q))
         return SPN_EBUSY;
-    left = spn_queue_clear(q);
+    left = spn__queue_empty(q);
     if (left > 0 && q->drop == NULL)
         spn__misuse("queue %p is destroyed with %lld items, and nobody drops them",
                     (void *)q, (long long)left);
@@ -146,14 +143,9 @@ int spn_queue_close(spn_queue *q)
     return SPN_OK;
 }
 
-int spn_queue_is_closed(const spn_queue *q)
-{
-    return q == NULL ? SPN_EINVAL : q->ops->is_closed(q);
-}
-
 /* ---- one item ---------------------------------------------------------- */
 
-/* Whether a blocking call looks at the flag before all else. */
+/* Whether a call that may wait looks at the flag before all else. */
 static bool flag_comes_first(const spn_queue *q, bool inserts)
 {
     switch (q->kind) {
@@ -172,7 +164,8 @@ static bool flag_comes_first(const spn_queue *q, bool inserts)
     return false;
 }
 
-static bool interrupted_first(const spn_queue *q, bool inserts)
+/* Whether the flag ends a call that may wait. */
+static inline bool interrupted_first(const spn_queue *q, bool inserts)
 {
     /* A thread without a record was never interrupted. */
     struct spn_thread *self = spn__self_get();
@@ -182,222 +175,117 @@ static bool interrupted_first(const spn_queue *q, bool inserts)
 
 static struct spn__patience wait_for(int64_t timeout_ns)
 {
-    /* For ever needs no clock. */
-    const int64_t deadline_ns =
-        timeout_ns == SPN_FOREVER ? SPN_FOREVER : spn__deadline(spn__now(), timeout_ns);
-
-    return (struct spn__patience){ false, deadline_ns };
+    if (timeout_ns <= 0)
+        return SPN__NO_PATIENCE;
+    if (timeout_ns == SPN_FOREVER) /* needs no clock */
+        return SPN__ALL_PATIENCE;
+    return (struct spn__patience){ false, spn__deadline(spn__now(), timeout_ns) };
 }
 
-static int insert_now(spn_queue *q, void *item, enum spn__end end)
-{
-    if (q == NULL || item == NULL)
-        return SPN_EINVAL;
-    if (end == SPN__FIRST && !spn__queue_is_deque(q))
-        return SPN_ENOTSUP;
-    return q->ops->insert(q, item, end, SPN__NO_PATIENCE);
-}
+/* The calls with one item are written out into their callers, those without a limit
+ * apart: shared, an item costs half as many instructions again (scripts/cost). */
+#define HOT static inline __attribute__((always_inline))
 
-static int insert_timed(spn_queue *q, void *item, enum spn__end end, int64_t timeout_ns)
+static int insert_within(spn_queue *q, void *item, enum spn__end end,
+                         int64_t timeout_ns)
 {
-    if (q == NULL || item == NULL)
-        return SPN_EINVAL;
-    if (end == SPN__FIRST && !spn__queue_is_deque(q))
-        return SPN_ENOTSUP;
-    if (interrupted_first(q, true))
+    if (timeout_ns > 0 && interrupted_first(q, true))
         return SPN_EINTR;
     return q->ops->insert(q, item, end, wait_for(timeout_ns));
 }
 
-/* 1, 0 or an error, from a status. */
-static int answer(int status, int no)
+HOT int insert(spn_queue *q, void *item, enum spn__end end, int64_t timeout_ns)
 {
-    return status == SPN_OK ? 1 : status == no ? 0 : status;
+    if (q == NULL || item == NULL)
+        return SPN_EINVAL;
+    if (end == SPN__FIRST && !spn__queue_is_deque(q))
+        return SPN_ENOTSUP;
+    if (timeout_ns != SPN_FOREVER)
+        return insert_within(q, item, end, timeout_ns);
+    if (interrupted_first(q, true))
+        return SPN_EINTR;
+    return q->ops->insert(q, item, end, SPN__ALL_PATIENCE);
 }
 
-int spn_queue_add(spn_queue *q, void *item)
+int spn_queue_put(spn_queue *q, void *item, int64_t timeout_ns)
 {
-    return insert_now(q, item, SPN__LAST);
+    return insert(q, item, SPN__LAST, timeout_ns);
 }
 
-int spn_queue_offer(spn_queue *q, void *item)
+int spn_queue_put_first(spn_queue *q, void *item, int64_t timeout_ns)
 {
-    return answer(insert_now(q, item, SPN__LAST), SPN_EFULL);
+    return insert(q, item, SPN__FIRST, timeout_ns);
 }
 
-int spn_queue_put(spn_queue *q, void *item)
-{
-    return insert_timed(q, item, SPN__LAST, SPN_FOREVER);
-}
-
-int spn_queue_offer_timed(spn_queue *q, void *item, int64_t timeout_ns)
-{
-    return insert_timed(q, item, SPN__LAST, timeout_ns);
-}
-
-int spn_queue_add_first(spn_queue *q, void *item)
-{
-    return insert_now(q, item, SPN__FIRST);
-}
-
-int spn_queue_offer_first(spn_queue *q, void *item)
-{
-    return answer(insert_now(q, item, SPN__FIRST), SPN_EFULL);
-}
-
-int spn_queue_put_first(spn_queue *q, void *item)
-{
-    return insert_timed(q, item, SPN__FIRST, SPN_FOREVER);
-}
-
-int spn_queue_offer_first_timed(spn_queue *q, void *item, int64_t timeout_ns)
-{
-    return insert_timed(q, item, SPN__FIRST, timeout_ns);
-}
-
-static int remove_now(spn_queue *q, void **item, enum spn__end end)
+/* The checks of a call that gives out an item from one end. */
+HOT int check_out(spn_queue *q, void **item, enum spn__end end)
 {
     if (item == NULL)
         return SPN_EINVAL;
     *item = NULL;
     if (q == NULL)
         return SPN_EINVAL;
-    if (end == SPN__LAST && !spn__queue_is_deque(q))
-        return SPN_ENOTSUP;
-    return q->ops->remove(q, item, end, SPN__NO_PATIENCE);
+    return end == SPN__LAST && !spn__queue_is_deque(q) ? SPN_ENOTSUP : SPN_OK;
 }
 
-static int remove_timed(spn_queue *q, void **item, enum spn__end end,
-                        int64_t timeout_ns)
+static int remove_within(spn_queue *q, void **item, enum spn__end end,
+                         int64_t timeout_ns)
 {
-    if (item == NULL)
-        return SPN_EINVAL;
-    *item = NULL;
-    if (q == NULL)
-        return SPN_EINVAL;
-    if (end == SPN__LAST && !spn__queue_is_deque(q))
-        return SPN_ENOTSUP;
-    if (interrupted_first(q, false))
+    if (timeout_ns > 0 && interrupted_first(q, false))
         return SPN_EINTR;
     return q->ops->remove(q, item, end, wait_for(timeout_ns));
 }
 
-static int examine(spn_queue *q, void **item, enum spn__end end)
+HOT int remove_from(spn_queue *q, void **item, enum spn__end end, int64_t timeout_ns)
 {
-    if (item == NULL)
-        return SPN_EINVAL;
-    *item = NULL;
-    if (q == NULL)
-        return SPN_EINVAL;
-    if (end == SPN__LAST && !spn__queue_is_deque(q))
-        return SPN_ENOTSUP;
+    const int rc = check_out(q, item, end);
+
+    if (rc != SPN_OK)
+        return rc;
+    if (timeout_ns != SPN_FOREVER)
+        return remove_within(q, item, end, timeout_ns);
+    if (interrupted_first(q, false))
+        return SPN_EINTR;
+    return q->ops->remove(q, item, end, SPN__ALL_PATIENCE);
+}
+
+int spn_queue_take(spn_queue *q, void **item, int64_t timeout_ns)
+{
+    return remove_from(q, item, SPN__FIRST, timeout_ns);
+}
+
+int spn_queue_take_last(spn_queue *q, void **item, int64_t timeout_ns)
+{
+    return remove_from(q, item, SPN__LAST, timeout_ns);
+}
+
+static int peek(spn_queue *q, void **item, enum spn__end end)
+{
+    const int rc = check_out(q, item, end);
+
+    if (rc != SPN_OK)
+        return rc;
     *item = q->ops->peek(q, end);
     return *item != NULL ? SPN_OK : SPN_EEMPTY;
 }
 
-int spn_queue_remove(spn_queue *q, void **item)
+int spn_queue_peek(spn_queue *q, void **item)
 {
-    return remove_now(q, item, SPN__FIRST);
+    return peek(q, item, SPN__FIRST);
 }
 
-void *spn_queue_poll(spn_queue *q)
+int spn_queue_peek_last(spn_queue *q, void **item)
 {
-    void *item;
-
-    (void)remove_now(q, &item, SPN__FIRST);
-    return item;
+    return peek(q, item, SPN__LAST);
 }
 
-int spn_queue_take(spn_queue *q, void **item)
-{
-    return remove_timed(q, item, SPN__FIRST, SPN_FOREVER);
-}
-
-int spn_queue_poll_timed(spn_queue *q, void **item, int64_t timeout_ns)
-{
-    return remove_timed(q, item, SPN__FIRST, timeout_ns);
-}
-
-int spn_queue_element(spn_queue *q, void **item)
-{
-    return examine(q, item, SPN__FIRST);
-}
-
-void *spn_queue_peek(spn_queue *q)
-{
-    void *item;
-
-    (void)examine(q, &item, SPN__FIRST);
-    return item;
-}
-
-int spn_queue_remove_last(spn_queue *q, void **item)
-{
-    return remove_now(q, item, SPN__LAST);
-}
-
-void *spn_queue_poll_last(spn_queue *q)
-{
-    void *item;
-
-    (void)remove_now(q, &item, SPN__LAST);
-    return item;
-}
-
-int spn_queue_take_last(spn_queue *q, void **item)
-{
-    return remove_timed(q, item, SPN__LAST, SPN_FOREVER);
-}
-
-int spn_queue_poll_last_timed(spn_queue *q, void **item, int64_t timeout_ns)
-{
-    return remove_timed(q, item, SPN__LAST, timeout_ns);
-}
-
-int spn_queue_element_last(spn_queue *q, void **item)
-{
-    return examine(q, item, SPN__LAST);
-}
-
-void *spn_queue_peek_last(spn_queue *q)
-{
-    void *item;
-
-    (void)examine(q, &item, SPN__LAST);
-    return item;
-}
-
-/* ---- transfer ---------------------------------------------------------- */
-
-static int transfer(spn_queue *q, void *item, struct spn__patience p)
+int spn_queue_transfer(spn_queue *q, void *item, int64_t timeout_ns)
 {
     if (q == NULL || item == NULL)
         return SPN_EINVAL;
     if (q->kind != SPN_QUEUE_TRANSFER)
         return SPN_ENOTSUP;
-    return q->ops->transfer(q, item, p);
-}
-
-int spn_queue_transfer(spn_queue *q, void *item)
-{
-    return transfer(q, item, wait_for(SPN_FOREVER));
-}
-
-int spn_queue_try_transfer(spn_queue *q, void *item)
-{
-    return transfer(q, item, SPN__NO_PATIENCE);
-}
-
-int spn_queue_try_transfer_timed(spn_queue *q, void *item, int64_t timeout_ns)
-{
-    return transfer(q, item, wait_for(timeout_ns));
-}
-
-int32_t spn_queue_waiting_consumers(const spn_queue *q)
-{
-    /* The kinds lock to count, which a reader of a const queue need not know. */
-    return q == NULL ? SPN_EINVAL
-                     : q->ops->waiting_consumers((spn_queue *)(uintptr_t)q);
+    return q->ops->transfer(q, item, wait_for(timeout_ns));
 }
 
 /* ---- several items ----------------------------------------------------- */
@@ -448,7 +336,7 @@ int spn_queue_put_many(spn_queue *q, void *const *items, size_t count,
         return SPN_EINVAL;
     if (count == 0)
         return SPN_OK;
-    if (interrupted_first(q, true))
+    if (timeout_ns > 0 && interrupted_first(q, true))
         return SPN_EINTR;
     rc = q->ops->insert_many(q, items, count, wait_for(timeout_ns), &inserted);
     if (done != NULL)
@@ -464,35 +352,7 @@ int spn_queue_take_many(spn_queue *q, void **items, size_t capacity, int64_t tim
     *count = 0;
     if (q == NULL || items == NULL || capacity == 0)
         return SPN_EINVAL;
-    if (interrupted_first(q, false))
+    if (timeout_ns > 0 && interrupted_first(q, false))
         return SPN_EINTR;
     return q->ops->remove_many(q, items, capacity, wait_for(timeout_ns), count);
-}
-
-int spn_queue_add_all(spn_queue *q, void *const *items, size_t count, size_t *done)
-{
-    size_t inserted = 0;
-    int rc;
-
-    if (done != NULL)
-        *done = 0;
-    if (q == NULL || items == NULL || any_null(items, count))
-        return SPN_EINVAL;
-    if (count == 0)
-        return SPN_OK;
-    rc = q->ops->insert_many(q, items, count, SPN__NO_PATIENCE, &inserted);
-    if (done != NULL)
-        *done = inserted;
-    return rc;
-}
-
-int64_t spn_queue_drain(spn_queue *q, void **items, size_t capacity)
-{
-    size_t count = 0;
-
-    if (q == NULL || items == NULL)
-        return SPN_EINVAL;
-    if (capacity != 0)
-        (void)q->ops->remove_many(q, items, capacity, SPN__NO_PATIENCE, &count);
-    return (int64_t)count;
 }

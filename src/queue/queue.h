@@ -2,8 +2,8 @@
 /*
  * queue.h - what a kind of queue provides, and what the kinds share.
  *
- * The public calls (queue.c, inside.c) check their arguments, choose a style of waiting
- * and go through the table below; a kind knows nothing of the four styles.
+ * The public calls (queue.c, walk.c) check their arguments and go through the table
+ * below.
  */
 #ifndef SPN__QUEUE_H
 #define SPN__QUEUE_H
@@ -15,35 +15,23 @@
 #include "sync/lock.h"
 #include "sync/seam.h"
 
-extern struct spn__lock spn__queue_drain_lock; /* see spn_queue_drain_to */
-
 enum spn__end { SPN__LAST, SPN__FIRST };
 
-/* How long a call may wait.  NOW is told apart from a deadline that has passed:
- * it answers SPN_EFULL or SPN_EEMPTY, ignores the interrupt flag and needs no
- * thread record. */
+/* How long a call may wait.  NOW ignores the interrupt flag and needs no thread
+ * record. */
 struct spn__patience {
     bool now;
     int64_t deadline_ns;
 };
 
-#define SPN__NO_PATIENCE ((struct spn__patience){ true, 0 })
-
-/* What a walk does with the item it is shown. */
-enum spn__verdict {
-    SPN__KEEP = 0,
-    SPN__TAKE = 1, /* out of the queue; it is the walker's now */
-    SPN__STOP = 2  /* look no further; may be or-ed to the others */
-};
-
-/* `serial` tells an item from an equal one that came earlier or later. */
-typedef int (*spn__walk_fn)(void *item, uint64_t serial, void *ctx);
+#define SPN__NO_PATIENCE  ((struct spn__patience){ true, 0 })
+#define SPN__ALL_PATIENCE ((struct spn__patience){ false, SPN_FOREVER })
 
 struct spn__queue_ops {
     /* SPN_OK, SPN_ECLOSED, SPN_ENOMEM; NOW: SPN_EFULL; else SPN_ETIMEDOUT and
      * SPN_EINTR. */
     int (*insert)(spn_queue *q, void *item, enum spn__end end, struct spn__patience p);
-    /* SPN_OK; NOW: SPN_EEMPTY; else SPN_ECLOSED, SPN_ETIMEDOUT, SPN_EINTR. */
+    /* SPN_OK, SPN_ECLOSED; NOW: SPN_EEMPTY; else SPN_ETIMEDOUT, SPN_EINTR. */
     int (*remove)(spn_queue *q, void **item, enum spn__end end, struct spn__patience p);
     /* Several at once, at least one or the status of insert and remove. */
     int (*insert_many)(spn_queue *q, void *const *items, size_t count,
@@ -51,24 +39,20 @@ struct spn__queue_ops {
     int (*remove_many)(spn_queue *q, void **items, size_t capacity,
                        struct spn__patience p, size_t *count);
     void *(*peek)(spn_queue *q, enum spn__end end);
-    /* Shows the items in the order of iteration, from `end`, with the queue
-     * locked.  NULL: the kind cannot look inside. */
-    void (*walk)(spn_queue *q, enum spn__end end, spn__walk_fn visit, void *ctx);
-    /* The same in the order of removal, and only what could be taken now; a
-     * visitor that keeps an item stops. */
-    void (*drain)(spn_queue *q, spn__walk_fn visit, void *ctx);
+    /* Shows the items from `end` on, with the queue locked.  NULL: the kind cannot
+     * look inside. */
+    void (*walk)(spn_queue *q, enum spn__end end, spn_queue_visit_fn visit, void *ctx);
     int64_t (*size)(const spn_queue *q);
     int32_t (*waiting_consumers)(spn_queue *q);
     void (*close)(spn_queue *q);
-    bool (*is_closed)(const spn_queue *q);
     bool (*busy)(spn_queue *q);    /* somebody waits: it must not be destroyed */
     void (*release)(spn_queue *q); /* empty, and nobody waits */
     /* As insert, but until a consumer has it; NOW hands over or answers
-     * SPN_EEMPTY.  Asked of transfer queues only. */
+     * SPN_EFULL.  Asked of transfer queues only. */
     int (*transfer)(spn_queue *q, void *item, struct spn__patience p);
 };
 
-/* The head of every kind's struct; all fixed after create, but the iterators. */
+/* The head of every kind's struct; all fixed after create. */
 struct spn_queue {
     const struct spn__queue_ops *ops;
     spn_queue_kind kind;
@@ -80,27 +64,7 @@ struct spn_queue {
     spn_queue_drop_fn drop;
     void *ctx;
     spn_clock *clock;
-    struct spn__lock iters_lock; /* a leaf */
-    struct spn__list iters;      /* those alive; guarded by iters_lock */
     SPN__AUDIT_FIELD
-};
-
-/*
- * An iterator is a copy of what was there: it cannot be overtaken.  A kind whose
- * serials change (fifo.c) tells the iterators; others need not know of them.
- * `seen` is written by walks and by that, with the queue locked.
- */
-struct spn__seen {
-    void *item;
-    uint64_t serial;
-};
-
-struct spn_queue_iter {
-    struct spn__list_node link; /* in queue->iters */
-    spn_queue *queue;
-    size_t count, capacity, next; /* next: index of what `next` shows */
-    bool removable;               /* something was shown and not removed */
-    struct spn__seen seen[];
 };
 
 /* Constructors, one per family; options are checked.  NULL: no memory. */
@@ -135,6 +99,9 @@ static inline bool spn__queue_is_deque(const spn_queue *q)
 {
     return q->kind == SPN_QUEUE_DEQUE;
 }
+
+/* Drops all that is in it; nobody else uses the queue.  Returns how many. */
+int64_t spn__queue_empty(spn_queue *q);
 
 /* Fills in the head. */
 void spn__queue_init(spn_queue *q, spn_queue_kind kind,

@@ -159,11 +159,6 @@ static bool at_end(const struct ring *r)
     return (tail & CLOSED) != 0 && spn__load(&r->head, relaxed) == (tail & ~CLOSED);
 }
 
-static bool is_closed(const struct ring *r)
-{
-    return (spn__load(&r->tail, acquire) & CLOSED) != 0; /* [closed] */
-}
-
 /* ---- with waiting ------------------------------------------------------------- */
 
 /* Called by a thread that has slept and then took position - 1: see WAKING. */
@@ -282,7 +277,7 @@ static int ring_remove_many(spn_queue *q, void **items, size_t capacity,
         }
         if (*count != 0)
             break;
-        rc = p.now ? SPN_EEMPTY : end ? SPN_ECLOSED : SPN_OK;
+        rc = end ? SPN_ECLOSED : p.now ? SPN_EEMPTY : SPN_OK;
         if (rc != SPN_OK)
             break;
         if (!spun) {
@@ -392,11 +387,6 @@ static void ring_close(spn_queue *q)
     spn__eventcount_notify_all(&r->not_full);
 }
 
-static bool ring_is_closed(const spn_queue *q)
-{
-    return is_closed((const struct ring *)(const void *)q);
-}
-
 static bool ring_busy(spn_queue *q)
 {
     return spn__load(&ring_of(q)->inside, acquire) != 0; /* with leave's release */
@@ -419,7 +409,6 @@ static const struct spn__queue_ops ring_ops = {
     .size = ring_size,
     .waiting_consumers = ring_waiting_consumers,
     .close = ring_close,
-    .is_closed = ring_is_closed,
     .busy = ring_busy,
     .release = ring_release,
 };

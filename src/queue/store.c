@@ -2,7 +2,7 @@
 /*
  * store.c - the three stores of monitor queues; see store.h.
  *
- * array  `count` cells from `first`, in a circle.  Removal from inside closes
+ * array  `count` slots from `first`, in a circle.  Removal from inside closes
  *        the gap from the side of the tail, so the order of the rest stays and
  *        the room is there for the next insert.
  * heap   binary, in an array.  Of equal items the one that came first is less,
@@ -20,27 +20,27 @@ enum { SPARE_MAX = 64, HEAP_FIRST = 16 };
 
 /* ---- array --------------------------------------------------------------- */
 
-static struct spn__kept *array_at(const struct spn__store *s, size_t i)
+static void **array_at(const struct spn__store *s, size_t i)
 {
     const size_t at = s->first + i;
 
-    return &s->cells[at < s->cell_count ? at : at - s->cell_count];
+    return &s->slots[at < s->cell_count ? at : at - s->cell_count];
 }
 
 bool spn__array_push(struct spn__store *s, void *item)
 {
     if (s->count == s->cell_count)
         return false;
-    *array_at(s, s->count++) = (struct spn__kept){ item, s->next_serial++, 0 };
+    *array_at(s, s->count++) = item;
     return true;
 }
 
 void *spn__array_pop(struct spn__store *s)
 {
-    struct spn__kept *head = array_at(s, 0);
-    void *item = head->item;
+    void **head = array_at(s, 0);
+    void *item = *head;
 
-    head->item = NULL; /* no reference stays behind (ABQ-7) */
+    *head = NULL; /* no reference stays behind (ABQ-7) */
     s->first = s->first + 1 < s->cell_count ? s->first + 1 : 0;
     s->count--;
     return item;
@@ -48,30 +48,30 @@ void *spn__array_pop(struct spn__store *s)
 
 void *spn__array_peek(const struct spn__store *s)
 {
-    return s->count != 0 ? array_at(s, 0)->item : NULL;
+    return s->count != 0 ? *array_at(s, 0) : NULL;
 }
 
 /* One pass that moves what stays over what goes. */
-void spn__array_walk(struct spn__store *s, spn__walk_fn visit, void *ctx)
+void spn__array_walk(struct spn__store *s, spn_queue_visit_fn visit, void *ctx)
 {
     const size_t count = s->count;
     size_t kept = 0;
-    int verdict = SPN__KEEP;
+    int verdict = SPN_QUEUE_KEEP;
 
     for (size_t i = 0; i < count; i++) {
-        const struct spn__kept cell = *array_at(s, i);
+        void *const item = *array_at(s, i);
 
-        if ((verdict & SPN__STOP) == 0)
-            verdict = visit(cell.item, cell.serial, ctx);
+        if ((verdict & SPN_QUEUE_STOP) == 0)
+            verdict = visit(item, ctx);
         else if (kept == i)
             return; /* nothing was taken, and nothing will be */
         else
-            verdict = SPN__STOP;
-        if ((verdict & SPN__TAKE) == 0)
-            *array_at(s, kept++) = cell;
+            verdict = SPN_QUEUE_STOP;
+        if ((verdict & SPN_QUEUE_TAKE) == 0)
+            *array_at(s, kept++) = item;
     }
     for (size_t i = kept; i < count; i++)
-        array_at(s, i)->item = NULL;
+        *array_at(s, i) = NULL;
     s->count = kept;
 }
 
@@ -157,15 +157,15 @@ struct spn__kept spn__heap_pop(struct spn__store *s, spn__less_fn less)
  * goes is marked first and taken out afterwards; if much went, the heap is
  * built anew.
  */
-void spn__heap_walk(struct spn__store *s, spn__less_fn less, spn__walk_fn visit,
+void spn__heap_walk(struct spn__store *s, spn__less_fn less, spn_queue_visit_fn visit,
                     void *ctx)
 {
     size_t kept = 0, taken = 0, only = 0;
-    int verdict = SPN__KEEP;
+    int verdict = SPN_QUEUE_KEEP;
 
-    for (size_t i = 0; i < s->count && (verdict & SPN__STOP) == 0; i++) {
-        verdict = visit(s->cells[i].item, s->cells[i].serial, ctx);
-        if ((verdict & SPN__TAKE) != 0) {
+    for (size_t i = 0; i < s->count && (verdict & SPN_QUEUE_STOP) == 0; i++) {
+        verdict = visit(s->cells[i].item, ctx);
+        if ((verdict & SPN_QUEUE_TAKE) != 0) {
             s->cells[i].item = NULL;
             only = i;
             taken++;
@@ -203,7 +203,7 @@ bool spn__list_store_push(struct spn__store *s, void *item, enum spn__end end,
     } else {
         return false;
     }
-    node->kept = (struct spn__kept){ item, s->next_serial++, 0 };
+    node->item = item;
     node->owner = owner;
     if (end == SPN__FIRST)
         spn__list_push_front(&s->nodes, &node->link);
@@ -225,7 +225,7 @@ void spn__list_store_remove(struct spn__store *s, struct spn__kept_node *node)
         spn__free(node);
         return;
     }
-    node->kept.item = NULL;
+    node->item = NULL;
     node->owner = NULL;
     node->link.next = (struct spn__list_node *)(void *)s->spare;
     s->spare = node;

@@ -15,27 +15,29 @@
 
 #include "base/list.h"
 
-/* An item with what tells it from an equal one. */
+/* An item in a heap. */
 struct spn__kept {
     void *item;
-    uint64_t serial;
-    int64_t due_ns; /* delay queues only */
+    uint64_t serial; /* of equal ones the one that came first is less */
+    int64_t due_ns;  /* delay queues only */
 };
 
 struct spn__kept_node {
     struct spn__list_node link;
-    struct spn__kept kept;
+    void *item;
     struct spn__hand *owner; /* transfer: the producer that waits for its taker */
 };
 
 struct spn__store {
     const spn_queue *queue; /* for compare and due */
-    uint64_t next_serial;
     size_t count;
-    /* array, heap */
+    size_t cell_count; /* array, heap: allocated */
+    /* array */
+    void **slots;
+    size_t first; /* index of the head */
+    /* heap */
     struct spn__kept *cells;
-    size_t cell_count; /* allocated */
-    size_t first;      /* array: index of the head */
+    uint64_t next_serial;
     /* list */
     struct spn__list nodes;
     struct spn__kept_node *spare; /* free nodes, linked through link.next */
@@ -45,11 +47,11 @@ struct spn__store {
 /* Bytes that push wants when it answered false. */
 size_t spn__store_wants(const struct spn__store *s);
 
-/* array: `cells` is allocated at create and never grows. */
+/* array: `slots` is allocated at create and never grows. */
 bool spn__array_push(struct spn__store *s, void *item);
 void *spn__array_pop(struct spn__store *s);
 void *spn__array_peek(const struct spn__store *s);
-void spn__array_walk(struct spn__store *s, spn__walk_fn visit, void *ctx);
+void spn__array_walk(struct spn__store *s, spn_queue_visit_fn visit, void *ctx);
 
 /* heap: the least by `less` is first. */
 typedef bool (*spn__less_fn)(const struct spn__store *s, const struct spn__kept *a,
@@ -57,7 +59,7 @@ typedef bool (*spn__less_fn)(const struct spn__store *s, const struct spn__kept 
 bool spn__heap_push(struct spn__store *s, struct spn__kept kept, spn__less_fn less,
                     void **memory, size_t bytes);
 struct spn__kept spn__heap_pop(struct spn__store *s, spn__less_fn less);
-void spn__heap_walk(struct spn__store *s, spn__less_fn less, spn__walk_fn visit,
+void spn__heap_walk(struct spn__store *s, spn__less_fn less, spn_queue_visit_fn visit,
                     void *ctx);
 
 /* list */

@@ -3,35 +3,50 @@
  * message.h - a frame that came, on its way through the chain.
  *
  * One block of memory has all of it: this head, what server or client add to it, the body,
- * and room for what is decoded.  Whoever handles it last frees it with `release`.
+ * and room for what is decoded.  It has a hold of its channel, which its release gives up.
  */
 #ifndef SPN__MESSAGE_H
 #define SPN__MESSAGE_H
 
-#include <stdbool.h>
-
-#include <spindle/executor.h>
-
-#include "rpc/frame.h"
-
-struct spn__channel;
-struct spn__handler;
-struct spn__waits;
+#include "endpoint/stream.h"
+#include "rpc/wire/frame.h"
 
 struct spn__message {
-    spn_task task; /* its run elsewhere: the dispatcher's */
-    struct spn__handler *handler;
-    struct spn__channel *channel; /* held */
+    spn_message head; /* first */
     struct spn__frame frame;
-    bool has_place;           /* of the pool's, see places.c */
-    struct spn__waits *waits; /* it is one of those that wait; NULL: it is not */
-    unsigned char *body;      /* frame.length bytes, the message's own */
-    int64_t arrived_ns;       /* monotonic */
+    unsigned char *body; /* frame.length bytes, the message's own */
     /* Reads the body; NULL: there is nothing to decode. */
     void (*decode)(struct spn__message *message);
-    /* The pool refused it, or dropped it: answers for it, and releases it. */
-    void (*refused)(struct spn__message *message, int why);
-    void (*release)(struct spn__message *message);
 };
+
+static inline struct spn__message *spn__message_of(spn_message *message)
+{
+    return (struct spn__message *)(void *)message; /* its first member */
+}
+
+static inline struct spn__stream *
+spn__message_stream(const struct spn__message *message)
+{
+    return spn__stream_of(message->head.channel);
+}
+
+/* A message of a frame: what is behind it in the struct is the caller's to set. */
+static inline void spn__message_init(struct spn__message *message,
+                                     const spn_message_ops *ops,
+                                     struct spn__stream *stream,
+                                     const struct spn__frame *frame,
+                                     unsigned char *body)
+{
+    message->head = (spn_message)SPN_MESSAGE_INIT(ops, spn__frame_is_request(frame)
+                                                           ? SPN_MESSAGE_REQUEST
+                                                           : SPN_MESSAGE_RESPONSE);
+    message->head.channel = &stream->channel;
+    message->frame = *frame;
+    message->body = body;
+    message->decode = NULL;
+}
+
+/* decode.c: decodes bodies, inside of the dispatch. */
+extern const spn_handler_ops spn__decode_ops;
 
 #endif /* SPN__MESSAGE_H */

@@ -10,17 +10,6 @@
 
 #include "config/problem.h"
 
-int spn__setting(const spn_url *url, const char *key, int32_t otherwise, int32_t *value,
-                 spn_problem *problem)
-{
-    const int rc = spn_url_get_int(url, key, otherwise, value);
-
-    if (rc != SPN_OK)
-        return spn__refuse(problem, rc, 0, "%s=%s is no number that fits", key,
-                           spn_url_get(url, key));
-    return SPN_OK;
-}
-
 /* How far k, m and g shift; -1: none of them. */
 static int shift_of(char unit)
 {
@@ -42,7 +31,7 @@ static int shift_of(char unit)
 int spn__setting_bytes(const spn_url *url, const char *key, uint64_t otherwise,
                        uint64_t *value, spn_problem *problem)
 {
-    const char *text = spn_url_get(url, key), *at = text;
+    const char *text = spn_url_get(url, NULL, key), *at = text;
     uint64_t number = 0;
     int shift = 0;
 

@@ -8,15 +8,13 @@
 #include <spindle/problem.h>
 #include <spindle/url.h>
 
+#include "config/setting.h"
+
 enum {
     SPN__HEARTBEAT_MS = 60000,
     SPN__PAYLOAD = 8 * 1024 * 1024,
     SPN__FRAME_MS = 30000
 };
-
-/* A number of the URL; one that is none is refused, with its key. */
-int spn__setting(const spn_url *url, const char *key, int32_t otherwise, int32_t *value,
-                 spn_problem *problem);
 
 /* A size of the URL: bytes, or with k, m or g so many KiB, MiB or GiB.  As above. */
 int spn__setting_bytes(const spn_url *url, const char *key, uint64_t otherwise,

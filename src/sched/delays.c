@@ -314,18 +314,23 @@ static int grow(struct spn__delays *d)
 /* The inbox is full, or the queue. */
 static int make_room(struct spn__delays *d)
 {
+    bool is_large = false;
     int rc = SPN_OK;
 
     spn__lock(&d->lock);
     fetch(d);
     if (d->dues.dead > 0 && is_full(d))
         spn__dues_sweep(&d->dues);
-    if (is_full(d))
+    if (is_full(d)) {
+        is_large = (int64_t)d->dues.used >= d->source.pool->work.many / 2;
         rc = grow(d);
+    }
     spn__quick_lock(&d->inbox.lock);
     set_limit(d, 0);
     spn__quick_unlock(&d->inbox.lock);
     spn__unlock(&d->lock);
+    if (is_large) /* once per doubling */
+        spn__work_grown(d->source.pool);
     return rc;
 }
 

@@ -116,8 +116,7 @@ static void finished(struct spn__task_future *t)
     if (!spn__cas(&f->tie, &found, CUTTING, acquire, relaxed))
         return;
     s = f->scheduled; /* it is in the queue, or whoever takes it out will wait */
-    /* relaxed: a knob. */
-    removes = spn__load(&s->policies[SPN_SCHEDULED_REMOVE_ON_CANCEL], relaxed) != 0;
+    removes = s->removes_cancelled;
     if (removes && spn__delays_cut(&s->delays, &t->task, true)) {
         spn__store(&f->tie, LOOSE, relaxed); /* nobody waits for it: it is ours */
         spn_task_release(&t->task);

@@ -6,14 +6,14 @@
  *   It is a thread pool (src/exec) that takes its tasks from a heap by due time
  *   (delays.c); threads, hooks, counters, refusals and the end are the pool's.  A pool
  *   of its own would have been another two thousand lines of states and races, and
- *   every call that works on a pool (setters, statistics, remove, purge, pause) would be
- *   there twice.  What the pool had to learn is that "there are tasks" and "there is
+ *   every call that works on a pool (reconfigure, statistics, remove, purge, pause) would
+ *   be there twice.  What the pool had to learn is that "there are tasks" and "there is
  *   one to be had now" are two questions, and that one idle worker, the leader, wakes
  *   by itself (exec/idle.c, TIMED).
  *
- * POLICIES  are asked under the lock of the heap, when tasks are gone through at shutdown
- *   or after a change, and when a periodic one comes back: so that one that comes back
- *   is either gone through or asks afterwards.
+ * POLICIES  are asked under the lock of the heap: when shutdown goes through the tasks, and
+ *   when a periodic one comes back.  So a task that comes back is either gone through or
+ *   asks afterwards.
  */
 #include "sched/scheduled.h"
 
@@ -24,22 +24,17 @@
 
 #define DEFAULT_KEEP_ALIVE SPN_MS(10)
 
-static bool policy_on(struct spn_scheduled *s, int policy)
-{
-    return spn__load(&s->policies[policy], relaxed) != 0; /* a knob */
-}
-
 /* Whether a task may run after shutdown. */
 static bool allowed(struct spn__delays *d, const spn_task *task, int64_t due_ns)
 {
     struct spn_scheduled *s = (struct spn_scheduled *)(void *)d;
 
-    if (spn__load(&s->stops_all, relaxed) != 0) /* as a policy */
+    /* relaxed: stored before the shutdown that goes through the tasks. */
+    if (spn__load(&s->stops_all, relaxed) != 0)
         return false;
     if (task != NULL && (task->flags & SPN__TASK_PERIODIC) != 0)
-        return policy_on(s, SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN);
-    return policy_on(s, SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN) ||
-           due_ns <= spn__delays_now(d);
+        return s->periodic_after_shutdown;
+    return s->delayed_after_shutdown || due_ns <= spn__delays_now(d);
 }
 
 /* ---- making -------------------------------------------------------------------- */
@@ -49,14 +44,6 @@ spn_scheduled_opts spn_scheduled_opts_pool(int32_t threads)
     spn_scheduled_opts o = SPN_SCHEDULED_OPTS_INIT;
 
     o.core_threads = threads;
-    return o;
-}
-
-spn_scheduled_opts spn_scheduled_opts_single(void)
-{
-    spn_scheduled_opts o = spn_scheduled_opts_pool(1);
-
-    o.fixed = 1;
     return o;
 }
 
@@ -96,11 +83,6 @@ static spn_pool_opts pool_opts(const spn_scheduled_opts *o)
     p.factory = o->factory;
     p.thread = o->thread;
     p.hooks = o->hooks;
-    if (o->fixed != 0 &&
-        o->core_threads <= 1) { /* one after another: as a single pool */
-        p.urgent_threads = 0;
-        p.block_threads = 0;
-    }
     return p;
 }
 
@@ -122,17 +104,13 @@ int spn_scheduled_create(spn_scheduled **out, const spn_scheduled_opts *opts)
     if (s == NULL)
         return SPN_ENOMEM;
     p = pool_opts(&o);
-    s->fixed = o.fixed != 0;
+    s->removes_cancelled = o.remove_on_cancel != 0;
+    s->delayed_after_shutdown = o.delayed_after_shutdown != 0;
+    s->periodic_after_shutdown = o.periodic_after_shutdown != 0;
     spn__init(&s->stops_all, 0);
     s->decorate = o.decorate;
     s->failed = o.failed;
     s->ctx = o.ctx;
-    spn__init(&s->policies[SPN_SCHEDULED_REMOVE_ON_CANCEL],
-              (uint32_t)o.remove_on_cancel);
-    spn__init(&s->policies[SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN],
-              (uint32_t)o.delayed_after_shutdown);
-    spn__init(&s->policies[SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN],
-              (uint32_t)o.periodic_after_shutdown);
     spn__init(&s->failed_runs, 0);
     spn__delays_init(&s->delays, o.clock, allowed);
     rc = spn__pool_create_timed(&s->pool, &p, &s->delays.source);
@@ -152,7 +130,7 @@ int spn_scheduled_destroy(spn_scheduled *s)
 
     if (s == NULL)
         return SPN_OK;
-    if (spn_pool_is_terminated(s->pool) != 1)
+    if (spn__pool_state(s->pool) != SPN_EXECUTOR_TERMINATED)
         return SPN_EBUSY;
     /* From the clock first, which must not tell a pool that is gone. */
     spn__delays_unlisten(&s->delays);
@@ -360,13 +338,6 @@ int spn_scheduled_remaining(const spn_future *future, int64_t *remaining_ns)
     return SPN_OK;
 }
 
-int spn_scheduled_is_periodic(const spn_future *future)
-{
-    const struct spn__scheduled_future *f = spn__scheduled_future_of(future);
-
-    return f == NULL ? SPN_EINVAL : f->repeat != SPN_REPEAT_NONE;
-}
-
 int spn_scheduled_remove(spn_scheduled *s, spn_future *future)
 {
     struct spn__scheduled_future *f = spn__scheduled_future_of(future);
@@ -374,7 +345,7 @@ int spn_scheduled_remove(spn_scheduled *s, spn_future *future)
 
     if (s == NULL || f == NULL)
         return SPN_EINVAL;
-    removed = spn_pool_remove(s->pool, &f->t.task);
+    removed = spn__pool_remove(s->pool, &f->t.task);
     if (removed == 1)
         spn_future_unref(future); /* the executor's; the caller has another */
     return removed;
@@ -397,31 +368,6 @@ int64_t spn_scheduled_drain(spn_scheduled *s, spn_task **tasks, size_t capacity)
         spn_task_release(tasks[i]);
     }
     return (int64_t)count;
-}
-
-/* ---- policies ------------------------------------------------------------------------------ */
-
-static bool is_policy(int policy)
-{
-    return policy >= SPN_SCHEDULED_REMOVE_ON_CANCEL &&
-           policy <= SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN;
-}
-
-int spn_scheduled_set_policy(spn_scheduled *s, int policy, int on)
-{
-    if (s == NULL || !is_policy(policy) || (on != 0 && on != 1))
-        return SPN_EINVAL;
-    if (s->fixed)
-        return SPN_ESTATE;
-    spn__store(&s->policies[policy], (uint32_t)on, relaxed); /* before the lock below */
-    if (policy != SPN_SCHEDULED_REMOVE_ON_CANCEL && on == 0)
-        spn__pool_forbid(s->pool);
-    return SPN_OK;
-}
-
-int spn_scheduled_get_policy(spn_scheduled *s, int policy)
-{
-    return s == NULL || !is_policy(policy) ? SPN_EINVAL : policy_on(s, policy);
 }
 
 int64_t spn_scheduled_failed_runs(spn_scheduled *s)

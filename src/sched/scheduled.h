@@ -21,14 +21,12 @@ enum { SPN__REPEAT_START = 3 };
 
 struct spn_scheduled {
     struct spn__delays delays; /* first: they are the same object */
-    struct spn_pool *pool;     /* fixed, as the next four */
-    bool fixed;
+    struct spn_pool *pool;     /* fixed, as all but the last two */
+    /* Policies. */
+    bool removes_cancelled, delayed_after_shutdown, periodic_after_shutdown;
     int (*decorate)(spn_scheduled *scheduled, spn_schedule *what, void *ctx);
     void (*failed)(spn_scheduled *scheduled, spn_future *future, int code, void *ctx);
     void *ctx;
-    /* relaxed: knobs, each decided by once; after shutdown those that wait are gone
-     * through again when one changes. */
-    SPN__ATOMIC(uint32_t) policies[3]; /* by spn_scheduled_policy */
     SPN__ATOMIC(uint32_t)
     stops_all; /* after shutdown nothing runs, whatever they say */
     SPN__ATOMIC(int64_t) failed_runs; /* relaxed: only counts */

@@ -21,6 +21,7 @@
 
 #include "base/options.h"
 #include "base/time.h"
+#include "exec/pool.h"
 #include "sched/scheduled.h"
 #include "sync/blocks.h"
 
@@ -89,13 +90,6 @@ int spn_serial_task_create(spn_serial_task **out, spn_run_fn fn, void *arg)
     return SPN_OK;
 }
 
-spn_serial_task *spn_serial_task_ref(spn_serial_task *task)
-{
-    if (task != NULL)
-        (void)spn_future_ref(&task->f.t.future);
-    return task;
-}
-
 void spn_serial_task_unref(spn_serial_task *task)
 {
     if (task != NULL)
@@ -138,7 +132,7 @@ static void failed(spn_scheduled *scheduled, spn_future *future, int code, void 
 int spn_serial_timer_create(spn_serial_timer **out, const spn_serial_timer_opts *opts)
 {
     spn_serial_timer_opts o = SPN_SERIAL_TIMER_OPTS_INIT;
-    spn_scheduled_opts so = spn_scheduled_opts_single();
+    spn_scheduled_opts so = spn_scheduled_opts_pool(1);
     struct spn_serial_timer *timer;
     int rc;
 
@@ -147,18 +141,16 @@ int spn_serial_timer_create(spn_serial_timer **out, const spn_serial_timer_opts 
     *out = NULL;
     if (opts != NULL && spn__options_copy(&o, sizeof o, opts) != SPN_OK)
         return SPN_EINVAL;
-    if (o.keep_cancelled > 1 || o.reserved != 0)
-        return SPN_EINVAL;
     timer = spn__alloc(sizeof *timer);
     if (timer == NULL)
         return SPN_ENOMEM;
     timer->failed = o.failed;
     timer->ctx = o.ctx;
+    so.fixed = 1;
     so.name = o.name;
     so.clock = o.clock;
     so.factory = o.factory;
     so.thread = o.thread;
-    so.remove_on_cancel = o.keep_cancelled == 0;
     so.failed = o.failed != NULL ? failed : NULL;
     so.ctx = timer;
     rc = spn_scheduled_create(&timer->scheduled, &so);
@@ -188,37 +180,40 @@ int spn_serial_timer_cancel(spn_serial_timer *timer)
         return SPN_EINVAL;
     /* relaxed: asked under the lock of the queue, once that is closed. */
     spn__store(&timer->scheduled->stops_all, 1, relaxed);
-    return spn_pool_shutdown(timer->scheduled->pool);
+    return spn__pool_shutdown(timer->scheduled->pool);
 }
 
 int spn_serial_timer_await(spn_serial_timer *timer, int64_t timeout_ns)
 {
     return timer == NULL ? SPN_EINVAL
-                         : spn_pool_await(timer->scheduled->pool, timeout_ns);
-}
-
-int64_t spn_serial_timer_purge(spn_serial_timer *timer)
-{
-    return timer == NULL ? SPN_EINVAL : spn_pool_purge(timer->scheduled->pool);
+                         : spn__pool_await(timer->scheduled->pool, timeout_ns);
 }
 
 int64_t spn_serial_timer_pending(spn_serial_timer *timer)
 {
-    return timer == NULL ? SPN_EINVAL : spn_pool_queued(timer->scheduled->pool);
+    return timer == NULL ? SPN_EINVAL : spn__work_size(timer->scheduled->pool);
 }
 
 /* ---- scheduling ------------------------------------------------------------------------- */
 
-/* Has the task run at due_ns; repeat as the future has it. */
+/* How the future repeats. */
+static uint8_t inner_repeat(int repeat)
+{
+    return repeat == SPN_REPEAT_DELAY ? (uint8_t)SPN__REPEAT_START : (uint8_t)repeat;
+}
+
+/* Has the task run at due_ns. */
 static int start(struct spn_serial_timer *timer, struct spn_serial_task *task,
-                 uint8_t repeat, int64_t due_ns, int64_t period_ns)
+                 int64_t due_ns, int repeat, int64_t period_ns)
 {
     int rc;
 
-    if (spn_pool_is_shutdown(timer->scheduled->pool) == 1 ||
+    if (due_ns == SPN_FOREVER)
+        return SPN_EINVAL;
+    if (spn__pool_state(timer->scheduled->pool) != SPN_EXECUTOR_RUNNING ||
         !pass(task, FRESH, SCHEDULED))
         return SPN_ESTATE;
-    task->f.repeat = repeat;
+    task->f.repeat = inner_repeat(repeat);
     task->f.period_ns = period_ns;
     task->f.t.task.flags |= SPN__TASK_TIED | SPN__TASK_PERIODIC;
     if (repeat == SPN_REPEAT_NONE)
@@ -232,64 +227,27 @@ static int start(struct spn_serial_timer *timer, struct spn_serial_task *task,
     return rc == SPN_EREJECTED ? SPN_ESTATE : rc;
 }
 
-static bool later(struct spn_serial_timer *timer, int64_t delay_ns, int64_t *due_ns)
-{
-    if (delay_ns < 0)
-        return false;
-    *due_ns = spn__time_add(spn__delays_now(&timer->scheduled->delays), delay_ns);
-    return *due_ns != SPN_FOREVER;
-}
-
-static bool is_time(int64_t at_ns)
-{
-    return at_ns >= 0 && at_ns != SPN_FOREVER;
-}
-
 static bool is_repeat(int repeat, int64_t period_ns)
 {
+    if (repeat == SPN_REPEAT_NONE)
+        return period_ns == 0;
     return (repeat == SPN_REPEAT_RATE || repeat == SPN_REPEAT_DELAY) && period_ns > 0;
 }
 
-static uint8_t inner_repeat(int repeat)
-{
-    return repeat == SPN_REPEAT_RATE ? (uint8_t)SPN_REPEAT_RATE
-                                     : (uint8_t)SPN__REPEAT_START;
-}
-
 int spn_serial_timer_schedule(spn_serial_timer *timer, spn_serial_task *task,
-                              int64_t delay_ns)
+                              int64_t delay_ns, int repeat, int64_t period_ns)
 {
-    int64_t due_ns;
-
-    if (timer == NULL || task == NULL || !later(timer, delay_ns, &due_ns))
+    if (timer == NULL || task == NULL || delay_ns < 0 || !is_repeat(repeat, period_ns))
         return SPN_EINVAL;
-    return start(timer, task, SPN_REPEAT_NONE, due_ns, 0);
+    return start(timer, task,
+                 spn__time_add(spn__delays_now(&timer->scheduled->delays), delay_ns),
+                 repeat, period_ns);
 }
 
 int spn_serial_timer_schedule_at(spn_serial_timer *timer, spn_serial_task *task,
-                                 int64_t at_ns)
+                                 int64_t at_ns, int repeat, int64_t period_ns)
 {
-    if (timer == NULL || task == NULL || !is_time(at_ns))
+    if (timer == NULL || task == NULL || at_ns < 0 || !is_repeat(repeat, period_ns))
         return SPN_EINVAL;
-    return start(timer, task, SPN_REPEAT_NONE, at_ns, 0);
-}
-
-int spn_serial_timer_repeat(spn_serial_timer *timer, spn_serial_task *task, int repeat,
-                            int64_t delay_ns, int64_t period_ns)
-{
-    int64_t due_ns;
-
-    if (timer == NULL || task == NULL || !is_repeat(repeat, period_ns) ||
-        !later(timer, delay_ns, &due_ns))
-        return SPN_EINVAL;
-    return start(timer, task, inner_repeat(repeat), due_ns, period_ns);
-}
-
-int spn_serial_timer_repeat_at(spn_serial_timer *timer, spn_serial_task *task,
-                               int repeat, int64_t at_ns, int64_t period_ns)
-{
-    if (timer == NULL || task == NULL || !is_repeat(repeat, period_ns) ||
-        !is_time(at_ns))
-        return SPN_EINVAL;
-    return start(timer, task, inner_repeat(repeat), at_ns, period_ns);
+    return start(timer, task, at_ns, repeat, period_ns);
 }

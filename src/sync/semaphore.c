@@ -130,13 +130,6 @@ static void serve(struct spn_semaphore *s, struct spn__chosen *chosen)
     }
 }
 
-int spn_semaphore_try_acquire(spn_semaphore *s, int32_t count)
-{
-    if (s == NULL || count < 1)
-        return SPN_EINVAL;
-    return take(s, count, true) ? SPN_OK : SPN_EEMPTY;
-}
-
 int spn_semaphore_acquire(spn_semaphore *s, int32_t count, int64_t timeout_ns)
 {
     struct spn__chosen chosen = { NULL, NULL };
@@ -216,18 +209,4 @@ int32_t spn_semaphore_available(const spn_semaphore *s)
     if (s == NULL)
         return SPN_EINVAL;
     return permits_of(spn__load(&s->word, relaxed)); /* a number, no permission */
-}
-
-int32_t spn_semaphore_drain(spn_semaphore *s)
-{
-    uint64_t word;
-
-    if (s == NULL)
-        return SPN_EINVAL;
-    word = spn__load(&s->word, relaxed); /* checked by the exchange */
-    /* [permit] */
-    while (!spn__cas_weak(&s->word, &word, word - (uint64_t)permits_of(word), acquire,
-                          relaxed)) {
-    }
-    return permits_of(word);
 }

@@ -175,7 +175,7 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     if (late_ns > s->late_max_ns)
         s->late_max_ns = late_ns;
     run->periodic = spn__timeout_is_periodic(t);
-    spn__state_set(t, run->periodic ? SPN__TIMEOUT_REPEATING : SPN__TIMEOUT_EXPIRED);
+    spn__state_set(t, run->periodic ? SPN__TIMEOUT_REPEATING : SPN_TIMEOUT_EXPIRED);
     spn__shard_count(s, -1);
     s->fired++;
     run->timeout = t;
@@ -219,11 +219,11 @@ static bool arm_next(struct spn__shard *s, const struct spn__run *run, int64_t n
         if (!run->inherited)
             spn__timer_release(s->timer);
         if (!run->gone)
-            spn__state_set(t, SPN__TIMEOUT_EXPIRED);
+            spn__state_set(t, SPN_TIMEOUT_EXPIRED);
         return false;
     }
     t->node.due_ns = next_due(s, t, now_ns);
-    spn__state_set(t, SPN__TIMEOUT_PENDING);
+    spn__state_set(t, SPN_TIMEOUT_PENDING);
     spn__shard_count(s, 1);
     s->armed++;
     return spn__shard_link(s, t, wake_ns);
@@ -417,9 +417,8 @@ static void enlist(struct turn *turn)
     spn__quick_unlock(&s->lock);
 }
 
-void spn__timer_call(spn_timeout *t, spn_timeout_fn fn)
+void spn__timer_call(struct spn__shard *s, spn_timeout *t, spn_timeout_fn fn)
 {
-    struct spn__shard *s = spn__home_get(t);
     struct turn turn = { .timer = s->timer, .shard = s, .running = true };
 
     turn.run = spn__run_make(spn__thread_self());

@@ -17,6 +17,11 @@
  * LIFETIME
  *   Handles may be asked about when their timer is gone.  `refs` counts the timer and
  *   every slab; who takes the last one frees the lanes.
+ *
+ *   `closed` tells the holder of an expired handle, who knows nothing of the timer's
+ *   life, whether the timer is still there.  Stop sets it under each lane's lock before
+ *   it waits for the guests, and spn__slab_enter adds a guest under the same lock: stop
+ *   either waits for that guest or has turned it away.
  *   [slabs] each drop is a release and the last an acquire: all use lies before the end.
  *
  * LOCKS  a lane's lock is a leaf; nothing is allocated or freed while it is held.
@@ -38,8 +43,9 @@
 struct lane {
     _Alignas(SPN__CACHE_LINE) struct spn__lock lock; /* guards the rest */
     struct spn__list room;                           /* slabs that are not full */
-    struct spn__slabs *all;                          /* fixed */
-    bool left;                                       /* the timer is gone */
+    struct spn__slabs *all;                          /* fixed, as the next */
+    struct spn__shard *shard;                        /* may be gone */
+    bool closed; /* the timer was stopped, or is gone */
 };
 
 struct spn__slabs {
@@ -84,7 +90,8 @@ struct spn__slabs *spn__slabs_create(struct spn_timer *timer, uint32_t shards)
         spn__lock_init(&s->lanes[i].lock);
         spn__list_init(&s->lanes[i].room);
         s->lanes[i].all = s;
-        s->lanes[i].left = false;
+        s->lanes[i].shard = &timer->shards[i];
+        s->lanes[i].closed = false;
     }
     return s;
 }
@@ -119,6 +126,15 @@ static struct slab *take_empty(struct lane *lane)
     return NULL;
 }
 
+void spn__slabs_close(struct spn__slabs *s)
+{
+    for (uint32_t i = 0; i < s->lane_count; i++) {
+        spn__lock(&s->lanes[i].lock);
+        s->lanes[i].closed = true;
+        spn__unlock(&s->lanes[i].lock);
+    }
+}
+
 void spn__slabs_leave(struct spn__slabs *s)
 {
     if (s == NULL)
@@ -129,7 +145,7 @@ void spn__slabs_leave(struct spn__slabs *s)
 
         do { /* one at most: see OVERVIEW */
             spn__lock(&lane->lock);
-            lane->left = true;
+            lane->closed = true; /* it may never have been started */
             slab = take_empty(lane);
             spn__unlock(&lane->lock);
             if (slab != NULL)
@@ -205,8 +221,8 @@ void spn__slab_put(spn_timeout *t)
     slab->free = &t->node.link;
     if (slab->used-- == SLAB_HANDLES)
         spn__list_push_front(&lane->room, &slab->link);
-    empty =
-        slab->used == 0 && (lane->left || lane->room.head.next != lane->room.head.prev);
+    empty = slab->used == 0 &&
+            (lane->closed || lane->room.head.next != lane->room.head.prev);
     if (empty)
         spn__list_remove(&slab->link);
     spn__unlock(&lane->lock);
@@ -217,4 +233,23 @@ void spn__slab_put(spn_timeout *t)
 struct spn_timer *spn__slab_timer(const spn_timeout *t)
 {
     return slab_of(t)->lane->all->timer;
+}
+
+struct spn__shard *spn__slab_shard(const spn_timeout *t)
+{
+    return slab_of(t)->lane->shard;
+}
+
+bool spn__slab_enter(const spn_timeout *t)
+{
+    struct lane *lane = slab_of(t)->lane;
+    bool open;
+
+    spn__lock(&lane->lock);
+    open = !lane->closed;
+    if (open)
+        /* relaxed: stop has the lane's lock after us. */
+        (void)spn__fetch_add(&lane->shard->guests, 1, relaxed);
+    spn__unlock(&lane->lock);
+    return open;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * timeout.c - timeouts: scheduling, batches, cancelling.
+ * timeout.c - timeouts: scheduling and cancelling.
  *
  * STATE, under the lock of the shard that is the timeout's home
  *   NEW, EXPIRED, CANCELLED --schedule--> PENDING
@@ -19,8 +19,7 @@
  *   With fast_clock the time of an addition is reckoned from a CPU counter: reckon.c.  If
  *   that was wrong, all that may be meant is filed anew, later.
  *
- * LOCKS  a batch holds the locks of all shards it needs, in the order of their index;
- *   everything else holds one.
+ * LOCKS  one at a time.
  */
 #include "wheel/timer.h"
 
@@ -101,13 +100,13 @@ HOT int64_t reckon(struct spn__shard *s, uint64_t cycles)
 /* What to make of a timeout. */
 struct arming {
     spn_timeout_fn fn;
-    int64_t due_ns, now_ns; /* now_ns: INT64_MIN if the clock was not read */
-    int64_t reckon_ns;      /* more than 0: due so long from `cycles` */
+    int64_t due_ns, now_ns;
+    int64_t reckon_ns; /* more than 0: due so long from `cycles` */
     uint64_t cycles;
     int64_t period_ns;
     uint32_t policy;
-    bool keep;  /* a handle: fn, period and policy are in the timeout */
-    bool guest; /* from now on [guests] */
+    struct spn__shard *shard; /* a handle's, whose fields are written already */
+    bool guest;               /* from now on [guests] */
 };
 
 /* The home may be of a timer that is gone, whose memory we have now, and then anywhere
@@ -124,7 +123,7 @@ HOT bool is_taken(const spn_timeout *t)
 {
     const uint32_t state = spn__state_get(t);
 
-    return state == SPN__TIMEOUT_PENDING || state == SPN__TIMEOUT_REPEATING;
+    return state == SPN_TIMEOUT_PENDING || state == SPN__TIMEOUT_REPEATING;
 }
 
 /* The shard of this timer that the timeout belongs to, or NULL. */
@@ -177,29 +176,21 @@ static bool disown_runs(struct spn__shard *s, const spn_timeout *t)
     return found;
 }
 
-/* A run of this timeout that is under way and has a place, or NULL.  The lock is held. */
-static struct spn__run *run_with_place(const struct spn__shard *s, const spn_timeout *t)
+/* Takes the place of a run that is under way, which is not to arm it again then; true if
+ * there was one.  The lock is held. */
+static bool inherit(struct spn__shard *s, const spn_timeout *t)
 {
     struct spn__list_node *node;
 
     spn__list_each (node, &s->running) {
         struct spn__run *run = spn__list_entry(node, struct spn__run, link);
 
-        if (run->timeout == t && run->periodic && !run->inherited)
-            return run;
+        if (run->timeout == t && run->periodic && !run->inherited) {
+            run->gone = run->inherited = true;
+            return true;
+        }
     }
-    return NULL;
-}
-
-/* Takes the place of a run that is under way, which is not to arm it again then; true if
- * there was one.  The lock is held. */
-static bool inherit(struct spn__shard *s, const spn_timeout *t)
-{
-    struct spn__run *run = run_with_place(s, t);
-
-    if (run != NULL)
-        run->gone = run->inherited = true;
-    return run != NULL;
+    return false;
 }
 
 /* Fills in and links a timeout that is not linked; the lock is held.  As
@@ -214,8 +205,8 @@ HOT bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
      * tick.  What becomes due is left to the thread. */
     if (a->due_ns <= a->now_ns || spn__wheel_is_stale(s->wheel, a->now_ns))
         (void)spn__wheel_step(s->wheel, a->now_ns, FOLLOW_NODES);
-    spn__home_set(t, s);
-    if (!a->keep) {
+    if (a->shard == NULL) {
+        spn__home_set(t, s);
         t->fn = a->fn;
         t->period_ns = a->period_ns;
         t->policy = a->policy;
@@ -225,7 +216,7 @@ HOT bool arm(struct spn__shard *s, spn_timeout *t, const struct arming *a,
          * it may be gone, and the timer, before we have told that it came. */
         (void)spn__fetch_add(&s->guests, 2, relaxed);
     t->node.due_ns = a->due_ns;
-    spn__state_set(t, SPN__TIMEOUT_PENDING);
+    spn__state_set(t, SPN_TIMEOUT_PENDING);
     s->armed++;
     return spn__shard_link(s, t, wake_ns);
 }
@@ -241,7 +232,7 @@ HOT void reckon_due(struct spn__shard *s, struct arming *a)
 
 HOT int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
 {
-    struct spn__shard *s = home_of(timer, t);
+    struct spn__shard *s = a->shard != NULL ? a->shard : home_of(timer, t);
     int64_t wake_ns = 0;
     bool earlier = false;
     int rc = spn__timer_ensure_started(timer);
@@ -257,7 +248,7 @@ HOT int schedule(struct spn_timer *timer, spn_timeout *t, struct arming *a)
     reckon_due(s, a);
     if (s->stopped) {
         rc = SPN_ESTATE;
-    } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+    } else if (spn__state_get(t) == SPN_TIMEOUT_PENDING) {
         spn__wheel_unlink(&t->node);
         s->replaced++;
     } else if (timer->limited && !inherit(s, t) && !reserve(timer)) {
@@ -320,27 +311,45 @@ int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
     return schedule_any_in(timer, &owned->timeout, &a, delay_ns);
 }
 
-int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns)
+int spn__timer_schedule_handle(struct spn__shard *s, spn_timeout *t, int64_t delay_ns)
 {
-    struct arming a = { .keep = true, .guest = true };
+    struct arming a = { .shard = s, .guest = true };
 
-    return schedule_any_in(timer, t, &a, delay_ns);
+    return schedule_any_in(s->timer, t, &a, delay_ns);
+}
+
+int spn__timer_schedule_again(struct spn__shard *s, spn_timeout *t, int64_t delay_ns)
+{
+    struct spn_timer *timer = s->timer;
+    struct arming a = { .shard = s };
+    int64_t wake_ns = 0;
+    bool earlier = false;
+    int rc;
+
+    a.now_ns = spn__timer_now(timer);
+    a.due_ns = spn__deadline(a.now_ns, delay_ns);
+    spn__quick_lock(&s->lock);
+    rc = s->stopped ? SPN_ESHUTDOWN : spn__handle_check(t);
+    if (rc == SPN_OK && !reserve(timer)) {
+        s->rejected++;
+        rc = SPN_EREJECTED;
+    }
+    if (rc == SPN_OK) {
+        spn__handle_rearm(t);
+        /* relaxed: stop waits for the caller, who is one already [guests]. */
+        (void)spn__fetch_add(&s->guests, 1, relaxed);
+        spn__shard_count(s, 1);
+        earlier = arm(s, t, &a, &wake_ns);
+    }
+    spn__quick_unlock(&s->lock);
+    if (earlier)
+        spn__timer_notify(timer, wake_ns);
+    return rc;
 }
 
 uint32_t spn__timer_own_shard(const struct spn_timer *timer)
 {
     return (uint32_t)(own_shard((struct spn_timer *)(uintptr_t)timer) - timer->shards);
-}
-
-int spn_timer_schedule_at(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
-                          int64_t due_ns)
-{
-    struct arming a = { .fn = fn, .due_ns = due_ns, .now_ns = INT64_MIN };
-
-    if (timer == NULL || t == NULL || fn == NULL)
-        return SPN_EINVAL;
-    return schedule(timer, t, &a);
 }
 
 int spn_timer_schedule_periodic(spn_timer *timer, spn_timeout *t, spn_timeout_fn fn,
@@ -400,126 +409,6 @@ int spn_timer_set_period(spn_timer *timer, spn_timeout *t, int64_t period_ns)
     return SPN_OK;
 }
 
-/* ---- batches ------------------------------------------------------------------ */
-
-static struct spn__shard *shard_for(const struct spn_timer *timer, const spn_timeout *t,
-                                    struct spn__shard *own)
-{
-    struct spn__shard *s = home_of(timer, t);
-
-    return s != NULL ? s : own;
-}
-
-/* Those that have a home elsewhere in this timer stay there: all the shards a batch
- * needs are locked together, in the order of their index. */
-static uint64_t shards_of(const struct spn_timer *timer, const spn_timer_entry *entries,
-                          size_t count, struct spn__shard *own)
-{
-    uint64_t set = 0;
-
-    for (size_t i = 0; i < count; i++)
-        set |=
-            UINT64_C(1) << (shard_for(timer, entries[i].timeout, own) - timer->shards);
-    return set;
-}
-
-static void lock_set(struct spn_timer *timer, uint64_t set)
-{
-    for (uint32_t i = 0; i <= timer->shard_mask; i++)
-        if ((set >> i & 1) != 0)
-            spn__quick_lock(&timer->shards[i].lock);
-}
-
-static void unlock_set(struct spn_timer *timer, uint64_t set)
-{
-    for (uint32_t i = 0; i <= timer->shard_mask; i++)
-        if ((set >> i & 1) != 0)
-            spn__quick_unlock(&timer->shards[i].lock);
-}
-
-/* Marks the entries as pending, and reserves places for those that do not inherit one; on
- * failure unmarks those it had marked.  `reserved` keeps what a timeout was. */
-static int claim_batch(struct spn_timer *timer, const spn_timer_entry *entries,
-                       size_t count, struct spn__shard *own)
-{
-    size_t claimed = 0;
-    int rc = SPN_OK;
-
-    for (; claimed < count; claimed++) {
-        spn_timeout *t = entries[claimed].timeout;
-        struct spn__shard *s = shard_for(timer, t, own);
-        const uint32_t was = spn__state_get(t);
-
-        if (s->stopped)
-            rc = SPN_ESTATE;
-        else if (was == SPN__TIMEOUT_PENDING ||
-                 (home_of(timer, t) == NULL && is_taken(t)))
-            rc = SPN_EBUSY;
-        else if (run_with_place(s, t) == NULL && !reserve(timer))
-            rc = SPN_EREJECTED;
-        if (rc != SPN_OK)
-            break;
-        t->reserved = was;
-        spn__state_set(t, SPN__TIMEOUT_PENDING);
-    }
-    if (rc == SPN_OK)
-        return SPN_OK;
-    if (rc == SPN_EREJECTED)
-        own->rejected++;
-    while (claimed-- > 0) {
-        spn_timeout *t = entries[claimed].timeout;
-
-        spn__state_set(t, t->reserved);
-        t->reserved = 0;
-        if (run_with_place(shard_for(timer, t, own), t) == NULL)
-            spn__timer_release(timer);
-    }
-    return rc;
-}
-
-int spn_timer_schedule_many(spn_timer *timer, const spn_timer_entry *entries,
-                            size_t count)
-{
-    struct spn__shard *own;
-    struct arming a = { .fn = NULL };
-    int64_t wake_ns = SPN_FOREVER;
-    uint64_t set;
-    int rc;
-
-    if (timer == NULL || (entries == NULL && count != 0))
-        return SPN_EINVAL;
-    if (count > SIZE_MAX / sizeof *entries)
-        return SPN_EINVAL;
-    for (size_t i = 0; i < count; i++)
-        if (entries[i].timeout == NULL || entries[i].fn == NULL)
-            return SPN_EINVAL;
-    rc = spn__timer_ensure_started(timer);
-    if (rc != SPN_OK)
-        return rc;
-    own = own_shard(timer);
-    set = UINT64_C(1) << (own - timer->shards) | shards_of(timer, entries, count, own);
-    a.now_ns = spn__timer_now(timer);
-    lock_set(timer, set);
-    rc = claim_batch(timer, entries, count, own);
-    for (size_t i = 0; rc == SPN_OK && i < count; i++) {
-        spn_timeout *t = entries[i].timeout;
-        struct spn__shard *s = shard_for(timer, t, own);
-        int64_t at_ns;
-
-        t->reserved = 0;
-        (void)inherit(s, t);
-        a.fn = entries[i].fn;
-        a.due_ns = spn__deadline(a.now_ns, entries[i].delay_ns);
-        spn__shard_count(s, 1);
-        if (arm(s, t, &a, &at_ns) && at_ns < wake_ns)
-            wake_ns = at_ns;
-    }
-    unlock_set(timer, set);
-    if (wake_ns != SPN_FOREVER)
-        spn__timer_notify(timer, wake_ns);
-    return rc;
-}
-
 /* ---- cancelling --------------------------------------------------------------- */
 
 /* The lock is held. */
@@ -527,9 +416,9 @@ HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
 {
     const bool running = !spn__list_empty(&s->running) && disown_runs(s, t);
 
-    if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+    if (spn__state_get(t) == SPN_TIMEOUT_PENDING) {
         spn__wheel_unlink(&t->node);
-        spn__state_set(t, SPN__TIMEOUT_CANCELLED);
+        spn__state_set(t, SPN_TIMEOUT_CANCELLED);
         spn__shard_count(s, -1);
         spn__timer_release(s->timer);
         s->cancelled++;
@@ -539,7 +428,7 @@ HOT int cancel_locked(struct spn__shard *s, spn_timeout *t)
         return SPN_TIMEOUT_GONE;
     /* Perhaps its repetition was ended since, by set_period. */
     if (spn__state_get(t) == SPN__TIMEOUT_REPEATING || spn__timeout_is_periodic(t))
-        spn__state_set(t, SPN__TIMEOUT_CANCELLED);
+        spn__state_set(t, SPN_TIMEOUT_CANCELLED);
     return SPN_TIMEOUT_RUNNING;
 }
 
@@ -575,28 +464,35 @@ int spn_timer_cancel(spn_timer *timer, spn_timeout *t)
     return result;
 }
 
-bool spn__timer_bring_forward(struct spn_timer *timer, spn_timeout *t)
+bool spn__timer_take_out(struct spn__shard *s, spn_timeout *t)
 {
-    struct arming a = { .keep = true };
-    struct spn__shard *s = home_of(timer, t);
+    int result;
+
+    spn__quick_lock(&s->lock);
+    result = cancel_locked(s, t);
+    spn__quick_unlock(&s->lock);
+    return result == SPN_TIMEOUT_REMOVED;
+}
+
+bool spn__timer_bring_forward(struct spn__shard *s, spn_timeout *t)
+{
+    struct arming a = { .shard = s };
     int64_t wake_ns = 0;
     bool earlier = false, out = false;
 
-    if (s == NULL)
-        return true;
-    a.now_ns = a.due_ns = spn__timer_now(timer);
+    a.now_ns = a.due_ns = spn__timer_now(s->timer);
     spn__quick_lock(&s->lock);
-    if (spn__state_get(t) == SPN__TIMEOUT_PENDING && s->stopped) {
+    if (spn__state_get(t) == SPN_TIMEOUT_PENDING && s->stopped) {
         (void)cancel_locked(s, t);
         out = true;
-    } else if (spn__state_get(t) == SPN__TIMEOUT_PENDING) {
+    } else if (spn__state_get(t) == SPN_TIMEOUT_PENDING) {
         spn__wheel_unlink(&t->node);
         s->cancelled++;
         earlier = arm(s, t, &a, &wake_ns);
     }
     spn__quick_unlock(&s->lock);
     if (earlier)
-        spn__timer_notify(timer, wake_ns);
+        spn__timer_notify(s->timer, wake_ns);
     return !out;
 }
 
@@ -685,36 +581,14 @@ int spn_timer_cancel_sync(spn_timer *timer, spn_timeout *t, int64_t timeout_ns)
 
 /* ---- asking ------------------------------------------------------------------- */
 
-int spn_timeout_is_pending(const spn_timeout *t)
+int spn_timeout_state(const spn_timeout *t)
 {
-    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_PENDING;
-}
+    uint32_t state;
 
-int spn_timeout_is_expired(const spn_timeout *t)
-{
-    const uint32_t state = t != NULL ? spn__state_get(t) : SPN__TIMEOUT_NEW;
-
-    return state == SPN__TIMEOUT_EXPIRED || state == SPN__TIMEOUT_REPEATING;
-}
-
-int spn_timeout_is_cancelled(const spn_timeout *t)
-{
-    return t != NULL && spn__state_get(t) == SPN__TIMEOUT_CANCELLED;
-}
-
-spn_timer *spn_timeout_timer(const spn_timeout *t)
-{
-    const struct spn__shard *home = t != NULL ? spn__home_get(t) : NULL;
-    struct spn_timer *timer;
-
-    if (home == NULL)
-        return NULL;
-    /* The home is freed with its timer: ask the timers there are. */
-    spn__lock(&spn__timer_census.lock);
-    for (timer = spn__timer_census.first; timer != NULL && !is_ours(timer, home);)
-        timer = timer->census_next;
-    spn__unlock(&spn__timer_census.lock);
-    return timer;
+    if (t == NULL)
+        return SPN_EINVAL;
+    state = spn__state_get(t);
+    return state == SPN__TIMEOUT_REPEATING ? SPN_TIMEOUT_EXPIRED : (int)state;
 }
 
 int64_t spn_timer_remaining(spn_timer *timer, spn_timeout *t)
@@ -726,7 +600,7 @@ int64_t spn_timer_remaining(spn_timer *timer, spn_timeout *t)
         return 0;
     now_ns = spn__timer_now(timer);
     spn__quick_lock(&s->lock);
-    if (spn__state_get(t) == SPN__TIMEOUT_PENDING && t->node.due_ns > now_ns)
+    if (spn__state_get(t) == SPN_TIMEOUT_PENDING && t->node.due_ns > now_ns)
         left_ns = t->node.due_ns == SPN_FOREVER ? SPN_FOREVER : t->node.due_ns - now_ns;
     spn__quick_unlock(&s->lock);
     return left_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * timer.c - the timer service: how it is made, started and stopped.
+ * timer.c - the timer service: how it is made, started and destroyed; stop.c stops it.
  *
  * OVERVIEW
  *   A timer is a few shards, each a wheel under a lock of its own, chosen by the adding
@@ -18,17 +18,7 @@
  *   the last of them.  Nobody else needs to know: the timer sleeps with a parker of its
  *   own, and not with its thread's, so that whoever wakes it wakes the heir as well.
  *
- * STOPPING
- *   Shards are closed first, then whoever runs callbacks ends, and only then is what is
- *   left collected: so a periodic timeout whose callback was running is among it, and
- *   what is cancelled until then is not.
- *   [told] Who collects tells the owners of the library's own timeouts, and other stops wait
- *   for that: the release of the last step pairs with their acquire.
- *   [guests] then stop waits for those who take out the library's own timeouts without
- *   knowing of the timer's life: see delayed.c and handle.c.
- *
- * LOCKS  life_lock comes before all others; shard locks in the order of their index
- *   where several are held (batches only); alarm_lock, exec_lock and the census's are
+ * LOCKS  life_lock comes before all others; alarm_lock, exec_lock and the census's are
  *   leaves.  No lock is held while a callback or hook runs.
  *
  * WHY NOT a queue of additions to the timer's thread, as other wheels have?  It makes
@@ -43,8 +33,6 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/time.h"
-#include "sync/interrupt.h"
 #include "sync/thread_record.h"
 #include "wheel/slab.h"
 
@@ -331,8 +319,7 @@ int spn_timer_create(spn_timer **out, const spn_timer_opts *opts)
     return SPN_OK;
 }
 
-/* In the child of a fork: whether the threads that run its callbacks are the parent's. */
-static bool is_orphan(struct spn_timer *timer)
+bool spn__timer_is_orphan(struct spn_timer *timer)
 {
     /* relaxed, both: a fork copies them, and they do not change in the child. */
     return spn__load(&timer->state, relaxed) == SPN__TIMER_STARTED &&
@@ -394,7 +381,7 @@ int spn_timer_destroy(spn_timer *timer)
 
     if (timer == NULL)
         return SPN_OK;
-    if (is_orphan(timer) ? !was_idle(timer) : is_busy(timer))
+    if (spn__timer_is_orphan(timer) ? !was_idle(timer) : is_busy(timer))
         return SPN_EBUSY;
     spn__audit_gone(timer);
     spn__clock_unlisten(timer->clock, &timer->listener);
@@ -408,7 +395,7 @@ int spn_timer_destroy(spn_timer *timer)
     return SPN_OK;
 }
 
-/* ---- start and stop ----------------------------------------------------------- */
+/* ---- start -------------------------------------------------------------------- */
 
 /* life_lock is held. */
 static int make_thread(struct spn_timer *timer)
@@ -466,287 +453,4 @@ int spn__timer_replace_thread(struct spn_timer *timer)
 int spn_timer_start(spn_timer *timer)
 {
     return timer != NULL ? spn__timer_ensure_started(timer) : SPN_EINVAL;
-}
-
-int spn_timer_is_stopped(const spn_timer *timer)
-{
-    if (timer == NULL)
-        return SPN_EINVAL;
-    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED; /* only a word */
-}
-
-/* Whether the thread runs a callback of this timer. */
-static bool in_callback(struct spn_timer *timer, const struct spn_thread *thread)
-{
-    bool found = false;
-
-    for (uint32_t i = 0; i <= timer->shard_mask && !found; i++) {
-        struct spn__shard *s = &timer->shards[i];
-        struct spn__list_node *node;
-
-        spn__quick_lock(&s->lock);
-        spn__list_each (node, &s->running)
-            found =
-                found ||
-                spn__run_is_own(spn__list_entry(node, struct spn__run, link), thread);
-        spn__quick_unlock(&s->lock);
-    }
-    return found;
-}
-
-/* Waits until no callback of the shard runs: whatever comes, or interruptibly until a
- * deadline. */
-static int await_idle(struct spn__shard *s, struct spn_thread *self,
-                      const int64_t *deadline_ns)
-{
-    int rc = SPN_OK;
-
-    spn__quick_lock(&s->lock);
-    while (rc == SPN_OK && !spn__list_empty(&s->running)) {
-        struct spn__waiter w;
-
-        spn__shard_enlist(s, &w, self);
-        spn__quick_unlock(&s->lock);
-        if (deadline_ns == NULL)
-            spn__waitq_sleep(&w);
-        else
-            rc = spn__waitq_wait(&w, &s->idle_lock, *deadline_ns);
-        if (rc != SPN_OK)
-            spn__unlock(&s->idle_lock);
-        spn__quick_lock(&s->lock);
-        s->waiting--;
-    }
-    spn__quick_unlock(&s->lock);
-    return rc;
-}
-
-/* Timeouts as a list: of the callers, and of the library. */
-struct collected {
-    struct spn__shard *shard;
-    spn_timeout *first[2], **end[2];
-};
-
-static void collect_one(spn_wheel_node *node, void *ctx)
-{
-    struct collected *c = ctx;
-    spn_timeout *t = spn__timeout_of(node);
-    const int owned = (t->policy & (SPN__POLICY_OWNED | SPN__POLICY_HANDLE)) != 0;
-
-    spn__wheel_unlink(node);
-    spn__state_set(t, SPN__TIMEOUT_CANCELLED);
-    spn__shard_count(c->shard, -1);
-    spn__timer_release(c->shard->timer);
-    c->shard->returned++;
-    if (!owned)
-        spn__home_set(t, NULL); /* which may be gone soon; not before a guest */
-    t->node.link.next = NULL;
-    if (c->end[owned] != NULL)
-        *c->end[owned] = t;
-    else
-        c->first[owned] = t;
-    c->end[owned] = (spn_timeout **)(void *)&t->node.link.next; /* so itself */
-}
-
-static int tell_owner(spn_timeout *t)
-{
-    struct spn__owned *owned = (struct spn__owned *)(void *)t;
-
-    if ((t->policy & SPN__POLICY_HANDLE) != 0)
-        return spn__handle_returned(t);
-    owned->returned(owned);
-    return 0;
-}
-
-/* Tells the owners of our own; goes on with the rest when one of them ends the thread. */
-static void tell_owners(void *list)
-{
-    spn_timeout *t;
-
-    while ((t = spn_timeout_pop(list)) != NULL)
-        spn__timer_call(t, tell_owner); /* a stop in there would wait for the rest */
-}
-
-/* Takes out all there is: tells the owners of our own, returns the rest as a list. */
-static spn_timeout *collect(struct spn_timer *timer)
-{
-    struct collected c = { NULL, { NULL, NULL }, { NULL, NULL } };
-
-    for (uint32_t i = 0; i <= timer->shard_mask; i++) {
-        struct spn__shard *s = &timer->shards[i];
-
-        c.shard = s;
-        spn__quick_lock(&s->lock);
-        while (s->firing.next != &s->firing)
-            collect_one(spn__wheel_node_of(s->firing.next), &c);
-        (void)spn_wheel_each(s->wheel, collect_one, &c);
-        spn__quick_unlock(&s->lock);
-    }
-    spn__outlive(tell_owners, tell_owners, &c.first[1]);
-    return c.first[0];
-}
-
-/* Waits until nobody who ends a guest is inside, whatever comes. */
-static void await_guests(struct spn__shard *s)
-{
-    uint32_t found = spn__load(&s->guests, acquire); /* [guests] */
-
-    while ((found & ~SPN__GUESTS_AWAITED) != 0) {
-        /* relaxed: has whoever makes it none wake us; the number is read again. */
-        found = spn__fetch_or(&s->guests, SPN__GUESTS_AWAITED, relaxed) |
-                SPN__GUESTS_AWAITED;
-        if (found != SPN__GUESTS_AWAITED)
-            (void)spn__futex_wait(&s->guests, found, SPN_FOREVER);
-        found = spn__load(&s->guests, acquire); /* [guests] */
-    }
-}
-
-/* Closes the shards; true for the first who does. */
-static bool begin_stop(struct spn_timer *timer)
-{
-    bool first;
-
-    spn__lock(&timer->life_lock);
-    /* relaxed: changes under the lock; the thread is unparked after it. */
-    first = spn__load(&timer->state, relaxed) != SPN__TIMER_STOPPED;
-    spn__store(&timer->state, SPN__TIMER_STOPPED, relaxed);
-    timer->stopping++;
-    spn__unlock(&timer->life_lock);
-    for (uint32_t i = 0; first && i <= timer->shard_mask; i++) {
-        spn__quick_lock(&timer->shards[i].lock);
-        timer->shards[i].stopped = true;
-        spn__quick_unlock(&timer->shards[i].lock);
-    }
-    return first;
-}
-
-/* Waits for the thread; true if the caller was interrupted meanwhile. */
-static bool join_thread(struct spn_thread *thread)
-{
-    bool interrupted = false;
-
-    if (thread == NULL)
-        return false;
-    while (spn_thread_join(thread, SPN_FOREVER, NULL) == SPN_EINTR)
-        interrupted = true;
-    return interrupted;
-}
-
-/* True for the one who is to collect. */
-static bool begin_collect(struct spn_timer *timer)
-{
-    bool first;
-
-    spn__lock(&timer->life_lock);
-    first = !timer->collected;
-    timer->collected = true;
-    if (first)
-        /* relaxed: who comes later has the lock after us. */
-        spn__store(&timer->telling, 1, relaxed);
-    spn__unlock(&timer->life_lock);
-    return first;
-}
-
-/* Another stop has collected: waits until it has told the owners of our own. */
-static int await_told(struct spn_timer *timer, const int64_t *deadline_ns)
-{
-    while (spn__load(&timer->telling, acquire) != 0) { /* [told] */
-        if (deadline_ns != NULL && spn__deadline_passed(*deadline_ns, spn__now()))
-            return SPN_ETIMEDOUT;
-        (void)spn__futex_wait(&timer->telling, 1,
-                              deadline_ns != NULL ? *deadline_ns : SPN_FOREVER);
-    }
-    return SPN_OK;
-}
-
-/* A stop, as its cleanup sees it. */
-struct stopping {
-    struct spn_timer *timer;
-    struct spn_thread *self;
-    const int64_t *deadline_ns;
-    bool interrupted, collects;
-    int rc;
-};
-
-/* Also when a function that was told has ended the thread. */
-static void end_stop(void *arg)
-{
-    struct stopping *s = arg;
-    struct spn_timer *timer = s->timer;
-
-    if (s->collects) {
-        spn__store(&timer->telling, 0, release); /* [told] to the other stops */
-        spn__futex_wake(&timer->telling, INT32_MAX);
-    } else if (s->rc == SPN_OK) {
-        s->rc = await_told(timer, s->deadline_ns);
-    }
-    for (uint32_t i = 0; i <= timer->shard_mask && s->rc == SPN_OK; i++)
-        await_guests(&timer->shards[i]);
-    spn__timer_set_alarm(timer);
-    if (s->interrupted)
-        spn__interrupt_set(s->self);
-    spn__lock(&timer->life_lock);
-    timer->stopping--;
-    spn__unlock(&timer->life_lock);
-}
-
-static int stop(spn_timer *timer, spn_timeout **left, const int64_t *deadline_ns)
-{
-    struct stopping s = { .timer = timer, .deadline_ns = deadline_ns };
-    struct spn_thread *self, *thread;
-    spn_timeout *list = NULL;
-    bool first;
-
-    if (left != NULL)
-        *left = NULL;
-    if (timer == NULL)
-        return SPN_EINVAL;
-    if (is_orphan(timer))
-        return SPN_ESTATE;
-    self = spn__thread_self();
-    if (self == NULL)
-        return SPN_ENOMEM;
-    if (in_callback(timer, self))
-        return SPN_ESTATE;
-    first = begin_stop(timer);
-    /* relaxed: written under life_lock, which begin_stop had, and not any more. */
-    thread = spn__load(&timer->thread, relaxed);
-    if (first && thread != NULL) {
-        spn__parker_unpark(&timer->parker);
-        (void)spn_thread_interrupt(thread); /* its callback */
-    }
-    spn__audit_state(timer, "stopped");
-    s.self = self;
-    s.interrupted = join_thread(thread);
-    for (uint32_t i = 0; i <= timer->shard_mask && s.rc == SPN_OK; i++)
-        s.rc = await_idle(&timer->shards[i], self, deadline_ns);
-    SPN__CLEANUP_PUSH(end_stop, &s);
-    s.collects = s.rc == SPN_OK && begin_collect(timer);
-    if (s.collects)
-        list = collect(timer);
-    SPN__CLEANUP_POP();
-    if (left != NULL)
-        *left = list;
-    return s.rc;
-}
-
-int spn_timer_stop(spn_timer *timer, spn_timeout **left)
-{
-    return stop(timer, left, NULL);
-}
-
-int spn__timer_stop_until(spn_timer *timer, spn_timeout **left, int64_t deadline_ns)
-{
-    return stop(timer, left, &deadline_ns);
-}
-
-spn_timeout *spn_timeout_pop(spn_timeout **list)
-{
-    spn_timeout *t;
-
-    if (list == NULL || *list == NULL)
-        return NULL;
-    t = *list;
-    *list = (spn_timeout *)(void *)t->node.link.next;
-    t->node.link.next = t->node.link.prev = NULL;
-    return t;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * timer.h - the inside of a timer: shards, running callbacks, and what timer.c (life),
- * timeout.c (scheduling, cancelling), fire.c (passes, callbacks, executors) and
+ * timer.h - the inside of a timer: shards, running callbacks, and what timer.c and stop.c
+ * (life), timeout.c (scheduling, cancelling), fire.c (passes, callbacks, executors) and
  * timer_stats.c share.
  */
 #ifndef SPN__TIMER_H
@@ -27,11 +27,9 @@ struct spn__slabs;
 
 /* What has become of a timeout: node.spare, written under its shard's lock. */
 enum {
-    SPN__TIMEOUT_NEW,
-    SPN__TIMEOUT_PENDING,
-    SPN__TIMEOUT_EXPIRED,
-    SPN__TIMEOUT_CANCELLED,
-    SPN__TIMEOUT_REPEATING /* expired, but its run is to arm it again: still its timer's */
+    /* SPN_TIMEOUT_NEW to SPN_TIMEOUT_CANCELLED, and expired, but its run is to arm it
+     * again: still its timer's. */
+    SPN__TIMEOUT_REPEATING = SPN_TIMEOUT_CANCELLED + 1
 };
 
 typedef SPN__ATOMIC(uint32_t) spn__timeout_state;
@@ -63,9 +61,9 @@ static inline spn_timeout *spn__timeout_of(spn_wheel_node *node)
 #define SPN__POLICY_STOP        UINT32_C(4)
 #define SPN__POLICY_BURST_SHIFT 8
 
-/* Of the library's own timeouts, which stop does not give out: OWNED is part of a struct
- * spn__owned; HANDLE is a handle (handle.c), with its number in the slab, and keeps
- * something else where others have their function and period. */
+/* Of the library's own timeouts: OWNED is part of a struct spn__owned; HANDLE is a handle
+ * (handle.c), with its number in the slab, and keeps something else where others have
+ * their function, home and period. */
 #define SPN__POLICY_OWNED       UINT32_C(8)
 #define SPN__POLICY_HANDLE      UINT32_C(16)
 #define SPN__POLICY_INDEX_SHIFT 8
@@ -75,9 +73,10 @@ static inline bool spn__timeout_is_periodic(const spn_timeout *t)
     return t->period_ns > 0 && (t->policy & SPN__POLICY_HANDLE) == 0;
 }
 
-/* The shard that is its home, or NULL; written under that shard's lock, but read without
- * by whoever is to find it.  relaxed, both: a name, and never another shard's while
- * somebody may ask; what is in the timeout is ordered by the lock. */
+/* The shard that is its home, or NULL; a handle's slab knows its shard instead.  Written
+ * under that shard's lock, but read without by whoever is to find it.  relaxed, both: a
+ * name, and never another shard's while somebody may ask; what is in the timeout is ordered
+ * by the lock. */
 typedef SPN__ATOMIC(void *) spn__timeout_home;
 
 static inline struct spn__shard *spn__home_get(const spn_timeout *t)
@@ -184,7 +183,7 @@ struct spn_timer {
     /* The timer's own, or NULL.  Others only compare it with themselves: it is replaced
      * when a callback ends it, but not once the timer is stopped. */
     SPN__ATOMIC(struct spn_thread *) thread;
-    SPN__ATOMIC(int32_t) process; /* that started it; see is_orphan in timer.c */
+    SPN__ATOMIC(int32_t) process; /* that started it; see spn__timer_is_orphan */
     int32_t stopping;             /* threads in stop */
     bool collected;               /* what was left is taken out, or is about to be */
     spn__futex_word telling;      /* 1: and owners are being told of it [told] */
@@ -212,8 +211,7 @@ struct spn_timer {
     SPN__AUDIT_FIELD
 };
 
-/* The timers there are: for two messages, too many and forgotten ones, and to tell whether
- * a timeout's home is still there. */
+/* The timers there are: for two messages, too many timers and forgotten ones. */
 struct spn__timer_census {
     struct spn__lock lock;
     struct spn_timer *first;
@@ -286,19 +284,25 @@ struct spn__owned {
 /* timeout.c: as spn_timer_schedule, for a timeout that was never scheduled. */
 int spn__timer_schedule_owned(struct spn_timer *timer, struct spn__owned *owned,
                               spn_timeout_fn fn, int64_t delay_ns);
-/* For a handle, whose fields are written already. */
-int spn__timer_schedule_handle(struct spn_timer *timer, spn_timeout *t,
-                               int64_t delay_ns);
+/* The same for a handle of the shard, whose fields are written already. */
+int spn__timer_schedule_handle(struct spn__shard *s, spn_timeout *t, int64_t delay_ns);
+/* Schedules a handle once more, if spn__handle_check lets it.  The caller is a guest. */
+int spn__timer_schedule_again(struct spn__shard *s, spn_timeout *t, int64_t delay_ns);
+/* Takes out a handle that waits; false: it does not. */
+bool spn__timer_take_out(struct spn__shard *s, spn_timeout *t);
 /* Has a handle that waits be due now, as if it were cancelled and scheduled in one step.
  * False: the timer is stopped, and it was only cancelled. */
-bool spn__timer_bring_forward(struct spn_timer *timer, spn_timeout *t);
+bool spn__timer_bring_forward(struct spn__shard *s, spn_timeout *t);
 /* With fast_clock, before anything that is due is taken out: looks at the clock, and sees
  * to it that nothing that was filed by a wrong time is early.  The lock is held. */
 int64_t spn__shard_look(struct spn__shard *s);
 /* The number of the shard the calling thread adds to. */
 uint32_t spn__timer_own_shard(const struct spn_timer *timer);
 
-/* timer.c: frees a timer that was stopped, and that nobody can touch any more. */
+/* timer.c.  In the child of a fork: whether the threads that run its callbacks are the
+ * parent's. */
+bool spn__timer_is_orphan(struct spn_timer *timer);
+/* Frees a timer that was stopped, and that nobody can touch any more. */
 void spn__timer_free(struct spn_timer *timer);
 /* SPN_OK once the timer is started, or why it is not. */
 int spn__timer_start(struct spn_timer *timer);
@@ -307,10 +311,10 @@ int spn__timer_start(struct spn_timer *timer);
  * there is none. */
 int spn__timer_replace_thread(struct spn_timer *timer);
 
-/* spn_timer_stop, but callbacks are waited for until the deadline only, interruptibly:
- * SPN_ETIMEDOUT, SPN_EINTR (the flag is cleared): no callback begins any more, but what is
- * left was not taken out, and the timer cannot be destroyed; stop it again.  A callback on
- * the timer's own thread is waited for all the same. */
+/* stop.c: spn_timer_stop without a list for handles, but callbacks are waited for until the
+ * deadline only, interruptibly: SPN_ETIMEDOUT, SPN_EINTR (the flag is cleared): no callback
+ * begins any more, but what is left was not taken out, and the timer cannot be destroyed;
+ * stop it again.  A callback on the timer's own thread is waited for all the same. */
 int spn__timer_stop_until(struct spn_timer *timer, spn_timeout **left,
                           int64_t deadline_ns);
 
@@ -322,13 +326,26 @@ static inline int spn__timer_ensure_started(struct spn_timer *timer)
     return spn__timer_start(timer);
 }
 
-/* handle.c: its time has come; the timer has stopped.  No lock is held. */
+/*
+ * handle.c.
+ * check: SPN_OK if it has expired, and may be scheduled again; else why not.  With the
+ *        shard's lock held SPN_OK stays true.
+ * rearm: it is pending again, after SPN_OK of check and under the same lock.
+ * No lock is held for the rest:
+ * expired: its time has come, or it was cancelled and brought forward.
+ * give_back: the timer has stopped, and stop's caller gets the handle with the timer's
+ *        reference.  False: it was cancelled before, which is to be told by returned.
+ * returned: the timer has stopped, and nobody gets the handle.
+ */
+int spn__handle_check(const spn_timeout *t);
+void spn__handle_rearm(spn_timeout *t);
 int spn__handle_expired(spn_timeout *t);
+bool spn__handle_give_back(spn_timeout *t);
 int spn__handle_returned(spn_timeout *t);
 
-/* fire.c.  call: calls fn(t) here, as a callback of the timeout's home: stop waits for it,
- * and is refused in it.  The home must stay until this returns, the timeout need not. */
-void spn__timer_call(spn_timeout *t, spn_timeout_fn fn);
+/* fire.c.  call: calls fn(t) here, as a callback of the shard: stop waits for it, and is
+ * refused in it.  The shard must stay until this returns, the timeout need not. */
+void spn__timer_call(struct spn__shard *s, spn_timeout *t, spn_timeout_fn fn);
 void spn__timer_notify(struct spn_timer *timer, int64_t wake_ns);
 /* Sets the descriptor, if there is one, to wake_ns; of a timer that was stopped, to never. */
 void spn__timer_set_alarm(struct spn_timer *timer);
@@ -338,6 +355,10 @@ int spn__runner_run(spn_task *task);
 void spn__runner_drop(spn_task *task, int reason);
 
 /* Adds up how late callbacks were, by buckets as in fire.c; timer_stats.c. */
+/* Compares the inside of the timer with what it should be, one shard after the other;
+ * SPN_ESTATE if a timeout was moved, freed or written while it was pending, which is
+ * logged. */
+int spn__timer_check(struct spn_timer *timer);
 void spn__timer_late(struct spn_timer *timer, uint64_t late[SPN__LATE_BUCKETS]);
 
 #endif /* SPN__TIMER_H */

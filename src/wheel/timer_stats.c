@@ -113,12 +113,10 @@ static const char *shard_wrong(struct spn__shard *s)
     return spn__wheel_wrong(s->wheel, (size_t)(pending - firing));
 }
 
-int spn_timer_check(spn_timer *timer)
+int spn__timer_check(struct spn_timer *timer)
 {
     const char *wrong = NULL;
 
-    if (timer == NULL)
-        return SPN_EINVAL;
     for (uint32_t i = 0; i <= timer->shard_mask && wrong == NULL; i++) {
         spn__quick_lock(&timer->shards[i].lock);
         wrong = shard_wrong(&timer->shards[i]);

@@ -18,7 +18,7 @@
  *   The hashed layout is level 0 alone.  A node's remaining rounds are not stored:
  *   they follow from its time, so that a turn the owner slept through costs nothing.
  *
- * INVARIANTS  (spn_wheel_check)
+ * INVARIANTS  (spn__wheel_check)
  *   cursor(l) <= limit(l) = cursor(l + 1) << step <= cursor(l) + W, so that slots in
  *   use are told apart by their number modulo W;
  *   a node of level l has cursor(l) <= its slot number < limit(l).
@@ -489,7 +489,7 @@ int spn_wheel_advance_to(spn_wheel *w, int64_t now_ns)
         return SPN_EINVAL;
     while (!spn__wheel_step(w, now_ns, AHEAD_NODES)) {
     }
-    /* The new ones at the end, for spn_wheel_node_is_due. */
+    /* The new ones at the end, for spn_wheel_node_state. */
     for (spn_wheel_link *link = w->due.prev; link != &w->due; link = link->prev) {
         if (spn__wheel_node_of(link)->place == SPN__WHEEL_DUE)
             break;
@@ -553,24 +553,18 @@ int64_t spn_wheel_next_expiry(const spn_wheel *w)
     return tick == 0 ? w->now_ns : spn__wheel_time_of(w, tick);
 }
 
-int64_t spn_wheel_now(const spn_wheel *w)
-{
-    return w != NULL ? w->now_ns : SPN_EINVAL;
-}
-
 size_t spn_wheel_count(const spn_wheel *w)
 {
     return w != NULL ? w->count : 0;
 }
 
-int spn_wheel_node_is_pending(const spn_wheel_node *node)
+int spn_wheel_node_state(const spn_wheel_node *node)
 {
-    return node != NULL && node->place != SPN__WHEEL_IDLE;
-}
-
-int spn_wheel_node_is_due(const spn_wheel_node *node)
-{
-    return node != NULL && node->place == SPN__WHEEL_DUE;
+    if (node == NULL)
+        return SPN_EINVAL;
+    if (node->place == SPN__WHEEL_IDLE)
+        return SPN_WHEEL_NODE_OUT;
+    return node->place == SPN__WHEEL_DUE ? SPN_WHEEL_NODE_DUE : SPN_WHEEL_NODE_PENDING;
 }
 
 static void each_in_ring(spn_wheel_link *head, spn_wheel_visit_fn visit, void *ctx)
@@ -694,13 +688,10 @@ const char *spn__wheel_wrong(const struct spn_wheel *w, size_t count)
     return c.wrong;
 }
 
-int spn_wheel_check(const spn_wheel *w)
+int spn__wheel_check(const struct spn_wheel *w)
 {
-    const char *wrong;
+    const char *wrong = spn__wheel_wrong(w, w->count);
 
-    if (w == NULL)
-        return SPN_EINVAL;
-    wrong = spn__wheel_wrong(w, w->count);
     if (wrong == NULL)
         return SPN_OK;
     spn__log(SPN_LOG_ERROR, "wheel: the check found %s", wrong);

@@ -163,6 +163,8 @@ uint64_t spn__wheel_next_tick(struct spn_wheel *w);
 
 /* What is wrong with a wheel that should have `count` nodes; NULL: nothing. */
 const char *spn__wheel_wrong(const struct spn_wheel *w, size_t count);
+/* The same for all its nodes; SPN_ESTATE if something is wrong, which is logged. */
+int spn__wheel_check(const struct spn_wheel *w);
 
 /* Whether the time stands so far behind that new nodes would be filed poorly. */
 static inline bool spn__wheel_is_stale(const struct spn_wheel *w, int64_t now_ns)

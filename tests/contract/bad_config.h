@@ -19,6 +19,15 @@ static const spn_extension some_extension = { .size = sizeof some_extension,
                                               .instance = &taken_kind };
 static const spn_url_pool_opts plain_pool = SPN_URL_POOL_OPTS_INIT;
 
+/* For a file without a section. */
+static inline int no_url(void *ctx, const char *section, const spn_url *url)
+{
+    (void)ctx;
+    (void)section;
+    (void)url;
+    return SPN_EFAILED;
+}
+
 /* Of the fixture, by themselves, for the header that knows it comes later. */
 struct config_fixture {
     spn_url *url;               /* dubbo://u:w@h:1/p?a=x&n=5 */

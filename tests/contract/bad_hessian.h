@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bad_hessian.h - what the bad-input table needs of Hessian: a value of each kind, a
- * reader and a writer that every case begins anew. */
+/* bad_hessian.h - what the bad-input table needs of Hessian: a value of each kind. */
 #ifndef BAD_HESSIAN_H
 #define BAD_HESSIAN_H
 
@@ -16,8 +15,6 @@ struct bad_hessian {
     spn_hvalue *twin;    /* equal to list */
     spn_hvalue *foreign; /* a list of the other arena */
     spn_hvalue *value;   /* what a call gave */
-    spn_hreader reader;
-    spn_hwriter writer;
     char buffer[64];
     int is_true;
     int32_t i;
@@ -34,17 +31,6 @@ static struct bad_hessian hes;
 static const spn_hfield bad_fields[] = { { "x", 0, SPN_HFIELD_INT, 0, NULL } };
 static const spn_hstruct bad_struct = { "Point", bad_fields, 1,
                                         sizeof(struct bad_point) };
-static const char *const bad_names[] = { "x" };
-
-static inline void hes_read(const char *bytes, size_t length)
-{
-    REQUIRE_OK(spn_hreader_init(&hes.reader, hes.arena, bytes, length, NULL, NULL));
-}
-
-static inline void hes_write(void)
-{
-    REQUIRE_OK(spn_hwriter_init(&hes.writer, hes.buffer, sizeof hes.buffer, NULL));
-}
 
 static inline void hes_again(void)
 {
@@ -73,14 +59,11 @@ static inline void hes_open(void)
     hes_again();
     hes.file = fopen("/dev/null", "w");
     REQUIRE(hes.file != NULL);
-    hes_read("\x91", 1);
-    hes_write();
 }
 
 static inline void hes_close(void)
 {
     fclose(hes.file);
-    spn_hwriter_fini(&hes.writer);
     spn_harena_destroy(hes.arena);
     spn_harena_destroy(hes.other);
 }

@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <spindle/audit.h>
 #include <spindle/cancel.h>
 #include <spindle/clock.h>
 #include <spindle/completion.h>
 #include <spindle/cpu.h>
-#include <spindle/delayed.h>
 #include <spindle/invoke.h>
 #include <spindle/latch.h>
 #include <spindle/context.h>
@@ -50,10 +50,13 @@
 #include <spindle/watch.h>
 #include <spindle/wheel.h>
 
+#include "base/log.h"
 #include "counting.h"
 #include "peer.h"
+#include "pool_calls.h"
 #include "test.h"
 
+#include "bad_channel.h"
 #include "bad_config.h"
 
 struct fixture {
@@ -67,7 +70,6 @@ struct fixture {
     spn_queue *deque;             /* room for 4: first, second */
     spn_queue *empty;             /* a transfer queue */
     spn_queue *ring;              /* empty */
-    spn_queue_iter *iter;         /* over the deque, nothing shown yet */
     int first, second;            /* items */
     void *both[2];                /* first, second */
     void *news[2];                /* an item that is in no queue, NULL */
@@ -86,6 +88,7 @@ struct fixture {
     spn_poll_set *set;
     spn_pool *pool;             /* core 1, max 2, room for 4, no thread yet */
     spn_pool *ended_pool;       /* one that has terminated */
+    spn_refusal refusal;        /* as a policy of the pool gets it */
     spn_pool *single;           /* one that cannot be changed */
     spn_reject_report *report;  /* of no pool */
     spn_completion *completion; /* over the direct executor, nothing submitted */
@@ -96,7 +99,6 @@ struct fixture {
     spn_executor *lane;      /* key 9 of it */
     spn_call calls[2];       /* good ones */
     spn_call holed_calls[2]; /* one without a function */
-    spn_run_call run_call, no_run_call;   /* a good one, and one without a function */
     spn_executor *idle, *over;            /* the first two as executors */
     spn_cancel_token *token;              /* not cancelled */
     spn_cancel_token *stopped;            /* cancelled with -5 */
@@ -110,11 +112,10 @@ struct fixture {
     spn_wheel_node wheel_node, free_node; /* that one, and one in no wheel */
     spn_timer *timer;                     /* driven by hand; one timeout, for later */
     spn_timer *stopped_timer;
-    spn_timeout_handle *spent;   /* one that was cancelled */
-    spn_timeout timeout, unused; /* that one, and one never scheduled */
-    spn_timer_entry entries[3];  /* unused; the pending one; one without a function */
-    spn_url *url;                /* dubbo://u:w@h:1/p?a=x&n=5 */
-    spn_object_pool *objects;    /* room for 2: one is out, nothing idle */
+    spn_timeout_handle *spent;      /* one that was cancelled */
+    spn_timeout timeout, unused;    /* that one, and one never scheduled */
+    spn_url *url;                   /* dubbo://u:w@h:1/p?a=x&n=5 */
+    spn_object_pool *objects;       /* room for 2: one is out, nothing idle */
     spn_object_pool *ended_objects; /* one that was shut down */
     void *lent;                     /* the one that is out */
     spn_scheduled *scheduled;       /* paused, without threads; one task, for later */
@@ -128,11 +129,10 @@ struct fixture {
     spn_task_times *times, *installed; /* one that is not installed, and one that is */
     spn_metrics *metrics;              /* has nothing */
     spn_watch *watch;
+    spn_trace *trace;                             /* nobody writes to it */
     spn_fj_pool *fj, *ended_fj;                   /* without threads; terminated */
     spn_fj_task object, finished, *fj_objects[2]; /* new; done with NULL; a hole */
-    spn_fj_completer completer;                   /* new */
-    spn_parallel_call parallel_calls[2], holed_parallel_calls[2];
-    int numbers[3]; /* in order */
+    int numbers[3];                               /* in order */
     struct peer waiter;
 };
 
@@ -143,7 +143,6 @@ struct results {
     spn_clock *clock;
     spn_thread *thread;
     spn_queue *queue;
-    spn_queue_iter *iter;
     int cell; /* an item that is in no queue */
     void *taken, *items[4];
     size_t count;
@@ -168,7 +167,6 @@ struct results {
     spn_context_scope scope;
     spn_group *group;
     spn_group_stats group_stats;
-    spn_delayed_executor *delayed;
     spn_limiter *limiter;
     spn_limiter_stats limiter_stats;
     spn_fj_pool *fj;
@@ -177,6 +175,7 @@ struct results {
     spn_timer *timer;
     spn_timeout *left;
     spn_timeout_handle *handle;
+    spn_timeout_handle_list handles;
     spn_timer_stats timer_stats;
     spn_url *url;
     spn_url_parameter parameter;
@@ -195,10 +194,11 @@ struct results {
     spn_histogram *histogram;
     spn_histogram_snapshot snapshot;
     spn_task_times *times;
-    spn_trace *trace;
     spn_metrics *metrics;
     spn_watch *watch;
+    spn_trace *trace;
     spn_pool_opts pool_opts;
+    spn_outcome outcome;
     void *value;
     int64_t now;
     int result;
@@ -214,18 +214,15 @@ static const char *bad_input_label;
 struct state {
     int64_t latch, open, permits, now, level;
     int64_t self_flag, target_flag, live, tasks;
-    int64_t deque, empty, ring, waiting, closed;
+    int64_t deque, empty, ring, waiting;
     const void *first, *last; /* of the deque */
-    int64_t future, dependents, task, queued, in_set;
+    int64_t future, dependents, task, queued;
     spn_pool_stats pool; /* knobs and counters */
-    const void *reject, *factory;
-    int64_t core_timeout;
-    int64_t ready, submitted, lanes, serial, waits;
     int64_t cancelled, group_live, limiter_has;
     const void *context;
     int64_t in_wheel, timeouts, timer_stopped;
     int64_t objects_out, objects_idle;
-    int64_t scheduled, policies;
+    int64_t scheduled;
 };
 
 static inline int return_seven(void *arg)
@@ -262,26 +259,12 @@ static inline int good_handle(void *arg, const spn_outcome *outcome, void **resu
     return good_call(arg, result);
 }
 
-static inline int good_when(void *arg, const spn_outcome *outcome)
-{
-    (void)arg;
-    (void)outcome;
-    return 0;
-}
-
 static inline int good_compose(void *arg, void *value, spn_future **next)
 {
     (void)arg;
     (void)value;
     *next = spn_future_ref(fixture.done);
     return 0;
-}
-
-static inline int good_compose_error(void *arg, const spn_outcome *outcome,
-                                     spn_future **next)
-{
-    (void)outcome;
-    return good_compose(arg, NULL, next);
 }
 
 static inline int good_combine(void *arg, void *first, void *second, void **result)
@@ -306,6 +289,12 @@ static inline int good_timeout(spn_timeout *timeout)
 {
     (void)timeout;
     return 0;
+}
+
+static inline void ignore_handle(spn_timeout_handle *handle, void *arg)
+{
+    (void)handle;
+    (void)arg;
 }
 
 static inline void ignore_reason(void *arg, int reason)
@@ -361,6 +350,15 @@ static inline void drop_stage(void)
     spn_future_unref(o.future);
 }
 
+/* The one that a row has put into the poll set. */
+static inline void take_from_set(void)
+{
+    spn_future *f;
+
+    CHECK_OK(spn_poll_set_next(fixture.set, &f, NULL));
+    spn_future_unref(f);
+}
+
 /* Those are the results of invoke_all. */
 static inline void drop_futures(void)
 {
@@ -373,7 +371,7 @@ static inline void take_completed(void)
 {
     spn_future *taken;
 
-    CHECK_OK(spn_completion_poll(fixture.completion, &taken));
+    CHECK_OK(spn_completion_take(fixture.completion, &taken, 0));
     spn_future_unref(taken);
 }
 
@@ -392,9 +390,6 @@ static inline int good_run(void *arg)
 
 static inline void open_parallel(void)
 {
-    for (int i = 0; i < 2; i++)
-        fixture.parallel_calls[i] = (spn_parallel_call){ good_run, NULL };
-    fixture.holed_parallel_calls[0] = fixture.parallel_calls[0];
     for (int i = 0; i < 3; i++)
         fixture.numbers[i] = i;
 }
@@ -411,7 +406,6 @@ static inline void open_services(void)
     for (int i = 0; i < 2; i++)
         fixture.calls[i] = (spn_call){ good_call, NULL };
     fixture.holed_calls[0] = fixture.calls[0];
-    fixture.run_call = (spn_run_call){ good_run, NULL, NULL };
 }
 
 static inline void close_services(void)
@@ -449,7 +443,6 @@ static inline void make_objects(void)
     spn_fj_task_init(&fixture.finished, NULL);
     CHECK_EQ(spn_fj_task_complete(&fixture.finished, NULL), 1);
     fixture.fj_objects[0] = &fixture.object;
-    spn_fj_completer_init(&fixture.completer, NULL, NULL, 1);
 }
 
 static inline void open_forkjoin(void)
@@ -469,8 +462,10 @@ static inline void close_forkjoin(void)
     CHECK_OK(spn_fj_pool_destroy(fixture.ended_fj));
 }
 
-static inline void keep_unrun(void *ctx, spn_task *task)
+static inline void keep_unrun(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     CHECK(task == NULL); /* nothing was queued: nobody calls this */
 }
@@ -539,22 +534,8 @@ static inline void open_driven(spn_timer **out)
 
 static inline void close_driven(spn_timer *timer)
 {
-    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    REQUIRE_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
-}
-
-static spn_future *delayed_task;
-
-static inline void start_delayed(spn_delayed_executor *delayed)
-{
-    REQUIRE_OK(spn_executor_submit_run(spn_delayed_executor_executor(delayed), good_run,
-                                       NULL, NULL, &delayed_task));
-}
-
-static inline void stop_delayed(void)
-{
-    CHECK_EQ(spn_future_cancel(delayed_task, 0), 1);
-    spn_future_unref(delayed_task);
 }
 
 static inline int64_t limiter_now(void)
@@ -638,6 +619,15 @@ static inline void ignore_running(void *ctx, const spn_running *running)
     (void)running;
 }
 
+static inline const spn_metrics_source *good_source(void)
+{
+    static spn_metrics_source source = SPN_METRICS_SOURCE_INIT;
+
+    source.counter = fixture.counter;
+    source.name = "x";
+    return &source;
+}
+
 static inline const spn_watch_opts *good_watch(void)
 {
     static spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
@@ -649,6 +639,7 @@ static inline const spn_watch_opts *good_watch(void)
 
 static inline void open_metrics(void)
 {
+    char path[64];
     spn_pool_opts opts = SPN_POOL_OPTS_INIT;
 
     REQUIRE_OK(spn_counter_create(&fixture.counter));
@@ -658,6 +649,10 @@ static inline void open_metrics(void)
     REQUIRE_OK(spn_task_times_install(fixture.installed, &opts.hooks));
     REQUIRE_OK(spn_metrics_create(&fixture.metrics));
     REQUIRE_OK(spn_watch_create(&fixture.watch, good_watch()));
+    snprintf(path, sizeof path, "/tmp/spindle-trace-%d", (int)getpid());
+    (void)remove(path);
+    REQUIRE_OK(spn_trace_create(&fixture.trace, path));
+    CHECK_EQ(remove(path), 0);
     spn_counter_add(fixture.counter, 1); /* the thread has its parts */
     spn_histogram_record(fixture.histogram, 1);
 }
@@ -665,6 +660,7 @@ static inline void open_metrics(void)
 static inline void close_metrics(void)
 {
     CHECK_OK(spn_watch_destroy(fixture.watch));
+    CHECK_OK(spn_trace_close(fixture.trace));
     spn_metrics_destroy(fixture.metrics);
     spn_task_times_destroy(fixture.times);
     spn_task_times_destroy(fixture.installed);
@@ -690,6 +686,54 @@ static inline spn_pool_stats pool_now(void)
     return stats;
 }
 
+static inline spn_group_stats group_now(void)
+{
+    spn_group_stats stats = SPN_GROUP_STATS_INIT;
+
+    CHECK_OK(spn_group_stats_get(fixture.group, &stats));
+    return stats;
+}
+
+/* The deque's ends, looked at and taken out. */
+static inline void *first_in_deque(void)
+{
+    void *item;
+    return spn_queue_peek(fixture.deque, &item) == SPN_OK ? item : NULL;
+}
+
+static inline void *last_in_deque(void)
+{
+    void *item;
+    return spn_queue_peek_last(fixture.deque, &item) == SPN_OK ? item : NULL;
+}
+
+static inline void *out_first(void)
+{
+    void *item;
+    return spn_queue_take(fixture.deque, &item, 0) == SPN_OK ? item : NULL;
+}
+
+static inline void *out_last(void)
+{
+    void *item;
+    return spn_queue_take_last(fixture.deque, &item, 0) == SPN_OK ? item : NULL;
+}
+
+/* Visitors of a walk: all out; the first that is shown. */
+static inline int take_item(void *item, void *ctx)
+{
+    (void)item;
+    (void)ctx;
+    return SPN_QUEUE_TAKE;
+}
+
+static inline int show_item(void *item, void *ctx)
+{
+    if (ctx != NULL)
+        *(void **)ctx = item;
+    return SPN_QUEUE_STOP;
+}
+
 static inline struct state state_now(void)
 {
     return (struct state){
@@ -697,7 +741,7 @@ static inline struct state state_now(void)
         .open = spn_latch_count(fixture.open),
         .permits = spn_semaphore_available(fixture.semaphore),
         .now = spn_clock_now(fixture.clock),
-        .level = spn_log_get_level(),
+        .level = spn__log_enabled(SPN_LOG_WARN) + 2 * spn__log_enabled(SPN_LOG_INFO),
         .self_flag = spn_thread_is_interrupted(fixture.self),
         .target_flag = spn_thread_is_interrupted(fixture.target),
         .live = atomic_load(&counting_live),
@@ -706,40 +750,26 @@ static inline struct state state_now(void)
         .empty = spn_queue_size(fixture.empty),
         .ring = spn_queue_size(fixture.ring),
         .waiting = spn_queue_waiting_consumers(fixture.empty),
-        .closed =
-            spn_queue_is_closed(fixture.deque) + spn_queue_is_closed(fixture.empty),
-        .first = spn_queue_peek(fixture.deque),
-        .last = spn_queue_peek_last(fixture.deque),
+        .first = first_in_deque(),
+        .last = last_in_deque(),
         .future = spn_future_get_state(fixture.future),
         .dependents = spn_future_dependents(fixture.future),
         .task = spn_future_get_state(fixture.task),
         .queued =
             (int64_t)spn_manual_executor_pending(fixture.manual) + fixture.node.queued,
-        .in_set = (int64_t)spn_poll_set_count(fixture.set),
         .pool = pool_now(),
-        .reject = spn_pool_reject(fixture.pool),
-        .factory = spn_pool_factory(fixture.pool),
-        .core_timeout = spn_pool_core_timeout(fixture.pool),
-        .ready = spn_completion_ready(fixture.completion),
-        .submitted = spn_completion_pending(fixture.completion),
-        .lanes = spn_serial_keys(fixture.serial),
-        .serial = spn_serial_pending(fixture.serial),
-        .waits = spn_threadless_is_waiting(fixture.threadless),
         .cancelled = spn_cancel_token_reason(fixture.token) +
                      spn_cancel_token_reason(spn_group_token(fixture.group)),
-        .group_live = spn_group_live(fixture.group),
+        .group_live = group_now().live,
         .limiter_has = limiter_now(),
         .context = spn_context_current(),
         .in_wheel = (int64_t)spn_wheel_count(fixture.wheel),
         .timeouts = spn_timer_pending(fixture.timer),
-        .timer_stopped = spn_timer_is_stopped(fixture.timer),
+        .timer_stopped = spn_timer_start(fixture.timer),
         .objects_out = objects_now().out,
         .objects_idle = objects_now().idle,
-        .scheduled = spn_pool_queued(spn_scheduled_pool(fixture.scheduled)) * 8 +
-                     spn_pool_is_shutdown(spn_scheduled_pool(fixture.scheduled)),
-        .policies = spn_scheduled_get_policy(fixture.scheduled, 0) +
-                    spn_scheduled_get_policy(fixture.scheduled, 1) * 2 +
-                    spn_scheduled_get_policy(fixture.scheduled, 2) * 4,
+        .scheduled = pool_stats(spn_scheduled_pool(fixture.scheduled)).queued * 8 +
+                     pool_is_shutdown(spn_scheduled_pool(fixture.scheduled)),
     };
 }
 
@@ -765,8 +795,8 @@ static inline void end_case(const struct state *was)
 
 static inline void refill_deque(void)
 {
-    CHECK_OK(spn_queue_add(fixture.deque, &fixture.first));
-    CHECK_OK(spn_queue_add(fixture.deque, &fixture.second));
+    CHECK_OK(spn_queue_put(fixture.deque, &fixture.first, 0));
+    CHECK_OK(spn_queue_put(fixture.deque, &fixture.second, 0));
 }
 
 /* Queues keep a few nodes: have them made now. */
@@ -780,12 +810,11 @@ static inline void open_queues(void)
     REQUIRE_OK(spn_queue_create(&fixture.empty, SPN_QUEUE_TRANSFER, NULL));
     for (int i = 0; i < 2; i++) {
         refill_deque();
-        CHECK_OK(spn_queue_add(fixture.empty, &fixture.first));
+        CHECK_OK(spn_queue_put(fixture.empty, &fixture.first, 0));
     }
-    CHECK_EQ(spn_queue_clear(fixture.deque), 4);
-    CHECK_EQ(spn_queue_clear(fixture.empty), 2);
+    CHECK_OK(spn_queue_walk(fixture.deque, take_item, NULL));
+    CHECK_OK(spn_queue_walk(fixture.empty, take_item, NULL));
     refill_deque();
-    REQUIRE_OK(spn_queue_iter_begin(&fixture.iter, fixture.deque));
     fixture.both[0] = &fixture.first;
     fixture.both[1] = &fixture.second;
     fixture.news[0] = &o.cell;
@@ -794,7 +823,6 @@ static inline void open_queues(void)
 
 static inline void close_queues(void)
 {
-    spn_queue_iter_end(fixture.iter);
     CHECK_OK(spn_queue_destroy(fixture.deque));
     CHECK_OK(spn_queue_destroy(fixture.ring));
     CHECK_OK(spn_queue_destroy(fixture.empty));
@@ -810,8 +838,9 @@ static inline void open_pools(void)
     opts.queue_capacity = 4;
     REQUIRE_OK(spn_reject_report_create(&fixture.report, NULL));
     REQUIRE_OK(spn_pool_create(&fixture.pool, &opts));
+    fixture.refusal = (spn_refusal){ SPN_REFUSED_FULL, 0, 1, fixture.pool };
     REQUIRE_OK(spn_pool_create(&fixture.ended_pool, &opts));
-    CHECK_OK(spn_pool_shutdown(fixture.ended_pool));
+    CHECK_OK(pool_shutdown(fixture.ended_pool));
     opts = spn_pool_opts_single();
     REQUIRE_OK(spn_pool_create(&fixture.single, &opts));
     fixture.idle = spn_pool_executor(fixture.pool);
@@ -821,7 +850,7 @@ static inline void open_pools(void)
 /* A pool without threads ends in shutdown. */
 static inline void shut_pool(spn_pool *pool)
 {
-    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(pool_shutdown(pool));
     CHECK_OK(spn_pool_destroy(pool));
 }
 
@@ -871,15 +900,12 @@ static inline void open_timers(void)
     REQUIRE_OK(spn_timer_create(&fixture.timer, &opts));
     REQUIRE_OK(spn_timer_schedule(fixture.timer, &fixture.timeout, good_timeout,
                                   SPN_SEC(3600)));
-    REQUIRE_OK(spn_timer_new_timeout(fixture.timer, ignore_reason, NULL, SPN_SEC(1),
-                                     &fixture.spent));
+    REQUIRE_OK(spn_timer_new_timeout(fixture.timer, ignore_handle, ignore_reason, NULL,
+                                     SPN_SEC(1), &fixture.spent));
     CHECK_EQ(spn_timeout_handle_cancel(fixture.spent), SPN_TIMEOUT_REMOVED);
     CHECK_EQ(spn_timer_run(fixture.timer), 1);
     REQUIRE_OK(spn_timer_create(&fixture.stopped_timer, &opts));
-    REQUIRE_OK(spn_timer_stop(fixture.stopped_timer, NULL));
-    fixture.entries[0] = (spn_timer_entry){ &fixture.unused, good_timeout, SPN_SEC(1) };
-    fixture.entries[1] = (spn_timer_entry){ &fixture.timeout, good_timeout, 1 };
-    fixture.entries[2] = (spn_timer_entry){ &fixture.unused, NULL, 1 };
+    REQUIRE_OK(spn_timer_stop(fixture.stopped_timer, NULL, NULL));
 }
 
 static inline void close_timers(void)
@@ -888,7 +914,7 @@ static inline void close_timers(void)
 
     CHECK_EQ(spn_wheel_remove(fixture.wheel, &fixture.wheel_node), 1);
     CHECK_OK(spn_wheel_destroy(fixture.wheel));
-    REQUIRE_OK(spn_timer_stop(fixture.timer, &left));
+    REQUIRE_OK(spn_timer_stop(fixture.timer, &left, NULL));
     CHECK(spn_timeout_pop(&left) == &fixture.timeout);
     CHECK(spn_timeout_pop(&left) == NULL);
     CHECK_OK(spn_timer_destroy(fixture.timer));
@@ -903,10 +929,11 @@ static inline void close_timers(void)
     }
 static const spn_schedule good_schedule = GOOD_SCHEDULE;
 
-/* Ends a scheduled executor that never had a thread. */
+/* Ends a scheduled executor that has nothing to do. */
 static inline void end_scheduled(spn_scheduled *scheduled)
 {
-    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(scheduled)));
+    CHECK_OK(pool_shutdown(spn_scheduled_pool(scheduled)));
+    CHECK_OK(pool_await(spn_scheduled_pool(scheduled), T_LONG_NS));
     CHECK_OK(spn_scheduled_destroy(scheduled));
 }
 
@@ -940,7 +967,7 @@ static inline void open_scheduled(void)
     CHECK_EQ(spn_future_cancel(warm, 0), 1);
     spn_future_unref(warm);
     REQUIRE_OK(spn_scheduled_create(&fixture.ended_scheduled, &opts));
-    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(fixture.ended_scheduled)));
+    CHECK_OK(pool_shutdown(spn_scheduled_pool(fixture.ended_scheduled)));
     opts.fixed = 1;
     REQUIRE_OK(spn_scheduled_create(&fixture.fixed_scheduled, &opts));
     REQUIRE_OK(spn_serial_timer_create(&fixture.ended_serial, NULL));
@@ -982,7 +1009,7 @@ static inline void open_fixture(void)
     fixture.holed[0] = fixture.holed[2] = fixture.future;
     REQUIRE_OK(spn_manual_executor_create(&fixture.manual));
     REQUIRE_OK(spn_manual_executor_create(&fixture.refuses));
-    CHECK_OK(spn_manual_executor_close(fixture.refuses));
+    CHECK_OK(spn_executor_shutdown(spn_manual_executor_executor(fixture.refuses)));
     fixture.closed = spn_manual_executor_executor(fixture.refuses);
     fixture.node = (spn_task)SPN_TASK_INIT(good_task, NULL);
     REQUIRE_OK(spn_poll_set_create(&fixture.set));
@@ -998,6 +1025,7 @@ static inline void open_fixture(void)
     open_objects();
     open_scheduled();
     open_metrics();
+    open_channels();
     /* Two spare records, so that a legal create does not look like a leak. */
     for (int i = 0; i < 2; i++) {
         peer_start(&fixture.waiter, return_seven, NULL);
@@ -1013,6 +1041,7 @@ static inline void reopen_repository(void)
 
 static inline void close_fixture(void)
 {
+    close_channels();
     close_forkjoin();
     atomic_store(&fixture.gate, 1);
     spn_unpark(fixture.target);
@@ -1057,6 +1086,9 @@ static inline void close_fixture(void)
     }
 
 GROWN(spn_allocator, { sizeof(spn_allocator), counting_alloc, counting_release, NULL })
+GROWN(spn_channel_ops, CHANNEL_OPS_INIT)
+GROWN(spn_dispatch_opts, SPN_DISPATCH_OPTS_INIT)
+GROWN(spn_dispatch_stats, SPN_DISPATCH_STATS_INIT)
 GROWN(spn_context_opts, SPN_CONTEXT_OPTS_INIT)
 GROWN(spn_cpu_limits, SPN_CPU_LIMITS_INIT)
 GROWN(spn_fj_pool_opts, SPN_FJ_POOL_OPTS_INIT)
@@ -1075,6 +1107,7 @@ GROWN(spn_pool_stats, SPN_POOL_STATS_INIT)
 GROWN(spn_reject_report_opts, SPN_REJECT_REPORT_OPTS_INIT)
 GROWN(spn_queue_opts, SPN_QUEUE_OPTS_INIT)
 GROWN(spn_future_opts, SPN_FUTURE_OPTS_INIT)
+GROWN(spn_metrics_source, *good_source())
 GROWN(spn_schedule, GOOD_SCHEDULE)
 GROWN(spn_scheduled_opts, SPN_SCHEDULED_OPTS_INIT)
 GROWN(spn_serial_opts, SPN_SERIAL_OPTS_INIT)
@@ -1194,7 +1227,7 @@ static inline int wait_on_queue(void *arg)
     void *item;
 
     (void)arg;
-    return spn_queue_take(fixture.empty, &item);
+    return spn_queue_take(fixture.empty, &item, SPN_FOREVER);
 }
 
 static inline int wait_on_completion(void *arg)
@@ -1202,20 +1235,20 @@ static inline int wait_on_completion(void *arg)
     spn_future *future;
 
     (void)arg;
-    return spn_completion_take(fixture.completion, &future);
+    return spn_completion_take(fixture.completion, &future, SPN_FOREVER);
 }
 
 /* The deque is full for the case, and as it was afterwards. */
 static inline void fill_deque(void)
 {
-    CHECK_OK(spn_queue_add(fixture.deque, &fixture.gate));
-    CHECK_OK(spn_queue_add(fixture.deque, &fixture.gate));
+    CHECK_OK(spn_queue_put(fixture.deque, &fixture.gate, 0));
+    CHECK_OK(spn_queue_put(fixture.deque, &fixture.gate, 0));
 }
 
 static inline void drop_fill(void)
 {
-    CHECK(spn_queue_poll_last(fixture.deque) == &fixture.gate);
-    CHECK(spn_queue_poll_last(fixture.deque) == &fixture.gate);
+    CHECK(out_last() == &fixture.gate);
+    CHECK(out_last() == &fixture.gate);
 }
 
 static inline int compare_items(const void *a, const void *b, void *ctx)

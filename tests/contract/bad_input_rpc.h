@@ -13,14 +13,16 @@
 
 #include <spindle-rpc.h>
 
+#include "bad_endpoint.h"
 #include "bad_hessian.h"
 #include "bad_rpc.h"
 
 GROWN(spn_client_opts, SPN_CLIENT_OPTS_INIT)
 GROWN(spn_client_stats, SPN_CLIENT_STATS_INIT)
+GROWN(spn_codec, CODEC_INIT)
+GROWN(spn_endpoint_opts, SPN_ENDPOINT_OPTS_INIT)
+GROWN(spn_endpoint_stats, SPN_ENDPOINT_STATS_INIT)
 GROWN(spn_harena_opts, SPN_HARENA_OPTS_INIT)
-GROWN(spn_hreader_opts, SPN_HREADER_OPTS_INIT)
-GROWN(spn_hwriter_opts, SPN_HWRITER_OPTS_INIT)
 GROWN(spn_invocation, BAD_INVOCATION_INIT)
 GROWN(spn_server_opts, SPN_SERVER_OPTS_INIT)
 GROWN(spn_server_stats, SPN_SERVER_STATS_INIT)
@@ -30,10 +32,12 @@ static inline void rpc_open(void)
 {
     hes_open();
     rpc_server_open();
+    ep_open();
 }
 
 static inline void rpc_close(void)
 {
+    ep_close();
     rpc_server_close();
     hes_close();
 }

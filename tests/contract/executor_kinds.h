@@ -105,7 +105,11 @@ static inline void kind_open(struct kind *k)
     k->open = true;
     k->stealing = NULL;
     if (k->at == KIND_STEALING) {
-        REQUIRE_OK(spn_fj_pool_create_stealing(&k->stealing, 8));
+        spn_fj_pool_opts fj = SPN_FJ_POOL_OPTS_INIT;
+
+        fj.parallelism = 8;
+        fj.async = 1;
+        REQUIRE_OK(spn_fj_pool_create(&k->stealing, &fj));
         k->executor = spn_fj_pool_executor(k->stealing);
         k->pool = NULL;
         return;

@@ -24,10 +24,27 @@ static inline spn_fj_pool *fj_open(int32_t parallelism)
     return pool;
 }
 
+/* Whether nothing is queued and nothing runs. */
+static inline bool fj_rests(spn_fj_pool *pool)
+{
+    spn_fj_stats stats = SPN_FJ_STATS_INIT;
+
+    CHECK_OK(spn_fj_pool_stats_get(pool, &stats));
+    return stats.pending == 0;
+}
+
+/* Submits an object and joins it. */
+static inline int fj_invoke(spn_fj_pool *pool, spn_fj_task *task)
+{
+    const int rc = spn_fj_pool_submit(pool, task);
+
+    return rc != SPN_OK ? rc : spn_fj_task_join(task);
+}
+
 static inline void fj_shut(spn_fj_pool *pool)
 {
-    CHECK_OK(spn_fj_pool_shutdown(pool));
-    CHECK_OK(spn_fj_pool_await(pool, SPN_FOREVER));
+    CHECK_OK(spn_executor_shutdown(spn_fj_pool_executor(pool)));
+    CHECK_OK(spn_executor_await(spn_fj_pool_executor(pool), SPN_FOREVER));
     CHECK_OK(spn_fj_pool_destroy(pool));
 }
 

@@ -7,6 +7,7 @@
 
 #include <spindle.h>
 
+#include "fj_pools.h"
 #include "test.h"
 
 static inline spn_fj_pool *fj_pool(int32_t parallelism)
@@ -21,9 +22,12 @@ static inline spn_fj_pool *fj_pool(int32_t parallelism)
 
 static inline spn_fj_pool *fj_pool_async(int32_t parallelism)
 {
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
     spn_fj_pool *pool = NULL;
 
-    REQUIRE_OK(spn_fj_pool_create_stealing(&pool, parallelism));
+    opts.parallelism = parallelism;
+    opts.async = 1;
+    REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
     return pool;
 }
 

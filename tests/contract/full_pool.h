@@ -18,6 +18,7 @@
 #include <spindle/latch.h>
 #include <spindle/pool.h>
 
+#include "pool_calls.h"
 #include "test.h"
 
 /* A task that tells what became of it. */
@@ -124,14 +125,6 @@ static inline void full_pool_start_with(struct full_pool *f, const spn_pool_opts
 static inline void full_pool_start(struct full_pool *f, const spn_pool_opts *opts)
 {
     full_pool_start_with(f, opts, full_pool_wait);
-}
-
-static inline spn_pool_stats pool_stats(spn_pool *pool)
-{
-    spn_pool_stats stats = SPN_POOL_STATS_INIT;
-
-    CHECK_OK(spn_pool_stats_get(pool, &stats));
-    return stats;
 }
 
 /* accepted = completed + failed + cancelled + returned + dropped, nothing pending. */

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <spindle/hessian.h>
-
+#include "rpc/wire/hessian.h"
 #include "test.h"
 
 struct bytes {
@@ -49,13 +48,13 @@ static inline struct bytes from_hex(const char *text)
 static inline int read_all(spn_harena *arena, const void *at, size_t length,
                            spn_hvalue **values, size_t capacity, spn_problem *problem)
 {
-    spn_hreader reader;
+    struct spn__hreader reader;
     int count = 0;
 
-    REQUIRE_OK(spn_hreader_init(&reader, arena, at, length, NULL, problem));
-    while (spn_hreader_left(&reader) > 0) {
+    spn__hreader_init(&reader, arena, at, length, problem);
+    while (spn__hreader_left(&reader) > 0) {
         spn_hvalue *value;
-        const int rc = spn_hreader_any(&reader, &value);
+        const int rc = spn__hreader_any(&reader, &value);
 
         if (rc != SPN_OK)
             return rc;
@@ -100,7 +99,7 @@ static inline const char *printed(const char *hex)
     do {                                                                  \
         struct bytes expected_ = from_hex(hex);                           \
         size_t length_;                                                   \
-        const void *at_ = spn_hwriter_bytes((writer), &length_);          \
+        const void *at_ = spn__hwriter_bytes((writer), &length_);         \
         CHECK_EQ(length_, expected_.length);                              \
         CHECK(length_ == expected_.length &&                              \
               (length_ == 0 || memcmp(at_, expected_.at, length_) == 0)); \

@@ -155,6 +155,204 @@ static inline bool is(const struct kind *k, unsigned traits)
     return (k->traits & traits) == traits;
 }
 
+/* ---- what tests ask of a queue in a word ------------------------------------------- */
+
+/* Out of the queue without waiting, or NULL. */
+static inline void *take_now(spn_queue *q)
+{
+    void *p = q;
+    const int rc = spn_queue_take(q, &p, 0);
+
+    CHECK_EQ(p != NULL, rc == SPN_OK);
+    return p;
+}
+
+static inline void *take_last_now(spn_queue *q)
+{
+    void *p = q;
+    const int rc = spn_queue_take_last(q, &p, 0);
+
+    CHECK_EQ(p != NULL, rc == SPN_OK);
+    return p;
+}
+
+/* What would come next from either end, or NULL. */
+static inline void *first_of(spn_queue *q)
+{
+    void *p = q;
+    const int rc = spn_queue_peek(q, &p);
+
+    CHECK_EQ(p != NULL, rc == SPN_OK);
+    return p;
+}
+
+static inline void *last_of(spn_queue *q)
+{
+    void *p = q;
+    const int rc = spn_queue_peek_last(q, &p);
+
+    CHECK_EQ(p != NULL, rc == SPN_OK);
+    return p;
+}
+
+/* What can be taken now, at most `capacity`; how many. */
+static inline int64_t take_some(spn_queue *q, void **items, size_t capacity)
+{
+    size_t count = 0;
+
+    if (capacity != 0) {
+        const int rc = spn_queue_take_many(q, items, capacity, 0, &count);
+
+        CHECK_EQ(count > 0, rc == SPN_OK);
+    }
+    return (int64_t)count;
+}
+
+static inline int32_t room_left(const spn_queue *q)
+{
+    const int32_t capacity = spn_queue_capacity(q);
+
+    return capacity == INT32_MAX ? capacity : capacity - (int32_t)spn_queue_size(q);
+}
+
+/* Copies the items as a walk shows them, and a NULL behind the last if there is room;
+ * how many there are. */
+struct copy {
+    void **items;
+    size_t capacity;
+    int64_t count;
+};
+
+static inline int visit_copy(void *p, void *ctx)
+{
+    struct copy *c = ctx;
+
+    if ((size_t)c->count < c->capacity)
+        c->items[c->count] = p;
+    c->count++;
+    return SPN_QUEUE_KEEP;
+}
+
+static inline int64_t content(spn_queue *q, void **items, size_t capacity)
+{
+    struct copy c = { items, capacity, 0 };
+
+    CHECK_OK(spn_queue_walk(q, visit_copy, &c));
+    if ((size_t)c.count < capacity)
+        items[c.count] = NULL;
+    return c.count;
+}
+
+/* Takes out those among `items`, or those that are not; how many.  NULL: all. */
+struct sieve {
+    void *const *items;
+    size_t count;
+    bool among;
+    int64_t taken;
+};
+
+static inline int visit_sieve(void *p, void *ctx)
+{
+    struct sieve *s = ctx;
+    bool found = s->items == NULL;
+
+    for (size_t i = 0; i < s->count && !found; i++)
+        found = s->items[i] == p;
+    s->taken += found == s->among;
+    return found == s->among ? SPN_QUEUE_TAKE : SPN_QUEUE_KEEP;
+}
+
+static inline int64_t sift(spn_queue *q, void *const *items, size_t count, bool among)
+{
+    struct sieve s = { items, count, among, 0 };
+
+    CHECK_OK(spn_queue_walk(q, visit_sieve, &s));
+    return s.taken;
+}
+
+/* Whether any went. */
+static inline bool remove_all(spn_queue *q, void *const *items, size_t count)
+{
+    return sift(q, items, count, true) != 0;
+}
+
+static inline bool retain_all(spn_queue *q, void *const *items, size_t count)
+{
+    return sift(q, items, count, false) != 0;
+}
+
+static inline bool contains_all(const spn_queue *q, void *const *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (spn_queue_contains(q, items[i]) != SPN_OK)
+            return false;
+    return true;
+}
+
+/* Empties it, also of what is not due; how many there were. */
+static inline int64_t take_all(spn_queue *q)
+{
+    struct sieve s = { NULL, 0, true, 0 };
+    int64_t count = 0;
+
+    if (spn_queue_walk(q, visit_sieve, &s) == SPN_OK)
+        return s.taken;
+    /* What others put in meanwhile stays. */
+    for (int64_t left = spn_queue_size(q); left > 0 && take_now(q) != NULL; left--)
+        count++;
+    return count;
+}
+
+/* Takes out the item at a place of the walk; false: there are not so many. */
+struct place {
+    int left;
+    bool found;
+};
+
+static inline int visit_place(void *p, void *ctx)
+{
+    struct place *at = ctx;
+
+    (void)p;
+    at->found = at->left-- == 0;
+    return at->found ? SPN_QUEUE_TAKE | SPN_QUEUE_STOP : SPN_QUEUE_KEEP;
+}
+
+static inline bool remove_at(spn_queue *q, int place)
+{
+    struct place at = { place, false };
+
+    CHECK_OK(spn_queue_walk(q, visit_place, &at));
+    return at.found;
+}
+
+/* Moves up to `max` items into another queue; what it refuses stays. */
+struct move {
+    spn_queue *sink;
+    int64_t left, moved;
+    int rc;
+};
+
+static inline int visit_move(void *p, void *ctx)
+{
+    struct move *m = ctx;
+
+    m->rc = spn_queue_put(m->sink, p, 0);
+    if (m->rc != SPN_OK)
+        return SPN_QUEUE_STOP;
+    m->moved++;
+    return --m->left == 0 ? SPN_QUEUE_TAKE | SPN_QUEUE_STOP : SPN_QUEUE_TAKE;
+}
+
+static inline int move_to(spn_queue *q, spn_queue *sink, int64_t max, int64_t *moved)
+{
+    struct move m = { sink, max, 0, SPN_OK };
+
+    CHECK_OK(spn_queue_walk(q, visit_move, &m));
+    *moved = m.moved;
+    return m.rc;
+}
+
 /* How many items a test puts in to have "all": what fits, or a handful. */
 static inline int room_of(const struct kind *k)
 {
@@ -165,7 +363,7 @@ static inline int room_of(const struct kind *k)
 static inline void add_range(spn_queue *q, int from, int to)
 {
     for (int i = from; i < to; i++)
-        CHECK_OK(spn_queue_add(q, item(i)));
+        CHECK_OK(spn_queue_put(q, item(i), 0));
 }
 
 /* With items 0 .. room_of(k) - 1: full, if it is bounded. */
@@ -181,7 +379,7 @@ static inline spn_queue *open_full(const struct kind *k)
 static inline void expect_range(spn_queue *q, int from, int to)
 {
     for (int i = from; i < to; i++)
-        CHECK_EQ(index_of(spn_queue_poll(q)), i);
+        CHECK_EQ(index_of(take_now(q)), i);
 }
 
 /* Nothing in it, nobody waits; it works; then it is destroyed. */
@@ -193,8 +391,8 @@ static inline void shut(spn_queue *q)
 static inline void expect_empty(spn_queue *q)
 {
     CHECK_EQ(spn_queue_size(q), 0);
-    CHECK(spn_queue_peek(q) == NULL);
-    CHECK(spn_queue_poll(q) == NULL);
+    CHECK(first_of(q) == NULL);
+    CHECK(take_now(q) == NULL);
 }
 
 /* ---- calls that may block, as rows and as peers ---------------------------------- */
@@ -206,23 +404,18 @@ struct call {
     int64_t timeout_ns;
 };
 
-/* insert: waits for room or a taker.  timed: takes a timeout.  always: blocks also
- * where put would find room (transfer). */
+/* insert: waits for room or a taker.  always: blocks also where put would find room
+ * (transfer). */
 struct form {
     const char *name;
     unsigned needs; /* traits */
-    bool insert, timed, always;
+    bool insert, always;
     int (*run)(struct call *c);
 };
 
 static inline int run_put(struct call *c)
 {
-    return spn_queue_put(c->q, c->item);
-}
-
-static inline int run_offer_timed(struct call *c)
-{
-    return spn_queue_offer_timed(c->q, c->item, c->timeout_ns);
+    return spn_queue_put(c->q, c->item, c->timeout_ns);
 }
 
 static inline int run_put_many(struct call *c)
@@ -237,32 +430,17 @@ static inline int run_put_many(struct call *c)
 
 static inline int run_put_first(struct call *c)
 {
-    return spn_queue_put_first(c->q, c->item);
-}
-
-static inline int run_offer_first_timed(struct call *c)
-{
-    return spn_queue_offer_first_timed(c->q, c->item, c->timeout_ns);
+    return spn_queue_put_first(c->q, c->item, c->timeout_ns);
 }
 
 static inline int run_transfer(struct call *c)
 {
-    return spn_queue_transfer(c->q, c->item);
-}
-
-static inline int run_try_transfer_timed(struct call *c)
-{
-    return spn_queue_try_transfer_timed(c->q, c->item, c->timeout_ns);
+    return spn_queue_transfer(c->q, c->item, c->timeout_ns);
 }
 
 static inline int run_take(struct call *c)
 {
-    return spn_queue_take(c->q, &c->item);
-}
-
-static inline int run_poll_timed(struct call *c)
-{
-    return spn_queue_poll_timed(c->q, &c->item, c->timeout_ns);
+    return spn_queue_take(c->q, &c->item, c->timeout_ns);
 }
 
 static inline int run_take_many(struct call *c)
@@ -276,27 +454,17 @@ static inline int run_take_many(struct call *c)
 
 static inline int run_take_last(struct call *c)
 {
-    return spn_queue_take_last(c->q, &c->item);
-}
-
-static inline int run_poll_last_timed(struct call *c)
-{
-    return spn_queue_poll_last_timed(c->q, &c->item, c->timeout_ns);
+    return spn_queue_take_last(c->q, &c->item, c->timeout_ns);
 }
 
 static const struct form forms[] = {
-    { "put", 0, true, false, false, run_put },
-    { "offer_timed", 0, true, true, false, run_offer_timed },
-    { "put_many", 0, true, true, false, run_put_many },
-    { "put_first", TRAIT_DEQUE, true, false, false, run_put_first },
-    { "offer_first_timed", TRAIT_DEQUE, true, true, false, run_offer_first_timed },
-    { "transfer", TRAIT_TRANSFER, true, false, true, run_transfer },
-    { "try_transfer_timed", TRAIT_TRANSFER, true, true, true, run_try_transfer_timed },
-    { "take", 0, false, false, false, run_take },
-    { "poll_timed", 0, false, true, false, run_poll_timed },
-    { "take_many", 0, false, true, false, run_take_many },
-    { "take_last", TRAIT_DEQUE, false, false, false, run_take_last },
-    { "poll_last_timed", TRAIT_DEQUE, false, true, false, run_poll_last_timed },
+    { "put", 0, true, false, run_put },
+    { "put_many", 0, true, false, run_put_many },
+    { "put_first", TRAIT_DEQUE, true, false, run_put_first },
+    { "transfer", TRAIT_TRANSFER, true, true, run_transfer },
+    { "take", 0, false, false, run_take },
+    { "take_many", 0, false, false, run_take_many },
+    { "take_last", TRAIT_DEQUE, false, false, run_take_last },
 };
 enum { FORMS = (int)(sizeof forms / sizeof forms[0]) };
 

@@ -35,6 +35,16 @@ static const spn_hfield user_fields[] = {
 static const spn_hstruct user_type = { "com.demo.User", user_fields, 3,
                                        sizeof(struct user) };
 
+/* How many replies had that status, one of those that have a slot of their own. */
+static inline uint64_t demo_replies(const spn_server_stats *stats, int status)
+{
+    for (int slot = 0; slot < 16; slot++)
+        if (spn_server_slot_status(slot) == status)
+            return stats->statuses[slot];
+    CHECK_EQ(status, 0); /* it has no slot of its own */
+    return 0;
+}
+
 static int say_hello(void *arg, spn_request *request)
 {
     struct demo *demo = arg;
@@ -170,9 +180,8 @@ static int about(void *arg, spn_request *request)
     if (rc != SPN_OK)
         return rc;
     value = spn_request_attachment(request, key);
-    snprintf(text, sizeof text, "%s|%s|%s|%s|%zu|%s", spn_request_interface(request),
-             spn_request_method(request), spn_request_parameters(request),
-             spn_request_dubbo(request), spn_request_count(request),
+    snprintf(text, sizeof text, "%s|%s|%zu|%s", spn_request_method(request),
+             spn_request_parameters(request), spn_request_count(request),
              value != NULL ? value : "(none)");
     return spn_request_return_text(request, text);
 }

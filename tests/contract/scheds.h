@@ -14,6 +14,7 @@
 #include <spindle.h>
 
 #include "peer.h"
+#include "pool_calls.h"
 #include "test.h"
 
 enum { JOBS = 32, TIMES = 64 };
@@ -107,7 +108,7 @@ static inline void await_end(void)
     CHECK_OK(spn_executor_await(ex, T_LONG_NS));
     CHECK_EQ(spn_executor_is_terminated(ex), 1);
     (void)expect_even();
-    CHECK_EQ(spn_pool_threads(pool), 0);
+    CHECK_EQ(pool_stats(pool).threads, 0);
 }
 
 static inline void destroy(void)
@@ -171,7 +172,7 @@ static inline void await_runs(int i, int count)
 /* A periodic one is back in the queue. */
 static inline void await_queued(int64_t count)
 {
-    T_AWAIT(spn_pool_queued(pool) == count && spn_pool_active(pool) == 0);
+    T_AWAIT(pool_stats(pool).queued == count && pool_stats(pool).active == 0);
 }
 
 static inline int64_t remaining(int i)

@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pool_calls.h"
 #include "test.h"
 
 static bool audited(void)
@@ -187,8 +188,8 @@ static void leave_items(void)
     REQUIRE_OK(spn_queue_create(&queue, SPN_QUEUE_ARRAY,
                                 &(spn_queue_opts){ .size = sizeof(spn_queue_opts),
                                                    .capacity = 4 }));
-    REQUIRE_OK(spn_queue_put(queue, &item));
-    REQUIRE_OK(spn_queue_put(queue, &item));
+    REQUIRE_OK(spn_queue_put(queue, &item, SPN_FOREVER));
+    REQUIRE_OK(spn_queue_put(queue, &item, SPN_FOREVER));
     CHECK_OK(spn_queue_destroy(queue));
 }
 
@@ -274,7 +275,7 @@ static void return_wrongly(void)
     opts.name = "connections";
     opts.factory.make = make_nothing;
     REQUIRE_OK(spn_object_pool_create(&pool, &opts));
-    REQUIRE_OK(spn_object_pool_try_borrow(pool, &object));
+    REQUIRE_OK(spn_object_pool_borrow(pool, &object, 0));
     CHECK_STATUS(spn_object_pool_return(pool, &other), SPN_EINVAL);
     CHECK_OK(spn_object_pool_return(pool, object));
     CHECK_STATUS(spn_object_pool_return(pool, object), SPN_ESTATE);
@@ -303,7 +304,7 @@ static void use_in_child(void)
     CHECK_OK(spn_pool_close(own));
     CHECK_OK(spn_pool_destroy(own));
     /* Given back in the child as well, which changes nothing there. */
-    CHECK_OK(spn_pool_shutdown(parents));
+    CHECK_OK(pool_shutdown(parents));
     CHECK_OK(spn_pool_destroy(parents));
 }
 
@@ -369,14 +370,14 @@ TEST(audit__things_made__listed_until_given_back, "MET-19")
     CHECK(found.objects[4] == objects);
     CHECK(found.callers >= 1);
 
-    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(pool_shutdown(pool));
     REQUIRE(find_all() == 5);
     CHECK_STR(found.states[0], "shut down");
-    CHECK_OK(spn_pool_await(pool, T_LONG_NS));
+    CHECK_OK(pool_await(pool, T_LONG_NS));
     CHECK_OK(spn_pool_destroy(pool));
     spn_future_unref(future);
     CHECK_OK(spn_queue_destroy(queue));
-    CHECK_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
     REQUIRE(find_all() == 1);
     CHECK_STR(found.kinds[0], "object pool");

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 
 #include "net_pipe.h"
-#include "rpc/hessian_value.h"
-#include "rpc/serving.h"
+#include "rpc/wire/hessian.h"
+#include "rpc/wire/hessian_value.h"
+#include "rpc/server/serving.h"
 #include "rpc_demo.h"
 #include "rpc_peer.h"
 
@@ -324,7 +325,7 @@ static double bytes_a_byte(const struct shape *shape)
     unsigned char *message = malloc(64 + shape->unit_size * MANY), *at = message;
     spn_harena_opts opts = SPN_HARENA_OPTS_INIT;
     spn_harena *arena;
-    spn_hreader reader;
+    struct spn__hreader reader;
     spn_hvalue *value;
     double ratio;
 
@@ -341,10 +342,9 @@ static double bytes_a_byte(const struct shape *shape)
         *at++ = 'Z';
     opts.limit_bytes = SIZE_MAX;
     REQUIRE_OK(spn_harena_create(&arena, &opts));
-    REQUIRE_OK(
-        spn_hreader_init(&reader, arena, message, (size_t)(at - message), NULL, NULL));
-    REQUIRE_OK(spn_hreader_any(&reader, &value));
-    ratio = (double)spn_harena_used(arena) / (double)(at - message);
+    spn__hreader_init(&reader, arena, message, (size_t)(at - message), NULL);
+    REQUIRE_OK(spn__hreader_any(&reader, &value));
+    ratio = (double)spn__harena_used(arena) / (double)(at - message);
     spn_harena_destroy(arena);
     free(message);
     return ratio;

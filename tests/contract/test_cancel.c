@@ -84,12 +84,11 @@ TEST(cancel__deregistered__not_called, "G-23")
     CHECK_EQ(spn_cancel_token_deregister(other, &a.callback), 0); /* not there */
     CHECK_EQ(spn_cancel_token_deregister(token, &a.callback), 1);
     CHECK_EQ(spn_cancel_token_deregister(token, &a.callback), 0);
-    CHECK_EQ(spn_cancel_token_try_deregister(token, &a.callback), 0);
     CHECK_OK(spn_cancel_token_register(other, &a.callback));
     CHECK_EQ(spn_cancel_token_cancel(token, -77), 1);
     CHECK_STR(order, "b");
     CHECK_EQ(b.reason, -77);
-    CHECK_EQ(spn_cancel_token_try_deregister(other, &a.callback), 1);
+    CHECK_EQ(spn_cancel_token_deregister(other, &a.callback), 1);
     CHECK_EQ(spn_cancel_token_cancel(other, -77), 1);
     CHECK_STR(order, "b");
     spn_cancel_token_unref(token);
@@ -116,7 +115,6 @@ static void take_off_itself(spn_cancel_callback *callback, int reason)
 
     hear(callback, reason);
     h->rc = spn_cancel_token_deregister(h->token, callback);
-    CHECK_STATUS(spn_cancel_token_try_deregister(h->token, callback), SPN_EBUSY);
 }
 
 static void take_off_other(spn_cancel_callback *callback, int reason)
@@ -203,7 +201,6 @@ TEST(cancel__deregister_while_running__waits, "G-13", "G-23", "P28")
     CHECK_OK(spn_cancel_token_register(h.token, &h.callback));
     peer_start(&canceller, cancel_call, h.token);
     T_AWAIT(atomic_load(&entered) != 0);
-    CHECK_STATUS(spn_cancel_token_try_deregister(h.token, &h.callback), SPN_EBUSY);
     peer_start(&leaver, deregister_call, &h);
     peer_await_blocked(&leaver);
     CHECK_OK(spn_thread_interrupt(leaver.thread));

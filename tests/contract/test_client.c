@@ -12,10 +12,11 @@
 
 #include <spindle/client.h>
 
+#include "cause.h"
 #include "future/core.h"
 #include "rpc_serving.h"
 
-int spn__connect_status(int why); /* of rpc/client_core.h, whose calls are others than
+int spn__connect_status(int why); /* of client_core.h, whose calls are others than
                                      those of futures */
 
 /* ---- a client and its words ---------------------------------------------------------- */
@@ -168,6 +169,73 @@ static void fake_close(struct fake *f)
         close(f->listener);
 }
 
+/* ---- events ----------------------------------------------------------------------------- */
+
+struct told_events {
+    spn_client *client;
+    atomic_int of[SPN_CHANNEL_EVENTS];
+    atomic_int on_io[SPN_CHANNEL_EVENTS]; /* of these on the I/O thread */
+    atomic_int lost;                      /* why the last one was disconnected */
+};
+
+static void note_event(void *ctx, spn_channel_event event, const spn_channel_info *info)
+{
+    struct told_events *told = ctx;
+    char name[32] = "";
+
+    CHECK(strncmp(info->remote, "127.0.0.1:", 10) == 0);
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    if (strncmp(name, "spn-client", 10) == 0)
+        atomic_fetch_add(&told->on_io[event], 1);
+    if (event == SPN_CHANNEL_DISCONNECTED)
+        atomic_store(&told->lost, info->error);
+    atomic_fetch_add(&told->of[event], 1);
+}
+
+/* A client hears of its connections where the dispatcher says: that one stands, that what
+ * came on it is no frame, and that it is gone. */
+TEST(client__events__told_where_the_dispatcher_says, "DSP-1", "CLI-18")
+{
+    static const struct {
+        const char *name;
+        bool connected, disconnected, caught; /* on the I/O thread */
+    } table[] = {
+        { "all", false, false, false },        { "direct", true, true, true },
+        { "message", true, true, true },       { "execution", true, true, true },
+        { "connection", false, false, false },
+    };
+
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        spn_client_opts opts = SPN_CLIENT_OPTS_INIT;
+        struct told_events told;
+        struct fake f;
+        char url[200];
+
+        memset(&told, 0, sizeof told);
+        opts.event = note_event;
+        opts.ctx = &told;
+        fake_open(&f);
+        snprintf(url, sizeof url, "dubbo://127.0.0.1:%d?reconnect=false&dispatcher=%s",
+                 f.port, table[i].name);
+        REQUIRE_OK(spn_client_create(&told.client, url, &opts, NULL));
+        fake_accept(&f);
+        T_AWAIT(atomic_load(&told.of[SPN_CHANNEL_CONNECTED]) == 1);
+        peer_write(f.fd, "this is no frame", 16);
+        T_AWAIT(atomic_load(&told.of[SPN_CHANNEL_DISCONNECTED]) == 1 &&
+                atomic_load(&told.of[SPN_CHANNEL_CAUGHT]) == 1);
+        CHECK_EQ(atomic_load(&told.lost), SPN_EPROTO);
+        CHECK_EQ(atomic_load(&told.on_io[SPN_CHANNEL_CONNECTED]), table[i].connected);
+        CHECK_EQ(atomic_load(&told.on_io[SPN_CHANNEL_DISCONNECTED]),
+                 table[i].disconnected);
+        CHECK_EQ(atomic_load(&told.on_io[SPN_CHANNEL_CAUGHT]), table[i].caught);
+        client_end(told.client);
+        CHECK_EQ(atomic_load(&told.of[SPN_CHANNEL_CONNECTED]), 1);
+        CHECK_EQ(atomic_load(&told.of[SPN_CHANNEL_DISCONNECTED]), 1);
+        CHECK_EQ(atomic_load(&told.of[SPN_CHANNEL_SENT]), 0);
+        fake_close(&f);
+    }
+}
+
 /* ---- calls -------------------------------------------------------------------------------- */
 
 TEST(client__call__value_through_each_dispatcher, "CLI-1", "S-12")
@@ -275,7 +343,7 @@ TEST(client__submit_of_a_call_that_fails__future_fails_as_call_does, "CLI-2", "C
         REQUIRE_OK(spn_client_submit(client, &what, &future));
         CHECK_STATUS(spn_future_get(future, &value, T_LONG_NS), SPN_EFAILED);
         spn_reply_destroy(value);
-        (void)spn_future_error(future, &code, text, sizeof text);
+        (void)t_cause(future, &code, text, sizeof text);
         CHECK_STATUS(code, cases[i].code);
         CHECK(strncmp(text, cases[i].text, strlen(cases[i].text)) == 0);
         if (cases[i].text[0] == '\0') /* no exception: the server's own words */
@@ -320,7 +388,7 @@ TEST(client__submit_answered_without_a_text__status_or_class_is_the_text, "CLI-2
         REQUIRE_OK(spn_client_submit(client, &what, &future));
         fake_reply(&f, fake_take(&f), cases[i].status, cases[i].body, cases[i].size);
         CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
-        (void)spn_future_error(future, &code, text, sizeof text);
+        (void)t_cause(future, &code, text, sizeof text);
         CHECK_STATUS(code, cases[i].code);
         CHECK_STR(text, expected);
         spn_future_unref(future);
@@ -334,11 +402,12 @@ struct seen {
     atomic_int done;
 };
 
-static int note_thread(void *arg, const spn_outcome *outcome)
+static int note_thread(void *arg, const spn_outcome *outcome, void **result)
 {
     struct seen *seen = arg;
 
     (void)outcome;
+    (void)result;
     seen->thread = pthread_self();
     atomic_store(&seen->done, 1);
     return 0;
@@ -356,7 +425,7 @@ TEST(client__submit__future_has_the_reply, "CLI-3")
     serve_with(&s, "threads=4&queues=16", NULL);
     client = client_of(s.port, "");
     REQUIRE_OK(spn_client_submit(client, &what, &future));
-    REQUIRE_OK(spn_future_when_complete(future, note_thread, &seen, &stage));
+    REQUIRE_OK(spn_future_handle(future, NULL, note_thread, &seen, &stage));
     CHECK_OK(spn_future_get(future, &value, T_LONG_NS));
     CHECK_OK(spn_reply_check(value));
     T_AWAIT(atomic_load(&seen.done));
@@ -366,7 +435,7 @@ TEST(client__submit__future_has_the_reply, "CLI-3")
 
     /* Nobody reads it: freed with the future. */
     REQUIRE_OK(spn_client_submit(client, &what, &future));
-    T_AWAIT(spn_future_is_done(future) == 1);
+    T_AWAIT(spn_future_get_state(future) != SPN_FUTURE_PENDING);
     spn_future_unref(future);
     client_end(client);
     serving_end(&s);
@@ -377,19 +446,21 @@ struct hanging {
     atomic_int began;
 };
 
-static int hang_here(void *arg, const spn_outcome *outcome)
+static int hang_here(void *arg, const spn_outcome *outcome, void **result)
 {
     struct hanging *h = arg;
 
     (void)outcome;
+    (void)result;
     atomic_store(&h->began, 1);
     CHECK_OK(spn_latch_await(h->gate, T_LONG_NS));
     return 0;
 }
 
-static int note_name(void *arg, const spn_outcome *outcome)
+static int note_name(void *arg, const spn_outcome *outcome, void **result)
 {
     (void)outcome;
+    (void)result;
     return pthread_getname_np(pthread_self(), arg, 16);
 }
 
@@ -422,11 +493,11 @@ TEST(client__pool_refuses_the_reply__call_has_it, "CLI-3", "CLI-16", "P10")
         fake_accept(&f);
         REQUIRE_OK(spn_latch_create(&h.gate, 1));
         REQUIRE_OK(spn_client_submit(client, &what, &futures[0]));
-        REQUIRE_OK(spn_future_when_complete(futures[0], hang_here, &h, &stages[0]));
+        REQUIRE_OK(spn_future_handle(futures[0], NULL, hang_here, &h, &stages[0]));
         fake_reply(&f, fake_take(&f), 20, "\x92", 1);
         T_AWAIT(atomic_load(&h.began));
         REQUIRE_OK(spn_client_submit(client, &what, &futures[1]));
-        REQUIRE_OK(spn_future_when_complete(futures[1], note_name, thread, &stages[1]));
+        REQUIRE_OK(spn_future_handle(futures[1], NULL, note_name, thread, &stages[1]));
         fake_reply(&f, fake_take(&f), 20, "\x91\2ok", 4);
         CHECK_OK(spn_future_get(futures[1], &value, T_LONG_NS));
         CHECK_STR(spn_hvalue_text(spn_reply_value(value)), "ok");
@@ -728,7 +799,7 @@ TEST(client__connection_lost__all_its_calls_end_at_once, "CLI-8", "P12")
         int code = 0;
 
         CHECK_STATUS(spn_future_get(futures[i], NULL, T_LONG_NS), SPN_EFAILED);
-        CHECK_OK(spn_future_error(futures[i], &code, NULL, 0));
+        CHECK_OK(t_cause(futures[i], &code, NULL, 0));
         CHECK_STATUS(code, SPN_ECLOSED);
         spn_future_unref(futures[i]);
     }
@@ -755,7 +826,7 @@ TEST(client__connection_lost_behind_a_reply__call_has_it, "CLI-8", "CLI-3")
     fake_accept(&f);
     REQUIRE_OK(spn_latch_create(&h.gate, 1));
     REQUIRE_OK(spn_client_submit(client, &what, &futures[0]));
-    REQUIRE_OK(spn_future_when_complete(futures[0], hang_here, &h, &stage));
+    REQUIRE_OK(spn_future_handle(futures[0], NULL, hang_here, &h, &stage));
     fake_reply(&f, fake_take(&f), 20, "\x92", 1);
     T_AWAIT(atomic_load(&h.began));
     REQUIRE_OK(spn_client_submit(client, &what, &futures[1]));
@@ -765,7 +836,7 @@ TEST(client__connection_lost_behind_a_reply__call_has_it, "CLI-8", "CLI-3")
     close(f.fd);
     f.fd = -1;
     CHECK_STATUS(spn_future_get(futures[2], NULL, T_LONG_NS), SPN_EFAILED);
-    CHECK_OK(spn_future_error(futures[2], &code, NULL, 0));
+    CHECK_OK(t_cause(futures[2], &code, NULL, 0));
     CHECK_STATUS(code, SPN_ECLOSED); /* so the loss is known */
     (void)spn_latch_count_down(h.gate);
     CHECK_OK(spn_future_get(futures[1], &value, T_LONG_NS));
@@ -1078,7 +1149,7 @@ TEST(client__reply_that_makes_no_sense__ends_its_call_and_no_other, "CLI-13")
         REQUIRE_OK(spn_client_submit(client, &what, &future));
         fake_reply(&f, fake_take(&f), wrong[i].status, wrong[i].body, wrong[i].size);
         CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
-        CHECK_OK(spn_future_error(future, &code, NULL, 0));
+        CHECK_OK(t_cause(future, &code, NULL, 0));
         CHECK_STATUS(code, SPN_EPROTO);
         spn_future_unref(future);
     }
@@ -1110,7 +1181,7 @@ TEST(client__foreign_serialization__counted_once, "CLI-13")
     put(&b, "\x92", 1);
     peer_write(f.fd, b.data, b.size);
     CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
-    CHECK_OK(spn_future_error(future, &code, NULL, 0));
+    CHECK_OK(t_cause(future, &code, NULL, 0));
     CHECK_STATUS(code, SPN_EPROTO);
     spn_future_unref(future);
     CHECK_EQ(client_stats(client).bad, 1);
@@ -1133,7 +1204,7 @@ TEST(client__bytes_that_are_no_frame__connection_ends_and_so_do_its_calls, "CLI-
     (void)fake_take(&f);
     peer_write(f.fd, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
     CHECK_STATUS(spn_future_get(future, NULL, T_LONG_NS), SPN_EFAILED);
-    CHECK_OK(spn_future_error(future, &code, NULL, 0));
+    CHECK_OK(t_cause(future, &code, NULL, 0));
     CHECK_STATUS(code, SPN_ECLOSED);
     spn_future_unref(future);
     client_end(client);
@@ -1159,7 +1230,7 @@ TEST(client__close__waits_for_calls_and_then_ends_them, "CLI-14", "P12")
     (void)fake_take(&f);
     CHECK_STATUS(spn_client_close(client, T_SHORT_NS), SPN_ETIMEDOUT);
     CHECK_STATUS(spn_future_get(future, NULL, 0), SPN_EFAILED);
-    CHECK_OK(spn_future_error(future, &code, NULL, 0));
+    CHECK_OK(t_cause(future, &code, NULL, 0));
     CHECK_STATUS(code, SPN_ESHUTDOWN);
     CHECK_STATUS(spn_client_submit(client, &what, &refused), SPN_ESHUTDOWN);
     CHECK_STATUS(spn_client_call(client, &what, &reply, NULL), SPN_ESHUTDOWN);
@@ -1177,16 +1248,56 @@ struct closing {
     atomic_int rc;                /* 1: not yet; 2: not tried */
 };
 
-static int close_inside(void *arg, const spn_outcome *outcome)
+static int close_inside(void *arg, const spn_outcome *outcome, void **result)
 {
     struct closing *c = arg;
 
     (void)outcome;
+    (void)result;
     if (pthread_equal(pthread_self(), c->attaching)) /* it had ended before */
         atomic_store(&c->rc, 2);
     else
         atomic_store(&c->rc, spn_client_close(c->client, 0));
     return 0;
+}
+
+static int wait_for(void *gate)
+{
+    return spn_latch_await(gate, T_LONG_NS);
+}
+
+static void keep_busy(void *gate, const char *key, spn_pool *pool)
+{
+    (void)key;
+    CHECK_OK(spn_executor_call(spn_pool_executor(pool), wait_for, gate));
+}
+
+/* In a pool that goes on an event of the client's may still wait for a thread: close says so,
+ * and when it has said SPN_OK destroy succeeds. */
+TEST(client__close_beside_an_event_in_a_shared_pool__destroyed, "CLI-14")
+{
+    spn_client_opts opts = SPN_CLIENT_OPTS_INIT;
+    spn_client *client;
+    spn_latch *gate;
+    struct serving s;
+    char url[100];
+
+    serve_with(&s, "threads=2&queues=10", NULL);
+    REQUIRE_OK(spn_repository_create(&opts.repository, NULL));
+    REQUIRE_OK(spn_latch_create(&gate, 1));
+    snprintf(url, sizeof url,
+             "dubbo://127.0.0.1:%d?threadpool=fixed&threads=1&queues=10", s.port);
+    REQUIRE_OK(spn_client_create(&client, url, &opts, NULL));
+    CHECK_OK(spn_repository_each(opts.repository, keep_busy, gate));
+    CHECK_STATUS(spn_client_close(client, 0), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_client_destroy(client), SPN_EBUSY);
+    CHECK_OK(spn_latch_count_down(gate));
+    CHECK_OK(spn_client_close(client, T_LONG_NS));
+    CHECK_OK(spn_client_destroy(client));
+    CHECK_OK(spn_repository_destroy_all(opts.repository, T_LONG_NS));
+    CHECK_OK(spn_repository_destroy(opts.repository));
+    CHECK_OK(spn_latch_destroy(gate));
+    serving_end(&s);
 }
 
 /* Whichever thread ends the call: of the timer, of the connection, of close itself. */
@@ -1207,7 +1318,7 @@ TEST(client__close_in_a_stage__refused_on_every_thread, "CLI-14")
         what.timeout_ns = i == 0 ? timeout_ns : T_LONG_NS;
         REQUIRE_OK(spn_client_submit(c.client, &what, &future));
         c.attaching = pthread_self();
-        REQUIRE_OK(spn_future_when_complete(future, close_inside, &c, &stage));
+        REQUIRE_OK(spn_future_handle(future, NULL, close_inside, &c, &stage));
         c.attaching = 0;
         if (i == 1) {
             close(f.fd);
@@ -1258,7 +1369,7 @@ TEST(client__close_by_two_threads__the_second_is_refused, "CLI-14")
         spn_future_unref(refused);
     } while (spn_client_submit(c.client, &what, &refused) != SPN_ESHUTDOWN);
     CHECK_STATUS(spn_client_close(c.client, 0), SPN_EBUSY);
-    CHECK_EQ(spn_future_is_done(future), 0);
+    CHECK_EQ(spn_future_get_state(future), SPN_FUTURE_PENDING);
     fake_reply(&f, id, 20, "\x92", 1);
     REQUIRE(pthread_join(thread, NULL) == 0);
     CHECK_OK(atomic_load(&c.rc));
@@ -1267,9 +1378,10 @@ TEST(client__close_by_two_threads__the_second_is_refused, "CLI-14")
     fake_close(&f);
 }
 
-static int end_thread(void *arg, const spn_outcome *outcome)
+static int end_thread(void *arg, const spn_outcome *outcome, void **result)
 {
     (void)outcome;
+    (void)result;
     atomic_fetch_add((atomic_int *)arg, 1);
     pthread_exit(NULL);
 }
@@ -1291,7 +1403,7 @@ TEST(client__stage_ends_its_thread__call_is_over, "CLI-14", "CLI-16")
     fake_accept(&f);
     for (int i = 1; i <= 4; i++) {
         REQUIRE_OK(spn_client_submit(client, &what, &future));
-        REQUIRE_OK(spn_future_when_complete(future, end_thread, &ended, &stage));
+        REQUIRE_OK(spn_future_handle(future, NULL, end_thread, &ended, &stage));
         /* null, or a body that is none */
         fake_reply(&f, fake_take(&f), 20, i % 2 != 0 ? "\x92" : "?", 1);
         T_AWAIT(atomic_load(&ended) == i);
@@ -1317,13 +1429,13 @@ struct creating {
     atomic_int rc; /* 1: not yet */
 };
 
-static int create_inside(void *arg, const spn_outcome *outcome)
+static int create_inside(void *arg, const spn_outcome *outcome, void **result)
 {
     struct creating *c = arg;
     spn_client *client;
     int rc;
 
-    (void)outcome;
+    *result = outcome->value;
     c->before = t_threads();
     rc = spn_client_create(&client, c->url, &c->opts, NULL);
     c->after = t_threads();
@@ -1353,7 +1465,7 @@ TEST(client__create_fails_in_a_shared_pool__nothing_is_left, "CLI-9")
     close(f.listener); /* the next one finds nobody */
     f.listener = -1;
     REQUIRE_OK(spn_client_submit(client, &what, &future));
-    REQUIRE_OK(spn_future_when_complete(future, create_inside, &c, &stage));
+    REQUIRE_OK(spn_future_handle(future, NULL, create_inside, &c, &stage));
     fake_reply(&f, fake_take(&f), 20, "\x92", 1);
     CHECK_OK(spn_future_get(stage, &value, T_LONG_NS));
     spn_reply_destroy(value);

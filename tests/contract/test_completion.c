@@ -26,12 +26,6 @@ static int give_later(void *arg, void **result)
     return spn_latch_await(arg, SPN_FOREVER);
 }
 
-static int nothing(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-
 static spn_completion *service(spn_executor *executor)
 {
     spn_completion *c;
@@ -51,7 +45,7 @@ static spn_manual_executor *manual(void)
 static int take_one(void *arg)
 {
     spn_future *f = NULL;
-    const int rc = spn_completion_take(arg, &f);
+    const int rc = spn_completion_take(arg, &f, SPN_FOREVER);
 
     CHECK((rc == SPN_OK) == (f != NULL));
     spn_future_unref(f);
@@ -71,10 +65,9 @@ TEST(completion__nothing_to_work_with__invalid, "ECS-1", "ECS-2")
     CHECK(c == NULL);
     c = service(spn_executor_direct());
     CHECK_STATUS(spn_completion_submit(c, NULL, NULL, NULL, &f), SPN_EINVAL);
-    CHECK_STATUS(spn_completion_submit_run(c, NULL, NULL, NULL, &f), SPN_EINVAL);
+    CHECK_STATUS(spn_completion_submit(c, NULL, NULL, NULL, NULL), SPN_EINVAL);
     CHECK(f == NULL);
-    CHECK_EQ(spn_completion_pending(c), 0);
-    CHECK_OK(spn_completion_destroy(c));
+    CHECK_OK(spn_completion_destroy(c)); /* nothing is under way */
 }
 
 /* take gives the very future that submit gave, done. */
@@ -89,15 +82,15 @@ TEST(completion__take__gives_the_same_future, "ECS-3", "ECS-8")
         void *value = NULL;
 
         REQUIRE_OK(spn_completion_submit(c, give, &k, NULL, &f));
-        CHECK_OK(spn_completion_take(c, &taken));
+        CHECK_OK(spn_completion_take(c, &taken, SPN_FOREVER));
         CHECK(taken == f);
-        CHECK_EQ(spn_future_is_done(taken), 1);
+        CHECK(spn_future_get_state(taken) != SPN_FUTURE_PENDING);
         CHECK_OK(spn_future_get(taken, &value, 0));
         CHECK(value == &k);
         spn_future_unref(taken);
         spn_future_unref(f);
-        REQUIRE_OK(spn_completion_submit_run(c, nothing, NULL, c, NULL));
-        CHECK_OK(spn_completion_take(c, &taken));
+        REQUIRE_OK(spn_completion_submit(c, give, c, NULL, NULL));
+        CHECK_OK(spn_completion_take(c, &taken, SPN_FOREVER));
         CHECK_OK(spn_future_get(taken, &value, 0));
         CHECK(value == c);
         spn_future_unref(taken);
@@ -121,21 +114,18 @@ TEST(completion__poll_before_done__nothing_then_the_future, "ECS-4", "G-6", "G-7
         for (int timed = 0; timed <= 1; timed++) {
             REQUIRE_OK(spn_latch_create(&gate, 1));
             REQUIRE_OK(spn_completion_submit(c, give_later, gate, NULL, &f));
-            CHECK_STATUS(spn_completion_poll(c, &taken), SPN_EEMPTY);
             for (int i = 0; i < 3; i++)
-                CHECK_STATUS(spn_completion_poll_timed(c, &taken, none[i]),
-                             SPN_ETIMEDOUT);
+                CHECK_STATUS(spn_completion_take(c, &taken, none[i]), SPN_ETIMEDOUT);
             from = spn_now();
-            CHECK_STATUS(spn_completion_poll_timed(c, &taken, T_PROBE_NS),
-                         SPN_ETIMEDOUT);
+            CHECK_STATUS(spn_completion_take(c, &taken, T_PROBE_NS), SPN_ETIMEDOUT);
             CHECK(spn_now() - from >= T_PROBE_NS);
             CHECK(taken == NULL);
             CHECK_STATUS(spn_completion_destroy(c), SPN_EBUSY);
             CHECK_OK(spn_latch_count_down(gate));
             if (timed != 0)
-                CHECK_OK(spn_completion_poll_timed(c, &taken, SPN_FOREVER));
+                CHECK_OK(spn_completion_take(c, &taken, SPN_FOREVER));
             else
-                T_AWAIT(spn_completion_poll(c, &taken) == SPN_OK);
+                T_AWAIT(spn_completion_take(c, &taken, 0) == SPN_OK);
             CHECK(taken == f);
             spn_future_unref(taken);
             spn_future_unref(f);
@@ -163,14 +153,14 @@ TEST(completion__good_and_failing__all_are_given_out, "ECS-5", "ECS-6")
             REQUIRE_OK(spn_completion_submit(c, fail, NULL, NULL, NULL));
         }
         for (int i = 0; i < 6; i++) {
-            REQUIRE_OK(spn_completion_take(c, &f));
+            REQUIRE_OK(spn_completion_take(c, &f, SPN_FOREVER));
             values += spn_future_get(f, NULL, 0) == SPN_OK;
             failures += spn_future_get(f, NULL, 0) == SPN_EFAILED;
             spn_future_unref(f);
         }
         CHECK_EQ(values, 2);
         CHECK_EQ(failures, 4);
-        CHECK_STATUS(spn_completion_poll(c, &f), SPN_EEMPTY);
+        CHECK_STATUS(spn_completion_take(c, &f, 0), SPN_ETIMEDOUT);
         CHECK_OK(spn_completion_destroy(c));
     }
 }
@@ -184,20 +174,19 @@ TEST(completion__done_in_another_order__given_out_in_that, "ECS-6", "ECS-7")
 
     for (int i = 0; i < 3; i++)
         REQUIRE_OK(spn_completion_submit(c, give, NULL, NULL, &f[i]));
-    CHECK_EQ(spn_completion_pending(c), 3);
-    CHECK_EQ(spn_future_cancel(f[2], 1), 1); /* given out at once */
-    CHECK_EQ(spn_completion_ready(c), 1);
+    CHECK_STATUS(spn_completion_destroy(c), SPN_EBUSY);
+    CHECK_EQ(spn_future_cancel(f[2], 1), 1); /* done first */
     CHECK_OK(spn_manual_executor_run_one(m, NULL));
     CHECK_EQ(spn_future_complete(f[1], NULL), 1);   /* by hand */
     CHECK_OK(spn_manual_executor_run_all(m, NULL)); /* nothing is left to do */
     for (int i = 0; i < 3; i++) {
         static const int order[] = { 2, 0, 1 };
 
-        CHECK_OK(spn_completion_poll(c, &taken));
+        CHECK_OK(spn_completion_take(c, &taken, 0));
         CHECK(taken == f[order[i]]);
         spn_future_unref(taken);
     }
-    CHECK_STATUS(spn_completion_poll(c, &taken), SPN_EEMPTY);
+    CHECK_STATUS(spn_completion_take(c, &taken, 0), SPN_ETIMEDOUT);
     for (int i = 0; i < 3; i++)
         spn_future_unref(f[i]);
     CHECK_OK(spn_completion_destroy(c));
@@ -214,13 +203,12 @@ TEST(completion__dropped_by_the_executor__is_given_out, "ECS-7")
     REQUIRE_OK(spn_completion_submit(c, give, NULL, NULL, NULL));
     CHECK_OK(
         spn_executor_shutdown_now(spn_manual_executor_executor(m), NULL, NULL, NULL));
-    REQUIRE_OK(spn_completion_poll(c, &taken));
+    REQUIRE_OK(spn_completion_take(c, &taken, 0));
     CHECK_STATUS(spn_future_get(taken, NULL, 0), SPN_EFAILED);
     spn_future_unref(taken);
     CHECK_STATUS(spn_completion_submit(c, give, NULL, NULL, &taken), SPN_EREJECTED);
     CHECK(taken == NULL);
-    CHECK_EQ(spn_completion_pending(c), 0);
-    CHECK_STATUS(spn_completion_poll(c, &taken), SPN_EEMPTY);
+    CHECK_STATUS(spn_completion_take(c, &taken, 0), SPN_ETIMEDOUT);
     CHECK_OK(spn_completion_destroy(c));
     CHECK_OK(spn_manual_executor_destroy(m));
 }
@@ -236,7 +224,7 @@ static void hook(spn_future *future, void *arg)
 {
     struct own *own = arg;
 
-    CHECK_EQ(spn_future_is_done(future), 1);
+    CHECK(spn_future_get_state(future) != SPN_FUTURE_PENDING);
     CHECK_EQ(atomic_load(&own->given), 0);
     atomic_fetch_add(&own->hooked, 1);
 }
@@ -274,7 +262,7 @@ TEST(completion__executor_makes_futures__gives_those_out, "ECS-9", "TPE-86")
 
     REQUIRE_OK(spn_completion_submit(c, give, NULL, NULL, &f));
     CHECK(f == own.made);
-    CHECK_OK(spn_completion_take(c, &taken));
+    CHECK_OK(spn_completion_take(c, &taken, SPN_FOREVER));
     atomic_store(&own.given, 1);
     CHECK(taken == f);
     CHECK_EQ(atomic_load(&own.hooked), 1);
@@ -286,7 +274,7 @@ TEST(completion__executor_makes_futures__gives_those_out, "ECS-9", "TPE-86")
 static int poll_long(void *arg)
 {
     spn_future *f = NULL;
-    const int rc = spn_completion_poll_timed(arg, &f, T_LONG_NS);
+    const int rc = spn_completion_take(arg, &f, T_LONG_NS);
 
     spn_future_unref(f);
     return rc;
@@ -310,12 +298,13 @@ TEST(completion__taker_interrupted__consumes_nothing, "ECS-10", "G-10", "G-11")
         CHECK_STATUS(peer_finish(&p), SPN_EINTR);
         CHECK_EQ(p.flag_after, 0);
         CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-        CHECK_STATUS(spn_completion_take(c, &f), SPN_EINTR);
+        CHECK_STATUS(spn_completion_take(c, &f, SPN_FOREVER), SPN_EINTR);
         CHECK_EQ(spn_thread_interrupted(), 0);
         CHECK_OK(spn_thread_interrupt(spn_thread_current()));
         REQUIRE_OK(spn_completion_submit(c, give, NULL, NULL, NULL));
         CHECK_OK(spn_manual_executor_run_all(m, NULL));
-        CHECK_OK(spn_completion_take(c, &f)); /* need not wait: the flag stays */
+        CHECK_OK(spn_completion_take(c, &f,
+                                     SPN_FOREVER)); /* need not wait: the flag stays */
         CHECK_EQ(spn_thread_interrupted(), 1);
         spn_future_unref(f);
     }
@@ -343,15 +332,13 @@ TEST(completion__own_queue_full__drops_the_completion, "ECS-11")
         CHECK_OK(spn_future_get(f[i], &value, 0));
         CHECK(value == &f[i]);
     }
-    CHECK_EQ(spn_completion_pending(c), 0);
-    CHECK_OK(spn_completion_take(c, &taken));
+    CHECK_OK(spn_completion_take(c, &taken, SPN_FOREVER));
     CHECK(taken == f[0]);
     spn_future_unref(taken);
-    CHECK_OK(spn_completion_poll_timed(c, &taken, 0));
+    CHECK_OK(spn_completion_take(c, &taken, 0));
     CHECK(taken == f[1]);
     spn_future_unref(taken);
-    CHECK_STATUS(spn_completion_poll(c, &taken), SPN_EEMPTY);
-    CHECK_STATUS(spn_completion_poll_timed(c, &taken, 0), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_completion_take(c, &taken, 0), SPN_ETIMEDOUT);
     for (int i = 0; i < 3; i++)
         spn_future_unref(f[i]);
     CHECK_OK(spn_completion_destroy(c));
@@ -394,8 +381,8 @@ static void produce_or_consume(int index, void *arg)
         spn_future *f;
         void *value = NULL;
 
-        REQUIRE_OK(spn_completion_take(w->c, &f));
-        CHECK_EQ(spn_future_is_done(f), 1);
+        REQUIRE_OK(spn_completion_take(w->c, &f, SPN_FOREVER));
+        CHECK(spn_future_get_state(f) != SPN_FUTURE_PENDING);
         CHECK_OK(spn_future_get(f, &value, 0));
         atomic_fetch_add((atomic_int *)value, 1);
         spn_future_unref(f);

@@ -55,7 +55,7 @@ TEST(forkjoin__records__same_on_any_number_of_workers, "FJT-28", "FJT-27", "S-7"
         uint64_t seed = 7;
         int values[1007], result = 0;
 
-        CHECK_EQ(spn_fj_pool_parallelism(pool), p == 0 ? spn_cpu_count() : p);
+        CHECK_EQ(fj_stats(pool).parallelism, p == 0 ? spn_cpu_count() : p);
         CHECK_OK(fib_invoke(pool, &result, 8));
         CHECK_EQ(result, 21);
         CHECK_OK(fib_invoke(pool, &result, 20));
@@ -304,12 +304,11 @@ TEST(forkjoin__parallelism_out_of_range__refused, "FJP-1", "FJP-3", "EXE-14")
         opts.parallelism = bad[i];
         CHECK_STATUS(spn_fj_pool_create(&none, &opts), SPN_EINVAL);
         CHECK(none == NULL);
-        CHECK_STATUS(spn_fj_pool_create_stealing(&none, bad[i]), SPN_EINVAL);
         CHECK_STATUS(spn_fj_pool_set_parallelism(pool, bad[i]), SPN_EINVAL);
-        CHECK_EQ(spn_fj_pool_parallelism(pool), 2);
+        CHECK_EQ(fj_stats(pool).parallelism, 2);
     }
     CHECK_EQ(spn_fj_pool_set_parallelism(pool, 5), 2);
-    CHECK_EQ(spn_fj_pool_parallelism(pool), 5);
+    CHECK_EQ(fj_stats(pool).parallelism, 5);
     fj_end(pool);
 }
 
@@ -323,7 +322,7 @@ TEST(forkjoin__fresh_pool__at_rest, "FJP-2", "FJP-31")
         CHECK_EQ(s.active + s.threads + s.blocked, 0);
         CHECK_EQ(s.steals + s.queued_tasks + s.queued_submissions, 0);
         CHECK_EQ(s.state, SPN_EXECUTOR_RUNNING);
-        CHECK_EQ(spn_fj_pool_is_quiescent(pool), 1);
+        CHECK_EQ(s.pending, 0);
         CHECK_OK(spn_fj_pool_await_quiescence(pool, 0));
         CHECK(spn_fj_pool_current() == NULL);
         CHECK_EQ(spn_fj_worker_index(), -1);
@@ -335,7 +334,7 @@ struct look {
     spn_fj_task task;
     spn_fj_pool *pool;
     spn_fj_stats seen;
-    int quiescent, index;
+    int index;
     bool inside;
 };
 
@@ -345,7 +344,6 @@ static int look_around(spn_fj fj, spn_fj_task *task)
 
     (void)fj;
     l->seen = fj_stats(l->pool);
-    l->quiescent = spn_fj_pool_is_quiescent(l->pool);
     l->inside = spn_fj_pool_current() == l->pool;
     l->index = spn_fj_worker_index();
     return 0;
@@ -358,15 +356,15 @@ TEST(forkjoin__task_looks_at_its_pool__one_thread_active, "FJP-4", "FJP-8", "FJP
     struct look l = { .pool = pool };
 
     spn_fj_task_init(&l.task, look_around);
-    CHECK_OK(spn_fj_pool_invoke(pool, &l.task));
+    CHECK_OK(fj_invoke(pool, &l.task));
     CHECK_EQ(l.seen.threads, 1);
     CHECK_EQ(l.seen.active, 1);
-    CHECK_EQ(l.quiescent, 0);
+    CHECK_EQ(l.seen.pending, 1);
     CHECK(l.inside);
     CHECK_EQ(l.index, 0);
     CHECK_EQ(fj_stats(pool).threads, 1);
     CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
-    CHECK_EQ(spn_fj_pool_is_quiescent(pool), 1);
+    CHECK_EQ(fj_stats(pool).pending, 0);
     CHECK_EQ(fj_stats(pool).queued_tasks + fj_stats(pool).queued_submissions, 0);
     CHECK_OK(spn_fj_pool_close(pool));
     CHECK_EQ(fj_stats(pool).threads + fj_stats(pool).active, 0);
@@ -438,7 +436,7 @@ TEST(forkjoin__future_waits_for_future__one_worker_is_enough, "FJT-27", "FJP-18"
 struct submitter {
     spn_fj_task task;
     spn_fj_pool *pool;
-    struct gated own[3], outer;
+    struct gated own[3];
     spn_fj_stats after;
 };
 
@@ -451,14 +449,12 @@ static int submits(spn_fj fj, spn_fj_task *task)
         gated_init(&s->own[i], NULL);
         CHECK_OK(spn_fj_pool_submit(s->pool, &s->own[i].task));
     }
-    gated_init(&s->outer, NULL);
-    CHECK_OK(spn_fj_pool_submit_external(s->pool, &s->outer.task));
     s->after = fj_stats(s->pool);
     return 0;
 }
 
 /* From outside into the submission queue, from a worker into its own. */
-TEST(forkjoin__submissions__where_they_go, "FJP-18", "FJP-19", "FJP-17", "FJP-30",
+TEST(forkjoin__submissions__where_they_go, "FJP-17", "FJP-18", "FJP-19", "FJP-30",
      "FJP-33")
 {
     spn_fj_pool *pool = fj_pool(1);
@@ -476,38 +472,22 @@ TEST(forkjoin__submissions__where_they_go, "FJP-18", "FJP-19", "FJP-17", "FJP-30
         CHECK_EQ(fj_stats(pool).queued_tasks, 0);
     }
     CHECK_STATUS(spn_fj_pool_submit(pool, &waiting[0].task), SPN_EBUSY);
-    CHECK(spn_fj_pool_poll_submission(pool) == &waiting[0].task);
-    CHECK_EQ(spn_fj_task_is_done(&waiting[0].task), 0);
+    CHECK_EQ(spn_executor_remove(spn_fj_pool_executor(pool), &waiting[0].task.task), 1);
+    CHECK_STATUS(spn_fj_task_get(&waiting[0].task, NULL, 0), SPN_ETIMEDOUT);
     CHECK_EQ(fj_stats(pool).queued_submissions, 2);
     atomic_store(&gate, 1);
     CHECK_OK(spn_fj_task_join(&waiting[2].task));
     CHECK_EQ(atomic_load(&waiting[0].ran), 0);
-    CHECK(spn_fj_pool_poll_submission(pool) == NULL);
+    CHECK_EQ(fj_stats(pool).queued_submissions, 0);
+    CHECK_OK(fj_invoke(pool, &waiting[0].task)); /* as new */
+    CHECK_EQ(atomic_load(&waiting[0].ran), 1);
     spn_fj_task_init(&s.task, submits);
-    CHECK_OK(spn_fj_pool_invoke(pool, &s.task));
+    CHECK_OK(fj_invoke(pool, &s.task));
     CHECK_EQ(s.after.queued_tasks, 3);
-    CHECK_EQ(s.after.queued_submissions, 1);
+    CHECK_EQ(s.after.queued_submissions, 0);
     CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
     for (int i = 0; i < 3; i++)
         CHECK_EQ(atomic_load(&s.own[i].ran), 1);
-    CHECK_EQ(atomic_load(&s.outer.ran), 1);
-    fj_end(pool);
-}
-
-/* A lazy one runs when other work comes. */
-TEST(forkjoin__lazy_submission__runs_with_the_next, "FJP-20")
-{
-    spn_fj_pool *pool = fj_pool(1);
-    struct gated first, lazy, last;
-
-    gated_init(&first, NULL);
-    gated_init(&lazy, NULL);
-    gated_init(&last, NULL);
-    CHECK_OK(spn_fj_pool_invoke(pool, &first.task));
-    CHECK_OK(spn_fj_pool_submit_lazily(pool, &lazy.task));
-    CHECK_OK(spn_fj_pool_invoke(pool, &last.task));
-    CHECK_OK(spn_fj_task_join(&lazy.task));
-    CHECK_EQ(atomic_load(&lazy.ran), 1);
     fj_end(pool);
 }
 
@@ -559,12 +539,19 @@ TEST(forkjoin__await_quiescence__waits_or_times_out, "FJP-9", "FJP-12")
     CHECK_OK(spn_fj_pool_submit(pool, &g.task));
     CHECK_STATUS(spn_fj_pool_await_quiescence(pool, 0), SPN_ETIMEDOUT);
     CHECK_STATUS(spn_fj_pool_await_quiescence(pool, T_PROBE_NS), SPN_ETIMEDOUT);
-    CHECK_STATUS(spn_fj_pool_await(pool, T_PROBE_NS), SPN_ETIMEDOUT);
-    CHECK_EQ(spn_fj_pool_is_quiescent(pool), 0);
+    CHECK_STATUS(spn_executor_await(spn_fj_pool_executor(pool), T_PROBE_NS),
+                 SPN_ETIMEDOUT);
+    CHECK_EQ(fj_stats(pool).pending, 1);
     atomic_store(&gate, 1);
     CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
     CHECK_EQ(atomic_load(&g.ran), 1);
     fj_end(pool);
+}
+
+/* Of the pool whose task the caller is. */
+static int await_rest_here(void)
+{
+    return spn_fj_pool_await_quiescence(spn_fj_pool_current(), SPN_FOREVER);
 }
 
 static atomic_int spread;
@@ -580,15 +567,15 @@ static int spreads(spn_fj fj, spn_fj_task *task)
     }
     atomic_fetch_add(&spread, 1);
     if (task->result != NULL) {
-        CHECK_OK(spn_fj_help_quiesce());
+        CHECK_OK(await_rest_here());
         for (int i = 0; i < 64; i++)
-            CHECK_EQ(spn_fj_task_is_done(&children[i].task), 1);
-        CHECK_EQ(spn_fj_local_queued(), 0);
+            CHECK(spn_fj_task_get(&children[i].task, NULL, 0) != SPN_ETIMEDOUT);
+        CHECK_EQ(fj_stats(spn_fj_pool_current()).queued_tasks, 0);
     }
     return 0;
 }
 
-TEST(forkjoin__help_quiesce__runs_all_that_was_forked, "FJT-23", "FJP-9", "FJT-22")
+TEST(forkjoin__await_quiescence_inside__runs_all_that_was_forked, "FJP-9")
 {
     for (int32_t p = 1; p <= 2; p++) {
         spn_fj_pool *pool = fj_pool(p);
@@ -596,10 +583,9 @@ TEST(forkjoin__help_quiesce__runs_all_that_was_forked, "FJT-23", "FJP-9", "FJT-2
 
         spn_fj_task_init(&t, spreads);
         spn_fj_task_set_result(&t, &t);
-        CHECK_OK(spn_fj_pool_invoke(pool, &t));
+        CHECK_OK(fj_invoke(pool, &t));
         fj_end(pool);
     }
-    CHECK_STATUS(spn_fj_help_quiesce(), SPN_ESTATE);
 }
 
 /* ---- the end ------------------------------------------------------------------------------------- */
@@ -608,7 +594,7 @@ static int helps(spn_fj fj, void *arg)
 {
     (void)fj;
     (void)arg;
-    return spn_fj_help_quiesce();
+    return await_rest_here();
 }
 
 static int runs_helper(void *arg)
@@ -618,7 +604,7 @@ static int runs_helper(void *arg)
 }
 
 /* A plain task stands below the tree that helps: it is not waited for. */
-TEST(forkjoin__help_quiesce_in_a_tree_of_a_plain_task__returns, "FJT-23", "FJP-9")
+TEST(forkjoin__await_quiescence_in_a_tree_of_a_plain_task__returns, "FJP-9")
 {
     spn_fj_pool *pool = fj_pool(2);
 
@@ -643,11 +629,11 @@ static int helps_around(spn_fj fj, void *arg)
 {
     (void)fj;
     CHECK_OK(spn_fj_task_fork(arg));
-    return spn_fj_help_quiesce();
+    return await_rest_here();
 }
 
 /* One that helps runs another that does: the outer tasks count once. */
-TEST(forkjoin__help_quiesce_in_itself__waits_for_what_runs, "FJT-23", "FJP-9")
+TEST(forkjoin__await_quiescence_in_itself__waits_for_what_runs, "FJP-9")
 {
     spn_fj_pool *pool = fj_pool(2);
     struct gated other;
@@ -676,15 +662,13 @@ TEST(forkjoin__shutdown__submitted_work_completes, "FJP-11", "FJP-13", "FJP-32")
         gated_init(&waiting[i], NULL);
         CHECK_OK(spn_fj_pool_submit(pool, &waiting[i].task));
     }
-    CHECK_OK(spn_fj_pool_shutdown(pool));
+    CHECK_OK(spn_executor_shutdown(spn_fj_pool_executor(pool)));
     gated_init(&late, NULL);
     CHECK_STATUS(spn_fj_pool_submit(pool, &late.task), SPN_EREJECTED);
-    CHECK_STATUS(spn_fj_pool_submit_external(pool, &late.task), SPN_EREJECTED);
-    CHECK_STATUS(spn_fj_pool_submit_lazily(pool, &late.task), SPN_EREJECTED);
     CHECK_STATUS(fib_invoke(pool, NULL, 5), SPN_EREJECTED);
     CHECK_STATUS(spn_fj_pool_destroy(pool), SPN_EBUSY);
     atomic_store(&gate, 1);
-    CHECK_OK(spn_fj_pool_await(pool, SPN_FOREVER));
+    CHECK_OK(spn_executor_await(spn_fj_pool_executor(pool), SPN_FOREVER));
     for (int i = 0; i < 8; i++)
         CHECK_EQ(atomic_load(&waiting[i].ran), 1);
     fj_end(pool);
@@ -725,7 +709,7 @@ TEST(forkjoin__shutdown_under_a_tree__the_tree_completes, "FJP-13")
     atomic_store(&leaves, 0);
     peer_start(&peer, run_late, &l);
     T_AWAIT(fj_stats(pool).active == 1);
-    CHECK_OK(spn_fj_pool_shutdown(pool));
+    CHECK_OK(spn_executor_shutdown(spn_fj_pool_executor(pool)));
     atomic_store(&l.gate, 1);
     CHECK_OK(peer_finish(&peer));
     CHECK_EQ(atomic_load(&leaves), 100 * (9 + 3));
@@ -753,7 +737,8 @@ TEST(forkjoin__shutdown_now__queued_cancelled_running_interrupted, "FJP-13", "FJ
         T_AWAIT(fj_stats(pool).active == p);
         gated_init(&queued, NULL);
         CHECK_OK(spn_fj_pool_submit(pool, &queued.task));
-        CHECK_OK(spn_fj_pool_shutdown_now(pool));
+        CHECK_OK(
+            spn_executor_shutdown_now(spn_fj_pool_executor(pool), NULL, NULL, NULL));
         CHECK_STATUS(spn_fj_task_join(&queued.task), SPN_ECANCELED);
         CHECK_STATUS(spn_fj_task_get(&queued.task, NULL, T_LONG_NS), SPN_ECANCELED);
         CHECK_EQ(atomic_load(&queued.ran), 0);
@@ -791,11 +776,11 @@ TEST(forkjoin__forked_after_shutdown_now__cancelled, "FJP-14", "FJP-15")
         spn_fj_task_init(&f.child, until_interrupted);
         CHECK_OK(spn_fj_pool_submit(pool, &f.task));
         T_AWAIT(atomic_load(&f.begun) != 0);
-        CHECK_OK(spn_fj_pool_shutdown_now(pool));
+        CHECK_OK(
+            spn_executor_shutdown_now(spn_fj_pool_executor(pool), NULL, NULL, NULL));
         atomic_store(&f.stopped, 1);
         CHECK_OK(spn_fj_task_join(&f.task));
-        CHECK_STATUS(spn_fj_task_wait(&f.child, T_LONG_NS), SPN_OK);
-        CHECK_EQ(spn_fj_task_is_cancelled(&f.child), 1);
+        CHECK_STATUS(spn_fj_task_get(&f.child, NULL, T_LONG_NS), SPN_ECANCELED);
         fj_end(pool);
     }
 }
@@ -819,11 +804,12 @@ TEST(forkjoin__stopped_while_somebody_waits_for_rest__told, "FJP-9", "FJP-14")
         T_AWAIT(atomic_load(&f.begun) != 0);
         peer_start(&peer, rest, pool);
         peer_await_blocked(&peer);
-        CHECK_OK(spn_fj_pool_shutdown_now(pool));
+        CHECK_OK(
+            spn_executor_shutdown_now(spn_fj_pool_executor(pool), NULL, NULL, NULL));
         atomic_store(&f.stopped, 1);
         CHECK_OK(peer_finish(&peer));
-        CHECK_EQ(spn_fj_task_is_done(&f.task), 1);
-        CHECK_EQ(spn_fj_task_is_cancelled(&f.child), 1);
+        CHECK(spn_fj_task_get(&f.task, NULL, 0) != SPN_ETIMEDOUT);
+        CHECK_STATUS(spn_fj_task_get(&f.child, NULL, 0), SPN_ECANCELED);
         fj_end(pool);
     }
 }
@@ -919,7 +905,7 @@ static int executes_and_helps(spn_fj fj, void *arg)
 {
     (void)fj;
     CHECK_OK(spn_executor_call(spn_fj_pool_executor(arg), fails_uncaught, NULL));
-    return spn_fj_help_quiesce();
+    return await_rest_here();
 }
 
 TEST(forkjoin__executed_task_fails__uncaught_hook, "FJP-21")
@@ -947,10 +933,10 @@ static int locked_fib(spn_fj fj, spn_fj_task *task)
     struct fib_object a, b;
 
     (void)fj;
-    spn_pool_block_begin();
+    spn_fj_block_begin();
     CHECK_EQ(pthread_mutex_lock(&mutex), 0);
     CHECK_EQ(pthread_mutex_unlock(&mutex), 0);
-    spn_pool_block_end();
+    spn_fj_block_end();
     f->value = f->n;
     if (f->n < 2)
         return 0;
@@ -972,7 +958,7 @@ TEST(forkjoin__managed_blocking__lock_heavy_tree_finishes, "FJP-23")
 
     spn_fj_task_init(&f.task, locked_fib);
     f.n = 12;
-    CHECK_OK(spn_fj_pool_invoke(pool, &f.task));
+    CHECK_OK(fj_invoke(pool, &f.task));
     CHECK_EQ(f.value, 144);
     fj_end(pool);
 }
@@ -983,14 +969,14 @@ static int waits_for_gate(spn_fj fj, spn_fj_task *task)
 
     (void)fj;
     atomic_fetch_add(&g->ran, 1);
-    spn_pool_block_begin();
+    spn_fj_block_begin();
     T_AWAIT(atomic_load(g->gate) != 0);
-    spn_pool_block_end();
+    spn_fj_block_end();
     return 0;
 }
 
 /* A blocked worker has another stand in for it, as many as there may be. */
-TEST(forkjoin__worker_blocks__another_stands_in, "FJP-23")
+TEST(forkjoin__worker_blocks__another_stands_in, "FJP-23", "P38")
 {
     spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
     spn_fj_pool *pool;
@@ -1009,6 +995,37 @@ TEST(forkjoin__worker_blocks__another_stands_in, "FJP-23")
     CHECK_OK(spn_fj_task_join(&runs.task));
     CHECK(fj_stats(pool).threads <= 2);
     atomic_store(&gate, 1);
+    fj_end(pool);
+}
+
+static int ends_too_often(spn_fj fj, spn_fj_task *task)
+{
+    (void)fj;
+    (void)task;
+    spn_fj_block_end();
+    spn_fj_block_begin();
+    spn_fj_block_begin(); /* pairs nest */
+    spn_fj_block_end();
+    spn_fj_block_begin(); /* never ended by hand */
+    return 0;
+}
+
+/* Outside of fork/join the hint does nothing, an end too many is harmless, and what was not
+ * ended ends with its task. */
+TEST(forkjoin__block_hint_out_of_place__harmless, "FJP-23")
+{
+    spn_fj_pool *pool = fj_pool(1);
+    spn_fj_task task;
+
+    spn_fj_block_begin();
+    spn_fj_block_end();
+    spn_fj_block_end();
+    for (int i = 0; i < 3; i++) {
+        spn_fj_task_init(&task, ends_too_often);
+        CHECK_OK(spn_fj_pool_submit(pool, &task));
+        CHECK_OK(spn_fj_task_join(&task));
+        T_AWAIT(fj_stats(pool).blocked == 0);
+    }
     fj_end(pool);
 }
 
@@ -1063,7 +1080,7 @@ TEST(forkjoin__body_ends_its_thread__task_fails_and_pool_lives, "FJP-21")
 
     for (int i = 0; i < 3; i++) {
         spn_fj_task_init(&t, exits);
-        CHECK_STATUS(spn_fj_pool_invoke(pool, &t), SPN_ECANCELED);
+        CHECK_STATUS(fj_invoke(pool, &t), SPN_ECANCELED);
         CHECK_OK(fib_invoke(pool, &result, 10));
     }
     fj_end(pool);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fork/join tasks that are objects: outcomes, waiting, cancelling, completing by hand,
- * and a worker's own queue.  Written from the contract, not from the code.
+ * Fork/join tasks that are objects: outcomes, waiting, cancelling, completing by hand.
+ * Written from the contract, not from the code.
  */
 #include "counting.h"
 #include "fj_pools.h"
@@ -92,10 +92,6 @@ TEST(fj_task__new__is_nothing_yet, "FJT-1")
     void *result = &mark;
 
     piece_init(&p, 0, &mark);
-    CHECK_EQ(spn_fj_task_is_done(&p.task), 0);
-    CHECK_EQ(spn_fj_task_is_normal(&p.task), 0);
-    CHECK_EQ(spn_fj_task_is_abnormal(&p.task), 0);
-    CHECK_EQ(spn_fj_task_is_cancelled(&p.task), 0);
     CHECK_EQ(spn_fj_task_error(&p.task), SPN_OK);
     CHECK(spn_fj_task_result(&p.task) == NULL);
     CHECK_STATUS(spn_fj_task_get(&p.task, &result, 0), SPN_ETIMEDOUT);
@@ -176,16 +172,11 @@ static void check_normal(struct piece *p, void *value)
         result = NULL;
         CHECK_OK(spn_fj_task_get(&p->task, &result, 0));
         CHECK(result == value);
-        CHECK_OK(spn_fj_task_wait(&p->task, T_LONG_NS));
-        CHECK_OK(spn_fj_task_wait_uninterruptible(&p->task, 0));
+        CHECK_OK(spn_fj_task_get(&p->task, NULL, T_LONG_NS));
         CHECK_OK(spn_fj_task_invoke(&p->task));
         CHECK_EQ(spn_fj_task_cancel(&p->task, i), 0);
         CHECK_EQ(spn_fj_task_complete(&p->task, &mark), 0);
         CHECK_EQ(spn_fj_task_complete_error(&p->task, CAUSE), 0);
-        CHECK_EQ(spn_fj_task_is_done(&p->task), 1);
-        CHECK_EQ(spn_fj_task_is_normal(&p->task), 1);
-        CHECK_EQ(spn_fj_task_is_abnormal(&p->task), 0);
-        CHECK_EQ(spn_fj_task_is_cancelled(&p->task), 0);
         CHECK_EQ(spn_fj_task_error(&p->task), SPN_OK);
         CHECK(spn_fj_task_result(&p->task) == value);
     }
@@ -200,13 +191,8 @@ static void check_failed(struct piece *p, int cause)
         CHECK_STATUS(spn_fj_task_invoke(&p->task), cause);
         CHECK_STATUS(spn_fj_task_get(&p->task, &result, SPN_FOREVER), SPN_EFAILED);
         CHECK_STATUS(spn_fj_task_get(&p->task, &result, 0), SPN_EFAILED);
-        CHECK_OK(spn_fj_task_wait(&p->task, 0));
         CHECK_EQ(spn_fj_task_cancel(&p->task, i), 0);
         CHECK_EQ(spn_fj_task_complete(&p->task, &mark), 0);
-        CHECK_EQ(spn_fj_task_is_done(&p->task), 1);
-        CHECK_EQ(spn_fj_task_is_normal(&p->task), 0);
-        CHECK_EQ(spn_fj_task_is_abnormal(&p->task), 1);
-        CHECK_EQ(spn_fj_task_is_cancelled(&p->task), 0);
         CHECK_EQ(spn_fj_task_error(&p->task), cause);
         CHECK(spn_fj_task_result(&p->task) == NULL);
     }
@@ -219,11 +205,6 @@ static void check_cancelled(struct piece *p)
         CHECK_STATUS(spn_fj_task_join(&p->task), SPN_ECANCELED);
         CHECK_STATUS(spn_fj_task_get(&p->task, NULL, SPN_FOREVER), SPN_ECANCELED);
         CHECK_STATUS(spn_fj_task_get(&p->task, NULL, 0), SPN_ECANCELED);
-        CHECK_OK(spn_fj_task_wait(&p->task, 0));
-        CHECK_EQ(spn_fj_task_is_done(&p->task), 1);
-        CHECK_EQ(spn_fj_task_is_normal(&p->task), 0);
-        CHECK_EQ(spn_fj_task_is_abnormal(&p->task), 1);
-        CHECK_EQ(spn_fj_task_is_cancelled(&p->task), 1);
         CHECK_EQ(spn_fj_task_error(&p->task), SPN_ECANCELED);
         CHECK_EQ(spn_fj_task_cancel(&p->task, i), 1); /* again: it is cancelled */
     }
@@ -248,19 +229,18 @@ static void outcomes_within(void *arg)
     CHECK_EQ(spn_fj_task_cancel(&off.task, 1), 1);
     CHECK_OK(spn_fj_task_fork(&off.task)); /* harmless */
     check_cancelled(&off);
-    CHECK_OK(spn_fj_help_quiesce());
+    CHECK_OK(spn_fj_pool_await_quiescence(spn_fj_pool_current(), SPN_FOREVER));
     CHECK_EQ(atomic_load(&off.runs), 0);
 }
 
-TEST(fj_task__forked__has_its_outcome, "FJT-4", "FJT-5", "FJT-6", "FJT-7", "FJT-8")
+TEST(fj_task__forked__has_its_outcome, "FJT-4", "FJT-6", "FJT-7", "FJT-8")
 {
     FJ_EACH_PARALLELISM(n)
     fj_inside_new(n, outcomes_within, NULL);
 }
 
 /* The same from outside, through the pool. */
-TEST(fj_task__submitted__has_its_outcome, "FJT-5", "FJT-6", "FJT-7", "FJT-8", "FJP-5",
-     "FJP-7")
+TEST(fj_task__submitted__has_its_outcome, "FJT-6", "FJT-7", "FJT-8", "FJP-5", "FJP-7")
 {
     FJ_EACH_PARALLELISM(n)
     {
@@ -274,10 +254,10 @@ TEST(fj_task__submitted__has_its_outcome, "FJT-5", "FJT-6", "FJT-7", "FJT-8", "F
         CHECK_OK(spn_fj_pool_submit(pool, &bad.task));
         check_failed(&bad, CAUSE);
         piece_init(&bad, CAUSE, NULL);
-        CHECK_STATUS(spn_fj_pool_invoke(pool, &bad.task), CAUSE);
+        CHECK_STATUS(fj_invoke(pool, &bad.task), CAUSE);
         piece_init(&off, 0, NULL);
         CHECK_EQ(spn_fj_task_cancel(&off.task, 0), 1);
-        CHECK_STATUS(spn_fj_pool_invoke(pool, &off.task), SPN_ECANCELED);
+        CHECK_STATUS(fj_invoke(pool, &off.task), SPN_ECANCELED);
         check_cancelled(&off);
         CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
         CHECK_EQ(atomic_load(&off.runs), 0);
@@ -297,28 +277,18 @@ static int get_it(void *arg)
     return spn_fj_task_get(arg, NULL, SPN_FOREVER);
 }
 
-static int wait_for_it(void *arg)
-{
-    return spn_fj_task_wait(arg, SPN_FOREVER);
-}
-
-static int wait_firmly(void *arg)
-{
-    return spn_fj_task_wait_uninterruptible(arg, SPN_FOREVER);
-}
-
 static int get_for_a_while(void *arg)
 {
     return spn_fj_task_get(arg, NULL, T_SHORT_NS);
 }
 
-/* The three ways to complete by hand, each seen by somebody who waits. */
+/* The three ways to end by hand, each seen by somebody who waits. */
 TEST(fj_task__completed_by_hand__releases_waiters, "FJT-12", "FJT-13", "FJT-29")
 {
-    static int (*const waits[])(void *) = { join_it, get_it, wait_for_it, wait_firmly };
+    static int (*const waits[])(void *) = { join_it, get_it };
 
-    for (size_t w = 0; w < 4; w++)
-        for (int how = 0; how < 4; how++) {
+    for (size_t w = 0; w < 2; w++)
+        for (int how = 0; how < 3; how++) {
             struct piece p;
             struct peer peer;
             int rc;
@@ -330,14 +300,10 @@ TEST(fj_task__completed_by_hand__releases_waiters, "FJT-12", "FJT-13", "FJT-29")
                 CHECK_EQ(spn_fj_task_complete(&p.task, &mark), 1);
             else if (how == 1)
                 CHECK_EQ(spn_fj_task_complete_error(&p.task, CAUSE), 1);
-            else if (how == 2)
-                CHECK_EQ(spn_fj_task_cancel(&p.task, 0), 1);
             else
-                CHECK_EQ(spn_fj_task_quietly_complete(&p.task), 1);
+                CHECK_EQ(spn_fj_task_cancel(&p.task, 0), 1);
             rc = peer_finish(&peer);
-            if (w >= 2)
-                CHECK_STATUS(rc, SPN_OK);
-            else if (how == 1)
+            if (how == 1)
                 CHECK_STATUS(rc, w == 0 ? CAUSE : SPN_EFAILED);
             else
                 CHECK_STATUS(rc, how == 2 ? SPN_ECANCELED : SPN_OK);
@@ -367,15 +333,12 @@ TEST(fj_task__completed_before_it_runs__is_not_run, "FJT-13", "FJT-14")
     piece_init(&p, 0, NULL);
     spn_fj_task_set_result(&p.task, &p);
     CHECK(spn_fj_task_result(&p.task) == &p);
-    CHECK_EQ(spn_fj_task_quietly_complete(&p.task), 1);
-    check_normal(&p, &p);
-    CHECK_EQ(spn_fj_task_quietly_complete(&p.task), 0);
     CHECK_EQ(atomic_load(&p.runs), 0);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------- */
 
-TEST(fj_task__join_with_the_flag_set__returns_the_outcome, "FJT-9", "FJT-10")
+TEST(fj_task__join_with_the_flag_set__returns_the_outcome, "FJT-9")
 {
     struct piece p;
     struct peer peer;
@@ -388,22 +351,6 @@ TEST(fj_task__join_with_the_flag_set__returns_the_outcome, "FJT-9", "FJT-10")
     CHECK_EQ(spn_fj_task_complete_error(&p.task, CAUSE), 1);
     CHECK_STATUS(peer_finish(&peer), CAUSE);
     CHECK_EQ(peer.flag_after, 1);
-
-    piece_init(&p, 0, NULL);
-    peer_start(&peer, wait_firmly, &p.task);
-    peer_await_blocked(&peer);
-    CHECK_OK(spn_thread_interrupt(peer.thread));
-    CHECK(peer_still_waits(&peer));
-    CHECK_EQ(spn_fj_task_complete(&p.task, NULL), 1);
-    CHECK_OK(peer_finish(&peer));
-    CHECK_EQ(peer.flag_after, 1);
-
-    piece_init(&p, 0, NULL);
-    peer_start(&peer, wait_for_it, &p.task);
-    peer_await_blocked(&peer);
-    CHECK_OK(spn_thread_interrupt(peer.thread));
-    CHECK_STATUS(peer_finish(&peer), SPN_EINTR);
-    CHECK_EQ(peer.flag_after, 0);
 }
 
 static void join_interrupted(void *arg)
@@ -444,34 +391,6 @@ TEST(fj_task__several_wait__each_has_its_own_end, "FJT-11")
     CHECK_OK(peer_finish(&stays));
 }
 
-/* ---- again --------------------------------------------------------------------------------------- */
-
-static void reinit_within(void *arg)
-{
-    struct piece good, bad;
-
-    (void)arg;
-    piece_init(&good, 0, &mark);
-    piece_init(&bad, CAUSE, NULL);
-    for (int i = 1; i <= 3; i++) {
-        CHECK_OK(spn_fj_task_fork(&good.task));
-        CHECK_OK(spn_fj_task_join(&good.task));
-        CHECK_EQ(atomic_load(&good.runs), i);
-        CHECK_OK(spn_fj_task_reinit(&good.task));
-        CHECK_EQ(spn_fj_task_is_done(&good.task), 0);
-        CHECK_STATUS(spn_fj_task_invoke(&bad.task), CAUSE);
-        CHECK_EQ(atomic_load(&bad.runs), i);
-        CHECK_OK(spn_fj_task_reinit(&bad.task));
-        CHECK_EQ(spn_fj_task_error(&bad.task), SPN_OK);
-    }
-}
-
-TEST(fj_task__reinit__runs_again, "FJT-15")
-{
-    FJ_EACH_PARALLELISM(n)
-    fj_inside_new(n, reinit_within, NULL);
-}
-
 /* ---- all of several ---------------------------------------------------------------------------------- */
 
 static void invoke_all_within(void *arg)
@@ -489,7 +408,7 @@ static void invoke_all_within(void *arg)
         }
         CHECK_OK(spn_fj_invoke_all(tasks, count));
         for (size_t i = 0; i < count; i++) {
-            CHECK_EQ(spn_fj_task_is_normal(tasks[i]), 1);
+            CHECK_OK(spn_fj_task_get(tasks[i], NULL, 0));
             CHECK_EQ(fibs[i].value, values[i]);
         }
     }
@@ -513,10 +432,10 @@ static void holes_within(void *arg)
             tasks[i] = i == hole ? NULL : &pieces[i].task;
         }
         CHECK_STATUS(spn_fj_invoke_all(tasks, 3), SPN_EINVAL);
-        CHECK_OK(spn_fj_help_quiesce());
+        CHECK_OK(spn_fj_pool_await_quiescence(spn_fj_pool_current(), SPN_FOREVER));
         for (size_t i = 0; i < 3; i++) {
             CHECK_EQ(atomic_load(&pieces[i].runs), 0);
-            CHECK_EQ(spn_fj_task_is_done(&pieces[i].task), 0);
+            CHECK_STATUS(spn_fj_task_get(&pieces[i].task, NULL, 0), SPN_ETIMEDOUT);
         }
     }
     CHECK_STATUS(spn_fj_invoke_all(NULL, 2), SPN_EINVAL);
@@ -540,10 +459,11 @@ static void failures_within(void *arg)
             tasks[i] = &pieces[i].task;
         }
         CHECK_STATUS(spn_fj_invoke_all(tasks, 4), CAUSE);
-        CHECK_EQ(spn_fj_task_is_abnormal(tasks[bad]), 1);
+        CHECK_STATUS(spn_fj_task_get(tasks[bad], NULL, 0), SPN_EFAILED);
         CHECK_EQ(spn_fj_task_error(tasks[bad]), CAUSE);
         for (size_t i = 0; i < 4; i++) {
-            CHECK_EQ(spn_fj_task_is_done(tasks[i]), 1); /* none is left behind */
+            CHECK(spn_fj_task_get(tasks[i], NULL, 0) !=
+                  SPN_ETIMEDOUT); /* none is left behind */
             CHECK(atomic_load(&pieces[i].runs) <= 1);
         }
     }
@@ -598,7 +518,7 @@ static void failure_beside_one_that_runs(void *arg)
     spn_fj_task_init(&p.slow.task, run_past_the_failure);
     CHECK_STATUS(spn_fj_invoke_all(tasks, 2), CAUSE);
     CHECK_EQ(atomic_load(&p.slow.runs), 1);
-    CHECK_EQ(spn_fj_task_is_cancelled(&p.slow.task), 0);
+    CHECK_OK(spn_fj_task_get(&p.slow.task, NULL, 0));
 }
 
 TEST(fj_invoke_all__one_fails_beside_one_that_runs__waits_for_it, "FJT-18")
@@ -606,124 +526,18 @@ TEST(fj_invoke_all__one_fails_beside_one_that_runs__waits_for_it, "FJT-18")
     fj_inside_new(2, failure_beside_one_that_runs, NULL);
 }
 
-/* ---- a worker's own queue ------------------------------------------------------------------------------ */
+/* ---- outside of all pools ------------------------------------------------------------------------------ */
 
-static void unfork_within(void *arg)
-{
-    struct piece first, second;
-
-    (void)arg;
-    piece_init(&first, 0, NULL);
-    piece_init(&second, 0, NULL);
-    CHECK_OK(spn_fj_task_fork(&first.task));
-    CHECK_OK(spn_fj_task_fork(&second.task));
-    CHECK_EQ(spn_fj_task_try_unfork(&first.task), 0); /* not the newest */
-    CHECK_EQ(spn_fj_task_try_unfork(&second.task), 1);
-    CHECK_EQ(spn_fj_task_try_unfork(&second.task), 0);
-    CHECK_OK(spn_fj_help_quiesce());
-    CHECK_EQ(atomic_load(&first.runs), 1);
-    CHECK_EQ(atomic_load(&second.runs), 0);
-    CHECK_EQ(spn_fj_task_is_done(&second.task), 0);
-    /* It is free, and can be forked again. */
-    CHECK_OK(spn_fj_task_fork(&second.task));
-    CHECK_OK(spn_fj_task_join(&second.task));
-    CHECK_EQ(atomic_load(&second.runs), 1);
-}
-
-TEST(fj_task__unforked__does_not_run, "FJT-19")
-{
-    fj_inside_new(1, unfork_within, NULL);
-}
-
-static void own_queue_within(void *arg)
-{
-    const bool async = *(const bool *)arg;
-    struct piece p[3];
-    spn_fj_task *next;
-
-    for (int i = 0; i < 3; i++) {
-        piece_init(&p[i], 0, NULL);
-        CHECK_OK(spn_fj_task_fork(&p[i].task));
-        CHECK_EQ(spn_fj_local_queued(), i + 1);
-    }
-    CHECK(spn_fj_surplus() > 0);
-    next = &p[async ? 0 : 2].task;
-    CHECK(spn_fj_peek_local() == next);
-    CHECK(spn_fj_peek_local() == next); /* it is still there */
-    CHECK(spn_fj_poll_local() == next);
-    CHECK(spn_fj_peek_local() == &p[1].task);
-    CHECK(spn_fj_poll_task() == &p[1].task);
-    CHECK_EQ(spn_fj_local_queued(), 1);
-    CHECK_OK(spn_fj_help_quiesce());
-    CHECK_EQ(spn_fj_local_queued(), 0);
-    CHECK_EQ(spn_fj_surplus(), 0);
-    CHECK(spn_fj_peek_local() == NULL);
-    CHECK(spn_fj_poll_local() == NULL);
-    CHECK(spn_fj_poll_task() == NULL);
-    CHECK_EQ(atomic_load(&p[1].runs), 0);
-    CHECK_EQ(atomic_load(&p[async ? 0 : 2].runs), 0);
-    CHECK_EQ(atomic_load(&p[async ? 2 : 0].runs), 1);
-}
-
-TEST(fj_queue__polled__gives_tasks_in_the_order_of_its_mode, "FJT-20", "FJT-21",
-     "FJT-22", "FJT-23")
-{
-    for (int async = 0; async < 2; async++) {
-        spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
-        bool mode = async != 0;
-        spn_fj_pool *pool;
-
-        opts.parallelism = 1;
-        opts.async = (uint32_t)async;
-        REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
-        fj_inside(pool, own_queue_within, &mode);
-        fj_shut(pool);
-    }
-}
-
-TEST(fj_queue__outside__is_nothing, "FJT-24", "FJT-26")
+TEST(fj_task__forked_outside__refused, "FJT-24", "FJT-26")
 {
     struct piece p;
 
     piece_init(&p, 0, NULL);
     /* There is no common pool. */
     CHECK_STATUS(spn_fj_task_fork(&p.task), SPN_ESTATE);
-    CHECK_EQ(spn_fj_task_is_done(&p.task), 0);
-    CHECK_EQ(spn_fj_task_try_unfork(&p.task), 0);
-    CHECK(spn_fj_peek_local() == NULL);
-    CHECK(spn_fj_poll_local() == NULL);
-    CHECK(spn_fj_poll_task() == NULL);
-    CHECK_EQ(spn_fj_local_queued(), 0);
-    CHECK_EQ(spn_fj_surplus(), 0);
-    CHECK_STATUS(spn_fj_help_quiesce(), SPN_ESTATE);
+    CHECK_STATUS(spn_fj_task_get(&p.task, NULL, 0), SPN_ETIMEDOUT);
     CHECK_OK(spn_fj_task_invoke(&p.task)); /* it is as it was */
     CHECK_EQ(atomic_load(&p.runs), 1);
-}
-
-static void poll_submission_within(void *arg)
-{
-    spn_fj_pool *pool = spn_fj_pool_current();
-    struct piece p[2];
-
-    (void)arg;
-    for (int i = 0; i < 2; i++) {
-        piece_init(&p[i], 0, NULL);
-        CHECK_OK(spn_fj_pool_submit_external(pool, &p[i].task));
-    }
-    CHECK_EQ(spn_fj_local_queued(), 0);
-    CHECK(spn_fj_pool_poll_submission(pool) == &p[0].task);
-    CHECK(spn_fj_poll_task() == &p[1].task); /* nothing else is left */
-    CHECK(spn_fj_pool_poll_submission(pool) == NULL);
-    for (int i = 0; i < 2; i++) {
-        CHECK_EQ(spn_fj_task_is_done(&p[i].task), 0);
-        CHECK_EQ(atomic_load(&p[i].runs), 0);
-        CHECK_OK(spn_fj_task_invoke(&p[i].task)); /* ours again */
-    }
-}
-
-TEST(fj_queue__submission_polled__is_not_run_by_the_pool, "FJT-25", "FJP-17", "FJP-18")
-{
-    fj_inside_new(1, poll_submission_within, NULL);
 }
 
 /* ---- results ------------------------------------------------------------------------------------------- */
@@ -737,7 +551,7 @@ TEST(fj_task__fibonacci__is_the_same_on_every_pool, "FJT-27", "FJT-28", "FJT-3",
         struct fib f;
 
         fib_init(&f, 8);
-        CHECK_OK(spn_fj_pool_invoke(pool, &f.task));
+        CHECK_OK(fj_invoke(pool, &f.task));
         CHECK_EQ(f.value, 21);
         fib_init(&f, 20);
         CHECK_OK(spn_fj_pool_submit(pool, &f.task));
@@ -781,7 +595,7 @@ TEST(fj_task__several_complete_it__one_wins, "FJT-29")
         piece_init(&d.piece, CAUSE - 1, NULL);
         t_parallel(3, complete_first, &d);
         CHECK_EQ(atomic_load(&d.winners), 1);
-        CHECK_EQ(spn_fj_task_is_done(&d.piece.task), 1);
+        CHECK(spn_fj_task_get(&d.piece.task, NULL, 0) != SPN_ETIMEDOUT);
     }
 }
 
@@ -837,10 +651,10 @@ TEST(fj_task__body_says_pending__is_done_when_completed, "FJT-32")
     T_AWAIT(atomic_load(&l.begun) == 1);
     peer_start(&peer, join_it, &l.task);
     peer_await_blocked(&peer);
-    CHECK_EQ(spn_fj_task_is_done(&l.task), 0);
+    CHECK_STATUS(spn_fj_task_get(&l.task, NULL, 0), SPN_ETIMEDOUT);
     /* The worker is free meanwhile. */
-    fj_inside(pool, reinit_within, NULL);
-    CHECK_EQ(spn_fj_task_is_done(&l.task), 0);
+    fj_inside(pool, outcomes_within, NULL);
+    CHECK_STATUS(spn_fj_task_get(&l.task, NULL, 0), SPN_ETIMEDOUT);
     CHECK_EQ(spn_fj_task_complete(&l.task, &mark), 1);
     CHECK_OK(peer_finish(&peer));
     CHECK_OK(spn_fj_task_get(&l.task, &result, 0));
@@ -852,6 +666,7 @@ TEST(fj_task__body_says_pending__is_done_when_completed, "FJT-32")
 
 struct guarded {
     spn_fj_task task;
+    spn_fj_pool *pool;
     pthread_mutex_t *lock;
     atomic_int *ran;
 };
@@ -865,6 +680,23 @@ static int take_lock(spn_fj fj, spn_fj_task *task)
     atomic_fetch_add(g->ran, 1);
     pthread_mutex_unlock(g->lock);
     return 0;
+}
+
+static int submit_it(void *arg)
+{
+    struct guarded *g = arg;
+
+    return spn_fj_pool_submit(g->pool, &g->task);
+}
+
+/* From a thread of no pool: into the submission queue. */
+static int submit_outside(struct guarded *g)
+{
+    struct peer peer;
+
+    g->pool = spn_fj_pool_current();
+    peer_start(&peer, submit_it, g);
+    return peer_finish(&peer);
 }
 
 static void join_with_lock(void *arg)
@@ -882,10 +714,9 @@ static void join_with_lock(void *arg)
         others[i].lock = &lock;
         others[i].ran = &ran;
         spn_fj_task_init(&others[i].task, take_lock);
-        /* In our own queue, and in everybody's. */
+        /* Of our own queue, and of everybody's. */
         CHECK_OK(i % 2 == 0 ? spn_fj_task_fork(&others[i].task)
-                            : spn_fj_pool_submit_external(spn_fj_pool_current(),
-                                                          &others[i].task));
+                            : submit_outside(&others[i]));
     }
     CHECK_OK(spn_fj_task_fork(&f.task));
     CHECK_OK(spn_fj_task_join(&f.task));
@@ -972,10 +803,10 @@ TEST(fj_task__objects_too_deep_for_the_stack__fail, "FJT-27", "P8")
             struct nest nest = { .depth = many, .forked = forked };
 
             spn_fj_task_init(&nest.task, nest_run);
-            CHECK_STATUS(spn_fj_pool_invoke(pool, &nest.task), SPN_ENOMEM);
+            CHECK_STATUS(fj_invoke(pool, &nest.task), SPN_ENOMEM);
             nest.depth = 5;
-            CHECK_OK(spn_fj_task_reinit(&nest.task));
-            CHECK_OK(spn_fj_pool_invoke(pool, &nest.task));
+            spn_fj_task_init(&nest.task, nest_run); /* new again */
+            CHECK_OK(fj_invoke(pool, &nest.task));
         }
         CHECK_STATUS(spn_fj_run(pool, nest_call, &many), SPN_ENOMEM);
         CHECK_OK(spn_fj_run(pool, nest_call, &few));

@@ -38,10 +38,7 @@ TEST(fj_task__fresh__not_done, "FJT-1")
     spn_fj_task t;
 
     spn_fj_task_init(&t, give_cell);
-    CHECK_EQ(spn_fj_task_is_done(&t), 0);
-    CHECK_EQ(spn_fj_task_is_normal(&t), 0);
-    CHECK_EQ(spn_fj_task_is_abnormal(&t), 0);
-    CHECK_EQ(spn_fj_task_is_cancelled(&t), 0);
+    CHECK_STATUS(spn_fj_task_get(&t, NULL, 0), SPN_ETIMEDOUT);
     CHECK_OK(spn_fj_task_error(&t));
     CHECK(spn_fj_task_result(&t) == NULL);
     CHECK_STATUS(spn_fj_task_get(&t, NULL, 0), SPN_ETIMEDOUT);
@@ -49,10 +46,8 @@ TEST(fj_task__fresh__not_done, "FJT-1")
     CHECK_STATUS(spn_fj_task_get(&t, NULL, SPN_MS(2)), SPN_ETIMEDOUT);
 }
 
-/* Waits outside of a pool: get and wait hear interrupts, join and the other wait do not
- * and leave the flag set. */
-TEST(fj_task__interrupted_outside__get_hears_and_join_does_not, "FJT-2", "FJT-9",
-     "FJT-10")
+/* Waits outside of a pool: get hears interrupts, join does not and leaves the flag set. */
+TEST(fj_task__interrupted_outside__get_hears_and_join_does_not, "FJT-2", "FJT-9")
 {
     spn_fj_task t;
 
@@ -60,11 +55,6 @@ TEST(fj_task__interrupted_outside__get_hears_and_join_does_not, "FJT-2", "FJT-9"
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
     CHECK_STATUS(spn_fj_task_get(&t, NULL, T_LONG_NS), SPN_EINTR);
     CHECK_EQ(spn_thread_interrupted(), 0);
-    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK_STATUS(spn_fj_task_wait(&t, T_LONG_NS), SPN_EINTR);
-    CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK_STATUS(spn_fj_task_wait_uninterruptible(&t, T_PROBE_NS), SPN_ETIMEDOUT);
-    CHECK_EQ(spn_thread_interrupted(), 1);
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
     CHECK_OK(spn_fj_task_invoke(&t));
     CHECK_OK(spn_fj_task_join(&t));
@@ -89,8 +79,6 @@ static int outcomes(spn_fj fj, void *arg)
             CHECK_OK(spn_fj_task_get(&t, &result, i == 0 ? 0 : SPN_FOREVER));
             CHECK(result == &cell);
         }
-        CHECK_OK(spn_fj_task_wait(&t, 0));
-        CHECK_EQ(spn_fj_task_is_normal(&t), 1);
         CHECK_EQ(spn_fj_task_cancel(&t, 0), 0);
         CHECK_EQ(spn_fj_task_cancel(&t, 1), 0);
         CHECK_EQ(spn_fj_task_complete(&t, NULL), 0);
@@ -99,21 +87,19 @@ static int outcomes(spn_fj fj, void *arg)
         spn_fj_task_init(&t, fail_five);
         if (forked) {
             CHECK_OK(spn_fj_task_fork(&t));
-            CHECK_OK(spn_fj_task_wait_uninterruptible(&t, SPN_FOREVER));
+            CHECK_STATUS(spn_fj_task_get(&t, NULL, SPN_FOREVER), SPN_EFAILED);
         }
         CHECK_EQ(spn_fj_task_invoke(&t), -5);
         CHECK_EQ(spn_fj_task_join(&t), -5);
         CHECK_STATUS(spn_fj_task_get(&t, &result, 0), SPN_EFAILED);
         CHECK_EQ(spn_fj_task_error(&t), -5);
         CHECK_EQ(spn_fj_task_cancel(&t, 0), 0);
-        CHECK_EQ(spn_fj_task_is_abnormal(&t), 1);
-        CHECK_EQ(spn_fj_task_is_cancelled(&t), 0);
         CHECK(spn_fj_task_result(&t) == NULL);
     }
     return 0;
 }
 
-TEST(fj_task__done__outcome_is_repeatable, "FJT-3", "FJT-4", "FJT-5", "FJT-6", "FJT-7")
+TEST(fj_task__done__outcome_is_repeatable, "FJT-3", "FJT-4", "FJT-6", "FJT-7")
 {
     in_pools(outcomes, NULL);
 }
@@ -124,6 +110,12 @@ static int must_not_run(spn_fj fj, spn_fj_task *task)
     (void)task;
     CHECK(false);
     return 0;
+}
+
+/* Of the pool whose task the caller is. */
+static int await_rest_here(void)
+{
+    return spn_fj_pool_await_quiescence(spn_fj_pool_current(), SPN_FOREVER);
 }
 
 static int ended_before(spn_fj fj, void *arg)
@@ -137,12 +129,11 @@ static int ended_before(spn_fj fj, void *arg)
     CHECK_EQ(spn_fj_task_cancel(&t, 0), 1);
     CHECK_EQ(spn_fj_task_cancel(&t, 1), 1);
     CHECK_OK(spn_fj_task_fork(&t));
-    CHECK_OK(spn_fj_help_quiesce());
+    CHECK_OK(await_rest_here());
     CHECK_STATUS(spn_fj_task_invoke(&t), SPN_ECANCELED);
     CHECK_STATUS(spn_fj_task_join(&t), SPN_ECANCELED);
     CHECK_STATUS(spn_fj_task_get(&t, NULL, 0), SPN_ECANCELED);
-    CHECK_EQ(spn_fj_task_is_abnormal(&t), 1);
-    CHECK_EQ(spn_fj_task_is_cancelled(&t), 1);
+    CHECK_STATUS(spn_fj_task_error(&t), SPN_ECANCELED);
 
     spn_fj_task_init(&t, must_not_run);
     CHECK_EQ(spn_fj_task_complete_error(&t, -8), 1);
@@ -160,41 +151,12 @@ static int ended_before(spn_fj fj, void *arg)
     spn_fj_task_init(&t, must_not_run);
     spn_fj_task_set_result(&t, &cell);
     CHECK(spn_fj_task_result(&t) == &cell);
-    CHECK_EQ(spn_fj_task_quietly_complete(&t), 1);
-    CHECK_OK(spn_fj_task_join(&t));
-    CHECK(spn_fj_task_result(&t) == &cell);
     return 0;
 }
 
 TEST(fj_task__ended_before_it_ran__does_not_run, "FJT-8", "FJT-12", "FJT-13", "FJT-14")
 {
     in_pools(ended_before, NULL);
-}
-
-static int again(spn_fj fj, void *arg)
-{
-    spn_fj_task t;
-
-    (void)fj;
-    (void)arg;
-    spn_fj_task_init(&t, give_cell);
-    for (int i = 0; i < 3; i++) {
-        CHECK_OK(spn_fj_task_fork(&t));
-        CHECK_OK(spn_fj_task_join(&t));
-        CHECK_OK(spn_fj_task_reinit(&t));
-        CHECK_EQ(spn_fj_task_is_done(&t), 0);
-    }
-    spn_fj_task_init(&t, fail_five);
-    for (int i = 0; i < 3; i++) {
-        CHECK_EQ(spn_fj_task_invoke(&t), -5);
-        CHECK_OK(spn_fj_task_reinit(&t));
-    }
-    return 0;
-}
-
-TEST(fj_task__reinit__runs_again, "FJT-15")
-{
-    in_pools(again, NULL);
 }
 
 static int all(spn_fj fj, void *arg)
@@ -213,7 +175,7 @@ static int all(spn_fj fj, void *arg)
         CHECK_OK(spn_fj_invoke_all(tasks, count));
         for (size_t i = 0; i < count; i++) {
             CHECK_EQ(f[i].value, value[i]);
-            CHECK_EQ(spn_fj_task_is_normal(tasks[i]), 1);
+            CHECK_OK(spn_fj_task_get(tasks[i], NULL, 0));
         }
     }
     CHECK_OK(spn_fj_invoke_all(NULL, 0));
@@ -224,13 +186,13 @@ static int all(spn_fj fj, void *arg)
         }
         tasks[at] = NULL;
         CHECK_STATUS(spn_fj_invoke_all(tasks, 3), SPN_EINVAL);
-        CHECK_EQ(spn_fj_task_is_done(&f[(at + 1) % 3].task), 0);
+        CHECK_STATUS(spn_fj_task_get(&f[(at + 1) % 3].task, NULL, 0), SPN_ETIMEDOUT);
         spn_fj_task_init(&bad, fail_five);
         tasks[at] = &bad;
         CHECK_EQ(spn_fj_invoke_all(tasks, 3), -5);
-        CHECK_EQ(spn_fj_task_is_abnormal(&bad), 1);
+        CHECK_STATUS(spn_fj_task_get(&bad, NULL, 0), SPN_EFAILED);
         for (size_t i = 0; i < 3; i++)
-            CHECK_EQ(spn_fj_task_is_done(tasks[i]), 1);
+            CHECK(spn_fj_task_get(tasks[i], NULL, 0) != SPN_ETIMEDOUT);
     }
     return 0;
 }
@@ -242,82 +204,49 @@ TEST(fj_task__invoke_all__all_done_or_the_failure, "FJT-16", "FJT-17", "FJT-18")
 
 /* ---- queues ------------------------------------------------------------------------ */
 
-static int local(spn_fj fj, void *arg)
+struct ordered {
+    spn_fj_task task;
+    int *next, place; /* what it is in the order of runs */
+};
+
+static int note_place(spn_fj fj, spn_fj_task *task)
 {
-    const bool async = arg != NULL;
-    struct gated g[4];
+    struct ordered *o = (struct ordered *)(void *)task;
 
     (void)fj;
-    for (int i = 0; i < 3; i++) {
-        gated_init(&g[i], NULL);
-        CHECK_OK(spn_fj_task_fork(&g[i].task));
-    }
-    CHECK_EQ(spn_fj_local_queued(), 3);
-    CHECK(spn_fj_surplus() > 0);
-    CHECK(spn_fj_peek_local() == &g[async ? 0 : 2].task);
-    CHECK_EQ(spn_fj_task_try_unfork(&g[0].task), 0);
-    CHECK_EQ(spn_fj_task_try_unfork(&g[2].task), 1);
-    CHECK_EQ(spn_fj_local_queued(), 2);
-    CHECK(spn_fj_poll_local() == &g[async ? 0 : 1].task);
-    CHECK(spn_fj_poll_task() == &g[async ? 1 : 0].task);
-    CHECK(spn_fj_poll_task() == NULL);
-    CHECK(spn_fj_poll_local() == NULL);
-    CHECK(spn_fj_peek_local() == NULL);
-    gated_init(&g[3], NULL);
-    CHECK_OK(spn_fj_task_fork(&g[3].task));
-    CHECK_OK(spn_fj_help_quiesce());
-    CHECK_EQ(spn_fj_local_queued(), 0);
-    CHECK_EQ(spn_fj_surplus(), 0);
-    CHECK_EQ(atomic_load(&g[3].ran), 1);
-    for (int i = 0; i < 3; i++) {
-        CHECK_EQ(atomic_load(&g[i].ran), 0);
-        CHECK_EQ(spn_fj_task_is_done(&g[i].task), 0);
-    }
-    CHECK_OK(spn_fj_task_fork(&g[1].task)); /* a task that was taken back is as new */
-    CHECK_OK(spn_fj_task_join(&g[1].task));
+    o->place = (*o->next)++;
     return 0;
 }
 
-TEST(fj_task__own_queue__last_first_or_in_async_mode_first, "FJT-19", "FJT-20",
-     "FJT-21", "FJT-22", "CC-13")
+/* With one worker, which runs them all when it waits. */
+static int fork_three(spn_fj fj, void *arg)
+{
+    const bool async = arg != NULL;
+    struct ordered o[3];
+    int next = 0;
+
+    (void)fj;
+    for (int i = 0; i < 3; i++) {
+        spn_fj_task_init(&o[i].task, note_place);
+        o[i].next = &next;
+        CHECK_OK(spn_fj_task_fork(&o[i].task));
+    }
+    CHECK_EQ(fj_stats(spn_fj_pool_current()).queued_tasks, 3);
+    CHECK_OK(await_rest_here());
+    CHECK_EQ(fj_stats(spn_fj_pool_current()).queued_tasks, 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(o[i].place, async ? i : 2 - i);
+    return 0;
+}
+
+TEST(fj_task__own_queue__last_first_or_in_async_mode_first, "FJT-20", "FJT-21")
 {
     for (int async = 0; async < 2; async++) {
         spn_fj_pool *pool = async ? fj_pool_async(1) : fj_pool(1);
 
-        CHECK_OK(spn_fj_run(pool, local, async ? &cell : NULL));
-        CHECK_EQ(fj_stats(pool).returned, 3);
+        CHECK_OK(spn_fj_run(pool, fork_three, async ? &cell : NULL));
         fj_end(pool);
     }
-}
-
-struct polls {
-    spn_fj_pool *pool;
-    struct gated *waiting;
-};
-
-static int polls(spn_fj fj, void *arg)
-{
-    const struct polls *p = arg;
-
-    (void)fj;
-    CHECK_OK(spn_fj_pool_submit_external(p->pool, &p->waiting->task));
-    CHECK(spn_fj_pool_poll_submission(p->pool) == &p->waiting->task);
-    CHECK_EQ(spn_fj_task_is_done(&p->waiting->task), 0);
-    CHECK_OK(spn_fj_pool_submit_external(p->pool, &p->waiting->task));
-    CHECK(spn_fj_poll_task() == &p->waiting->task);
-    return 0;
-}
-
-TEST(fj_task__submission_polled_by_a_worker__not_run, "FJT-25", "FJP-17")
-{
-    spn_fj_pool *pool = fj_pool(1);
-    struct gated g;
-    struct polls p = { pool, &g };
-
-    gated_init(&g, NULL);
-    CHECK_OK(spn_fj_run(pool, polls, &p));
-    CHECK_EQ(atomic_load(&g.ran), 0);
-    fj_end(pool);
 }
 
 /* There is no common pool: a fork outside of one is refused. */
@@ -340,7 +269,7 @@ TEST(fj_task__objects__same_on_any_number_of_workers, "FJT-28", "FJT-27")
 
         for (int n = 8; n <= 16; n += 4) {
             fib_object_init(&f, n);
-            CHECK_OK(spn_fj_pool_invoke(pool, &f.task));
+            CHECK_OK(fj_invoke(pool, &f.task));
             CHECK_EQ(f.value, n == 8 ? 21 : n == 12 ? 144 : 987);
         }
         fj_end(pool);
@@ -422,7 +351,7 @@ TEST(fj_task__body_says_pending__completed_by_another, "FJT-32")
     spn_fj_task_init(&t, say_pending);
     CHECK_OK(spn_fj_pool_submit(pool, &t));
     CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
-    CHECK_EQ(spn_fj_task_is_done(&t), 0);
+    CHECK_STATUS(spn_fj_task_get(&t, NULL, 0), SPN_ETIMEDOUT);
     CHECK_STATUS(spn_fj_task_get(&t, NULL, 0), SPN_ETIMEDOUT);
     CHECK_EQ(spn_fj_task_complete(pending_task, &cell), 1);
     CHECK_OK(spn_fj_task_get(&t, &result, 0));
@@ -462,7 +391,7 @@ TEST(fj_task__cancelled_while_it_runs__interrupted, "FJP-27", "FJT-30")
     CHECK_STATUS(spn_fj_task_get(&g.task, NULL, SPN_FOREVER), SPN_ECANCELED);
     CHECK_STATUS(spn_fj_task_get(&g.task, NULL, T_LONG_NS), SPN_ECANCELED);
     spn_fj_task_init(&after, flag_is_clear);
-    CHECK_OK(spn_fj_pool_invoke(pool, &after));
+    CHECK_OK(fj_invoke(pool, &after));
     fj_end(pool);
 }
 
@@ -474,7 +403,7 @@ TEST(fj_task__many_failures__nothing_kept, "FJT-31")
 
     for (int i = 0; i < t_rounds(2000); i++) {
         spn_fj_task_init(&t, fail_five);
-        CHECK_EQ(spn_fj_pool_invoke(pool, &t), -5);
+        CHECK_EQ(fj_invoke(pool, &t), -5);
     }
     CHECK_OK(spn_fj_pool_await_quiescence(pool, SPN_FOREVER));
     fj_end(pool);

@@ -175,7 +175,7 @@ TEST(manual__dropped_and_closed__tells_each_task)
     silent.task.drop = NULL;
     CHECK_OK(spn_executor_execute(spn_manual_executor_executor(m), &c.task));
     CHECK_OK(spn_executor_execute(spn_manual_executor_executor(m), &silent.task));
-    CHECK_OK(spn_manual_executor_close(m));
+    CHECK_OK(spn_executor_shutdown(spn_manual_executor_executor(m)));
     CHECK_STATUS(spn_executor_execute(spn_manual_executor_executor(m), &c.task),
                  SPN_EREJECTED);
     CHECK_EQ(spn_manual_executor_pending(m), 2);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_future_task.c - futures with a function: the contract's section FUT. */
+#include "cause.h"
 #include "counting.h"
 #include "peer.h"
 #include "test.h"
@@ -83,12 +84,6 @@ static int get_call(void *arg)
     return spn_future_get(g->f, &g->value, g->timeout_ns);
 }
 
-static int join_call(void *arg)
-{
-    struct getter *g = arg;
-    return spn_future_join(g->f, &g->value);
-}
-
 static void getter_start(struct getter *g, spn_future *f, int64_t timeout_ns)
 {
     memset(g, 0, sizeof *g);
@@ -109,7 +104,7 @@ static void on_done(spn_future *f, void *arg)
     struct hook *h = arg;
 
     atomic_fetch_add(&h->calls, 1);
-    if (spn_future_is_done(f) != 1)
+    if (spn_future_get_state(f) == SPN_FUTURE_PENDING)
         atomic_fetch_add(&h->undone, 1);
 }
 
@@ -125,9 +120,11 @@ static spn_future *hooked(spn_call_fn fn, void *arg, struct hook *h)
     return f;
 }
 
-/* get, timed get, join and get_now all say this, again and again. */
+/* get, timed get and result all say this, again and again. */
 static void check_outcome(spn_future *f, int status, void *value)
 {
+    spn_outcome outcome;
+
     for (int i = 0; i < 3; i++) {
         void *got = &got;
 
@@ -135,13 +132,13 @@ static void check_outcome(spn_future *f, int status, void *value)
         CHECK(status != SPN_OK || got == value);
         CHECK_STATUS(spn_future_get(f, &got, i == 0 ? 0 : INT64_MIN), status);
         CHECK(status != SPN_OK || got == value);
-        CHECK_STATUS(spn_future_join(f, &got), status);
-        CHECK(status != SPN_OK || got == value);
+        CHECK_STATUS(spn_future_result(f, &outcome), status);
+        CHECK(outcome.value == (status == SPN_OK ? value : NULL));
         CHECK_STATUS(spn_future_get(f, NULL, SPN_MS(1)), status);
     }
-    CHECK_EQ(spn_future_is_done(f), 1);
-    CHECK_EQ(spn_future_is_cancelled(f), status == SPN_ECANCELED);
-    CHECK_EQ(spn_future_is_failed(f), status != SPN_OK);
+    CHECK_EQ(spn_future_get_state(f), status == SPN_OK          ? SPN_FUTURE_SUCCEEDED
+                                      : status == SPN_ECANCELED ? SPN_FUTURE_CANCELED
+                                                                : SPN_FUTURE_FAILED);
 }
 
 static void check_cause(spn_future *f, int code, const char *message)
@@ -149,7 +146,7 @@ static void check_cause(spn_future *f, int code, const char *message)
     char text[SPN_FUTURE_MESSAGE_MAX];
     int got = 0;
 
-    CHECK_OK(spn_future_error(f, &got, text, sizeof text));
+    CHECK_OK(t_cause(f, &got, text, sizeof text));
     CHECK_EQ(got, code);
     CHECK_STR(text, message);
 }
@@ -178,15 +175,9 @@ TEST(task__null_arguments__invalid, "FUT-1", "G-2", "G-1")
     CHECK_EQ(spn_future_complete(NULL, NULL), SPN_EINVAL);
     CHECK_EQ(spn_future_complete_error(NULL, -1, NULL), SPN_EINVAL);
     CHECK_STATUS(spn_future_get(NULL, NULL, SPN_FOREVER), SPN_EINVAL);
-    CHECK_STATUS(spn_future_join(NULL, NULL), SPN_EINVAL);
-    CHECK_EQ(spn_future_is_done(NULL), SPN_EINVAL);
-    CHECK_EQ(spn_future_is_failed(NULL), SPN_EINVAL);
-    CHECK_EQ(spn_future_is_cancelled(NULL), SPN_EINVAL);
-    CHECK_EQ(spn_future_is_derived(NULL), SPN_EINVAL);
     CHECK_EQ(spn_future_get_state(NULL), SPN_EINVAL);
     CHECK_EQ(spn_future_dependents(NULL), SPN_EINVAL);
-    CHECK_EQ(spn_future_result_now(NULL, NULL), SPN_EINVAL);
-    CHECK_EQ(spn_future_error(NULL, NULL, NULL, 0), SPN_EINVAL);
+    CHECK_EQ(spn_future_result(NULL, NULL), SPN_EINVAL);
     CHECK_EQ(spn_future_submit(NULL, spn_executor_direct()), SPN_EINVAL);
     CHECK(spn_future_ref(NULL) == NULL);
     spn_future_unref(NULL);
@@ -201,7 +192,7 @@ TEST(task__calls_that_need_a_function__refuse_a_promise, "G-1")
     CHECK_EQ(spn_future_run(f), SPN_EINVAL);
     CHECK_EQ(spn_future_run_and_reset(f), SPN_EINVAL);
     CHECK_EQ(spn_future_submit(f, spn_executor_direct()), SPN_EINVAL);
-    CHECK_EQ(spn_future_is_done(f), 0);
+    CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
     spn_future_unref(f);
 }
 
@@ -212,9 +203,7 @@ TEST(task__new__is_pending, "FUT-2")
     struct job j = { 0 };
     spn_future *f = hooked(do_job, &j, &h);
 
-    CHECK_EQ(spn_future_is_done(f), 0);
-    CHECK_EQ(spn_future_is_cancelled(f), 0);
-    CHECK_EQ(spn_future_is_failed(f), 0);
+    CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
     CHECK_EQ(h.calls, 0);
     CHECK_EQ(j.runs, 0);
     spn_future_unref(f);
@@ -276,12 +265,14 @@ TEST(task__function_fails__cause_is_kept, "FUT-5", "G-21")
 {
     struct job j = { .code = 42 };
     spn_future *f = task(do_job, &j);
+    spn_outcome outcome;
 
     CHECK_EQ(spn_future_run(f), 1);
     check_outcome(f, SPN_EFAILED, NULL);
     for (int i = 0; i < 3; i++)
         check_cause(f, 42, "");
-    CHECK_EQ(spn_future_is_derived(f), 0);
+    (void)spn_future_result(f, &outcome);
+    CHECK_EQ(outcome.derived, 0);
     spn_future_unref(f);
 
     f = task(fail_with_words, &j);
@@ -318,7 +309,7 @@ TEST(task__error_set_before_run__wins, "FUT-7", "FUT-8")
     spn_future *f = task(do_job, &j);
 
     CHECK_EQ(spn_future_complete_error(f, 0, "not an error"), SPN_EINVAL);
-    CHECK_EQ(spn_future_is_done(f), 0);
+    CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
     CHECK_EQ(spn_future_complete_error(f, 9, "nine"), 1);
     CHECK_EQ(spn_future_complete(f, &j), 0);
     CHECK_EQ(spn_future_complete_error(f, 10, "ten"), 0);
@@ -398,7 +389,7 @@ TEST(task__run_and_reset__leaves_it_pending, "FUT-12")
     for (int i = 1; i <= 3; i++) {
         CHECK_EQ(spn_future_run_and_reset(f), 1);
         CHECK_EQ(j.runs, i);
-        CHECK_EQ(spn_future_is_done(f), 0);
+        CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
         CHECK_STATUS(spn_future_get(f, NULL, 0), SPN_ETIMEDOUT);
     }
     CHECK_EQ(h.calls, 0);
@@ -721,7 +712,7 @@ TEST(task__cancel_races_with_the_end__interrupt_is_never_late, "FUT-24", "FUT-25
 
         t_parallel(2, cancel_or_run, &l);
         CHECK_EQ(l.leaked, 0);
-        CHECK_EQ(spn_future_is_cancelled(l.f), l.cancelled);
+        CHECK_EQ(spn_future_get_state(l.f) == SPN_FUTURE_CANCELED, l.cancelled);
         spn_future_unref(l.f);
     }
 }
@@ -759,7 +750,7 @@ TEST(task__timed_get__times_out, "FUT-27", "G-6", "G-7")
     start = spn_now();
     CHECK_STATUS(spn_future_get(p.f, NULL, T_PROBE_NS), SPN_ETIMEDOUT);
     CHECK(spn_now() - start >= T_PROBE_NS);
-    CHECK_EQ(spn_future_is_done(p.f), 0);
+    CHECK_EQ(spn_future_get_state(p.f), SPN_FUTURE_PENDING);
     spn_future_unref(p.f);
 }
 
@@ -781,7 +772,7 @@ TEST(task__get_interrupted__leaves_the_future_alone, "FUT-28", "G-10", "G-11")
         CHECK_STATUS(peer_finish(&g.peer), SPN_EINTR);
         CHECK_EQ(g.peer.flag_after, 0);
     }
-    CHECK_EQ(spn_future_is_done(f), 0);
+    CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
     CHECK_EQ(spn_future_run(f), 1);
     spn_future_unref(f);
 }
@@ -797,7 +788,6 @@ TEST(task__get_when_done__ignores_the_flag, "FUT-29", "G-13")
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
     CHECK_OK(spn_future_get(f, &value, SPN_FOREVER));
     CHECK_OK(spn_future_get(f, &value, 0));
-    CHECK_OK(spn_future_join(f, &value));
     CHECK(value == &j);
     CHECK_EQ(spn_thread_interrupted(), 1);
     spn_future_unref(f);
@@ -821,7 +811,7 @@ static void complete_or_look(int index, void *arg)
         else
             (void)spn_future_cancel(s->f, 1);
     } else {
-        while (spn_future_is_done(s->f) == 0)
+        while (spn_future_get_state(s->f) == SPN_FUTURE_PENDING)
             ;
         if (spn_future_get(s->f, NULL, 0) == SPN_ETIMEDOUT)
             s->wrong = 1;
@@ -867,32 +857,28 @@ TEST(task__state__tells_the_four_apart, "FUT-32", "FUT-33", "G-24")
 {
     struct job good = { .value = &good }, bad = { .code = 6 };
     spn_future *f = task(do_job, &good);
-    void *value = NULL;
-    int code = 0;
+    spn_outcome outcome;
 
     CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
-    CHECK_STATUS(spn_future_result_now(f, &value), SPN_ESTATE);
-    CHECK_STATUS(spn_future_error(f, &code, NULL, 0), SPN_ESTATE);
+    CHECK_STATUS(spn_future_result(f, &outcome), SPN_ESTATE);
     CHECK_EQ(spn_future_run(f), 1);
     CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_SUCCEEDED);
-    CHECK_OK(spn_future_result_now(f, &value));
-    CHECK(value == &good);
-    CHECK_STATUS(spn_future_error(f, &code, NULL, 0), SPN_ESTATE);
+    CHECK_OK(spn_future_result(f, &outcome));
+    CHECK(outcome.value == &good && outcome.code == 0);
     spn_future_unref(f);
 
     f = task(do_job, &bad);
     CHECK_EQ(spn_future_run(f), 1);
     CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_FAILED);
-    CHECK_STATUS(spn_future_result_now(f, &value), SPN_ESTATE);
-    CHECK_OK(spn_future_error(f, &code, NULL, 0));
-    CHECK_EQ(code, 6);
+    CHECK_STATUS(spn_future_result(f, &outcome), SPN_EFAILED);
+    CHECK(outcome.value == NULL && outcome.code == 6);
     spn_future_unref(f);
 
     f = task(do_job, &good);
     CHECK_EQ(spn_future_cancel(f, 0), 1);
     CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_CANCELED);
-    CHECK_STATUS(spn_future_result_now(f, &value), SPN_ESTATE);
-    CHECK_STATUS(spn_future_error(f, &code, NULL, 0), SPN_ESTATE);
+    CHECK_STATUS(spn_future_result(f, &outcome), SPN_ECANCELED);
+    CHECK(outcome.value == NULL && outcome.code == SPN_ECANCELED);
     spn_future_unref(f);
 
     CHECK_STR(spn_future_state_name(SPN_FUTURE_PENDING), "pending");
@@ -927,7 +913,7 @@ TEST(task__all_but_one_cancelled__that_one_finishes, "FUT-34")
         CHECK_EQ(peer_finish(&runner[i]), 1);
         CHECK_EQ(1 - j[i].wait_ended, SPN_EINTR);
     }
-    CHECK_EQ(spn_future_is_done(f[TASKS - 1]), 0);
+    CHECK_EQ(spn_future_get_state(f[TASKS - 1]), SPN_FUTURE_PENDING);
     CHECK_OK(spn_latch_count_down(gate));
     CHECK_EQ(peer_finish(&runner[TASKS - 1]), 1);
     check_outcome(f[TASKS - 1], SPN_OK, &j[TASKS - 1]);
@@ -1116,7 +1102,7 @@ TEST(task__value__dropped_unless_read, "G-16")
     for (int read = 0; read < 2; read++) {
         atomic_store(&drops, 0);
         REQUIRE_OK(spn_future_create_task(&f, do_job, &j, &opts));
-        REQUIRE_OK(spn_future_copy(f, &copy));
+        REQUIRE_OK(spn_future_any_of(&f, 1, &copy));
         CHECK_EQ(spn_future_run(f), 1);
         spn_future_unref(f);
         CHECK_EQ(drops, 0);
@@ -1168,7 +1154,7 @@ TEST(task__submitted__lives_until_both_have_left, "G-16", "FUT-35")
     check_cause(f, SPN_ESHUTDOWN, "dropped by the executor");
     spn_future_unref(f);
 
-    CHECK_OK(spn_manual_executor_close(m));
+    CHECK_OK(spn_executor_shutdown(spn_manual_executor_executor(m)));
     CHECK_STATUS(spn_executor_submit(spn_manual_executor_executor(m), do_job, &j, &f),
                  SPN_EREJECTED);
     CHECK(f == NULL);
@@ -1199,23 +1185,6 @@ TEST(task__function_ends_its_thread__fails, "G-21")
     CHECK_STATUS(spn_future_get(f, NULL, SPN_FOREVER), SPN_EFAILED);
     check_cause(f, SPN_EFAILED, "the function ended its thread");
     REQUIRE(pthread_join(thread, NULL) == 0);
-    spn_future_unref(f);
-}
-
-/* join waits through an interrupt and leaves the flag. */
-TEST(task__join_interrupted__waits_on, "CF-43", "G-13")
-{
-    struct getter g = { 0 };
-    spn_future *f = task(nothing, NULL);
-
-    g.f = f;
-    peer_start(&g.peer, join_call, &g);
-    peer_await_blocked(&g.peer);
-    CHECK_OK(spn_thread_interrupt(g.peer.thread));
-    CHECK(peer_still_waits(&g.peer));
-    CHECK_EQ(spn_future_run(f), 1);
-    CHECK_OK(peer_finish(&g.peer));
-    CHECK_EQ(g.peer.flag_after, 1);
     spn_future_unref(f);
 }
 

@@ -52,17 +52,17 @@ const spn_hstruct all_struct = { "All", all_fields,
                                  sizeof(struct all) };
 
 static spn_harena *arena;
-static spn_hwriter writer;
+static struct spn__hwriter writer;
 
 static void begin(void)
 {
-    REQUIRE_OK(spn_hwriter_init(&writer, NULL, 0, NULL));
+    spn__hwriter_init(&writer, NULL, 0, 0);
     REQUIRE_OK(spn_harena_create(&arena, NULL));
 }
 
 static void end(void)
 {
-    spn_hwriter_fini(&writer);
+    spn__hwriter_fini(&writer);
     spn_harena_destroy(arena);
 }
 
@@ -70,10 +70,10 @@ static void end(void)
 static spn_hvalue *read_back(void)
 {
     size_t length;
-    const void *at = spn_hwriter_bytes(&writer, &length);
+    const void *at = spn__hwriter_bytes(&writer, &length);
     spn_hvalue *value = NULL;
 
-    CHECK_OK(spn_hwriter_status(&writer));
+    CHECK_OK(spn__hwriter_status(&writer));
     CHECK_EQ(read_all(arena, at, length, &value, 1, NULL), 1);
     return value;
 }
@@ -109,7 +109,7 @@ TEST(hessian__struct__there_and_back, "HES-30", "HES-31")
     CHECK_OK(spn_hvalue_add(first.any, spn_harena_text(arena, "in")));
     last.at = &origin;  /* shared */
     last.next = &first; /* and a circle */
-    CHECK_OK(spn_hwriter_struct(&writer, &all_struct, &first));
+    CHECK_OK(spn__hwriter_struct(&writer, &all_struct, &first));
     value = read_back();
     CHECK_STR(
         print(value),
@@ -134,15 +134,15 @@ TEST(hessian__struct__there_and_back, "HES-30", "HES-31")
           got.next->any != NULL);
     /* Written once more: the same bytes. */
     {
-        spn_hwriter again;
+        struct spn__hwriter again;
         size_t one, two;
-        const void *a = spn_hwriter_bytes(&writer, &one), *b;
+        const void *a = spn__hwriter_bytes(&writer, &one), *b;
 
-        REQUIRE_OK(spn_hwriter_init(&again, NULL, 0, NULL));
-        CHECK_OK(spn_hwriter_struct(&again, &all_struct, &got));
-        b = spn_hwriter_bytes(&again, &two);
+        spn__hwriter_init(&again, NULL, 0, 0);
+        CHECK_OK(spn__hwriter_struct(&again, &all_struct, &got));
+        b = spn__hwriter_bytes(&again, &two);
         CHECK(one == two && memcmp(a, b, one) == 0);
-        spn_hwriter_fini(&again);
+        spn__hwriter_fini(&again);
     }
     end();
 }
@@ -161,7 +161,7 @@ TEST(hessian__struct_and_its_first_member__two_objects, "HES-31")
 
     begin();
     outer.same = &outer.inner;
-    CHECK_OK(spn_hwriter_struct(&writer, &table, &outer));
+    CHECK_OK(spn__hwriter_struct(&writer, &table, &outer));
     CHECK_STR(print(read_back()), "Outer{same: Point{x: 3, y: 4}}");
     end();
 }
@@ -295,9 +295,9 @@ TEST(hessian__struct__wrong_tables, "HES-30", "HES-19")
                           SPN_EINVAL))
             printf("  table %d\n", i);
         CHECK(problem.text[0] != '\0');
-        CHECK_STATUS(spn_hwriter_struct(&writer, &bad[i].table, &p), SPN_EINVAL);
-        CHECK_STATUS(spn_hwriter_null(&writer), SPN_EINVAL);
-        CHECK_OK(spn_hwriter_reset(&writer, 0));
+        CHECK_STATUS(spn__hwriter_struct(&writer, &bad[i].table, &p), SPN_EINVAL);
+        CHECK_STATUS(spn__hwriter_null(&writer), SPN_EINVAL);
+        spn__hwriter_reset(&writer, 0);
     }
     /* Reading also knows how large the struct is; writing needs a class. */
     bad[0].field = good;
@@ -306,7 +306,7 @@ TEST(hessian__struct__wrong_tables, "HES-30", "HES-19")
                  SPN_EINVAL);
     bad[0].field = good;
     bad[0].table.class_name = NULL;
-    CHECK_STATUS(spn_hwriter_struct(&writer, &bad[0].table, &p), SPN_EINVAL);
+    CHECK_STATUS(spn__hwriter_struct(&writer, &bad[0].table, &p), SPN_EINVAL);
     CHECK(p.x == 1 && p.y == 2);
     end();
 }
@@ -327,15 +327,13 @@ const spn_hstruct node_struct = { "Node", node_fields, 2, sizeof(struct node) };
 TEST(hessian__struct_chain__without_recursion, "HES-31", "HES-18")
 {
     enum { DEEP = 200000 };
-    spn_hreader_opts reading = SPN_HREADER_OPTS_INIT;
-    spn_hwriter_opts writing = SPN_HWRITER_OPTS_INIT;
     spn_harena_opts opts = SPN_HARENA_OPTS_INIT;
     struct node *chain = calloc(DEEP, sizeof *chain);
     const struct node *at;
     struct node got = { 0 };
-    spn_hreader reader;
+    struct spn__hreader reader;
     spn_hvalue *value;
-    spn_hwriter w;
+    struct spn__hwriter w;
     size_t length;
     const void *bytes;
     int32_t i = 0;
@@ -343,22 +341,23 @@ TEST(hessian__struct_chain__without_recursion, "HES-31", "HES-18")
     REQUIRE(chain != NULL);
     for (int32_t n = 0; n < DEEP; n++)
         chain[n] = (struct node){ n, n + 1 < DEEP ? &chain[n + 1] : NULL };
-    reading.max_depth = writing.max_depth = DEEP;
     begin();
     spn_harena_destroy(arena);
     opts.limit_bytes = SIZE_MAX;
     REQUIRE_OK(spn_harena_create(&arena, &opts));
-    REQUIRE_OK(spn_hwriter_init(&w, NULL, 0, &writing));
-    CHECK_OK(spn_hwriter_struct(&w, &node_struct, chain));
-    bytes = spn_hwriter_bytes(&w, &length);
-    CHECK_OK(spn_hreader_init(&reader, arena, bytes, length, &reading, NULL));
-    REQUIRE_OK(spn_hreader_any(&reader, &value));
+    spn__hwriter_init(&w, NULL, 0, 0);
+    w.max_depth = DEEP;
+    CHECK_OK(spn__hwriter_struct(&w, &node_struct, chain));
+    bytes = spn__hwriter_bytes(&w, &length);
+    spn__hreader_init(&reader, arena, bytes, length, NULL);
+    reader.max_depth = DEEP;
+    REQUIRE_OK(spn__hreader_any(&reader, &value));
     REQUIRE_OK(spn_hvalue_to_struct(value, arena, &node_struct, &got, NULL));
     for (at = &got; at != NULL && at->id == i; at = at->next)
         i++;
     CHECK_EQ(i, DEEP);
     CHECK(at == NULL);
-    spn_hwriter_fini(&w);
+    spn__hwriter_fini(&w);
     free(chain);
     end();
 }
@@ -379,7 +378,7 @@ TEST(hessian__struct_of_many_fields__written, "HES-31")
                                   SPN_HFIELD_INT, 0, NULL };
         numbers[i] = i * i;
     }
-    CHECK_OK(spn_hwriter_struct(&writer, &table, numbers));
+    CHECK_OK(spn__hwriter_struct(&writer, &table, numbers));
     CHECK_OK(spn_hvalue_to_struct(read_back(), arena, &table, got, NULL));
     CHECK(memcmp(numbers, got, sizeof got) == 0);
     end();
@@ -454,8 +453,8 @@ TEST(hessian__shared_sixty_deep__in_proportion, "HES-32", "HES-33")
     }
     CHECK_EQ(spn_hvalue_equals(tops[0], tops[1]), 1);
     CHECK(spn_hvalue_print(tops[0], NULL, 0) < 1000);
-    CHECK_OK(spn_hwriter_value(&writer, tops[0]));
-    (void)spn_hwriter_bytes(&writer, &length);
+    CHECK_OK(spn__hwriter_value(&writer, tops[0]));
+    (void)spn__hwriter_bytes(&writer, &length);
     CHECK(length < 300);
     CHECK_EQ(spn_hvalue_equals(read_back(), tops[1]), 1);
     end();
@@ -626,12 +625,12 @@ TEST(hessian__random_trees__come_back_the_same, "HES-35")
 {
     const int rounds = t_rounds(2000);
     spn_harena *other;
-    spn_hwriter again;
+    struct spn__hwriter again;
 
     state = t_seed();
     begin();
     REQUIRE_OK(spn_harena_create(&other, NULL));
-    REQUIRE_OK(spn_hwriter_init(&again, NULL, 0, NULL));
+    spn__hwriter_init(&again, NULL, 0, 0);
     for (int round = 0; round < rounds; round++) {
         spn_hvalue *made[3], *read[3] = { NULL, NULL, NULL };
         const int count = 1 + (int)chance(3);
@@ -640,19 +639,19 @@ TEST(hessian__random_trees__come_back_the_same, "HES-35")
 
         spn_harena_reset(arena);
         spn_harena_reset(other);
-        CHECK_OK(spn_hwriter_reset(&writer, 0));
-        CHECK_OK(spn_hwriter_reset(&again, 0));
+        spn__hwriter_reset(&writer, 0);
+        spn__hwriter_reset(&again, 0);
         for (int i = 0; i < count; i++) {
             made[i] = i > 0 && chance(3) == 0 ? made[0] : random_tree();
-            REQUIRE_OK(spn_hwriter_value(&writer, made[i]));
+            REQUIRE_OK(spn__hwriter_value(&writer, made[i]));
         }
-        a = spn_hwriter_bytes(&writer, &one);
+        a = spn__hwriter_bytes(&writer, &one);
         REQUIRE(read_all(other, a, one, read, 3, NULL) == count);
         for (int i = 0; i < count; i++) {
             REQUIRE(spn_hvalue_equals(made[i], read[i]) == 1);
-            REQUIRE_OK(spn_hwriter_value(&again, read[i]));
+            REQUIRE_OK(spn__hwriter_value(&again, read[i]));
         }
-        b = spn_hwriter_bytes(&again, &two);
+        b = spn__hwriter_bytes(&again, &two);
         REQUIRE(one == two && memcmp(a, b, one) == 0);
         /* Printing tells the same of both: marks are by shape, not by address. */
         for (int i = 0; i < count; i++) {
@@ -664,7 +663,7 @@ TEST(hessian__random_trees__come_back_the_same, "HES-35")
                 CHECK(strcmp(left, right) == 0);
         }
     }
-    spn_hwriter_fini(&again);
+    spn__hwriter_fini(&again);
     spn_harena_destroy(other);
     end();
 }

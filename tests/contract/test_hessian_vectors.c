@@ -274,19 +274,19 @@ static void check_bytes(const struct vector *v, const void *at, size_t length)
     }
 }
 
-static void write_values(spn_hwriter *w, spn_hvalue **values, int count)
+static void write_values(struct spn__hwriter *w, spn_hvalue **values, int count)
 {
-    REQUIRE_OK(spn_hwriter_init(w, NULL, 0, NULL));
+    spn__hwriter_init(w, NULL, 0, 0);
     for (int i = 0; i < count; i++)
-        CHECK_OK(spn_hwriter_value(w, values[i]));
-    CHECK_OK(spn_hwriter_status(w));
+        CHECK_OK(spn__hwriter_value(w, values[i]));
+    CHECK_OK(spn__hwriter_status(w));
 }
 
 static void check_vector(const struct vector *v, void *arg)
 {
     spn_hvalue *made[3], *got[3] = { NULL, NULL, NULL };
     spn_harena *arena;
-    spn_hwriter one, two;
+    struct spn__hwriter one, two;
     size_t length;
     const void *at;
     int count;
@@ -298,7 +298,7 @@ static void check_vector(const struct vector *v, void *arg)
         printf("  not understood: %s\n", v->name);
     REQUIRE(count > 0);
     write_values(&one, made, count);
-    at = spn_hwriter_bytes(&one, &length);
+    at = spn__hwriter_bytes(&one, &length);
     check_bytes(v, at, length);
 
     /* A long vector is read from the bytes whose hash was just compared. */
@@ -311,10 +311,10 @@ static void check_vector(const struct vector *v, void *arg)
         if (!CHECK_EQ(spn_hvalue_equals(got[i], made[i]), 1))
             printf("  value %d of: %s\n", i, v->name);
     write_values(&two, got, count);
-    at = spn_hwriter_bytes(&two, &length);
+    at = spn__hwriter_bytes(&two, &length);
     check_bytes(v, at, length);
-    spn_hwriter_fini(&one);
-    spn_hwriter_fini(&two);
+    spn__hwriter_fini(&one);
+    spn__hwriter_fini(&two);
     spn_harena_destroy(arena);
 }
 

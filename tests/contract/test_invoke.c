@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* test_invoke.c - submit in all its forms, invoke_all and invoke_any. */
+#include "cause.h"
 #include "counting.h"
 #include "executor_kinds.h"
 #include "peer.h"
+#include "pool_calls.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -77,7 +79,7 @@ static int code_of(spn_future *f)
 {
     int code = 0;
 
-    CHECK_OK(spn_future_error(f, &code, NULL, 0));
+    CHECK_OK(t_cause(f, &code, NULL, 0));
     return code;
 }
 
@@ -97,8 +99,8 @@ TEST(submit__callable__gives_its_value, "AES-1", "TPE-13")
         REQUIRE_OK(spn_executor_submit(k.executor, do_work, &w, &f));
         CHECK_OK(spn_future_get(f, &value, SPN_FOREVER));
         CHECK(value == &w);
-        CHECK_EQ(spn_future_is_done(f), 1);
-        CHECK_EQ(spn_future_is_cancelled(f), 0);
+        CHECK(spn_future_get_state(f) != SPN_FUTURE_PENDING);
+        CHECK(spn_future_get_state(f) != SPN_FUTURE_CANCELED);
         value = NULL;
         CHECK_OK(spn_future_get(f, &value, 0));
         CHECK(value == &w);
@@ -107,7 +109,7 @@ TEST(submit__callable__gives_its_value, "AES-1", "TPE-13")
 }
 
 /* A runnable gives NULL, or the value it came with, from when it has run. */
-TEST(submit_run__runnable__gives_null_or_its_value, "AES-2")
+TEST(submit_run__runnable__gives_null_or_its_value, "AES-2", "EXE-12")
 {
     struct kind k;
 
@@ -132,27 +134,6 @@ TEST(submit_run__runnable__gives_null_or_its_value, "AES-2")
     }
 }
 
-/* A function without a result as one with. */
-TEST(call_run__runnable_as_callable__gives_value_after_it_ran, "EXE-12")
-{
-    struct work w = { 0 };
-    spn_run_call plain = { run_work, &w, NULL }, valued = { run_work, &w, &w },
-                 none = { NULL, &w, &w };
-    void *result = &plain;
-
-    CHECK_EQ(spn_call_run(&plain, &result), 0);
-    CHECK(result == NULL);
-    CHECK_EQ(spn_call_run(&valued, &result), 0);
-    CHECK(result == &w);
-    CHECK_EQ(atomic_load(&w.runs), 2);
-    CHECK_EQ(spn_call_run(&none, &result), SPN_EINVAL);
-    CHECK_EQ(spn_call_run(NULL, &result), SPN_EINVAL);
-    w.code = 5;
-    result = &plain;
-    CHECK_EQ(spn_call_run(&valued, &result), 5);
-    CHECK(result == &plain); /* of a failure there is none */
-}
-
 /* The cause of a failure comes out as it went in. */
 TEST(submit__callable_fails__get_has_the_cause, "AES-3")
 {
@@ -167,7 +148,7 @@ TEST(submit__callable_fails__get_has_the_cause, "AES-3")
 
         REQUIRE_OK(spn_executor_submit(k.executor, do_work, &w, &f));
         CHECK_STATUS(spn_future_get(f, NULL, SPN_FOREVER), SPN_EFAILED);
-        CHECK_OK(spn_future_error(f, &code, message, sizeof message));
+        CHECK_OK(t_cause(f, &code, message, sizeof message));
         CHECK_EQ(code, -1234);
         CHECK_STR(message, "told to fail");
         spn_future_unref(f);
@@ -326,7 +307,7 @@ TEST(invoke_all__some_fail__returns_every_future, "AES-17", "AES-23", "AES-1")
                                                timed != 0 ? T_LONG_NS : SPN_FOREVER,
                                                NULL, f));
             for (int i = 0; i < COUNT; i++) {
-                CHECK_EQ(spn_future_is_done(f[i]), 1);
+                CHECK(spn_future_get_state(f[i]) != SPN_FUTURE_PENDING);
                 CHECK_EQ(atomic_load(&w[i].runs), 1);
                 if (i % 2 == 1) {
                     CHECK_STATUS(spn_future_get(f[i], &value, 0), SPN_EFAILED);
@@ -447,8 +428,8 @@ static bool let_time_pass(struct kind *k, int64_t timeout)
     fill(calls, w, 3);
     REQUIRE_OK(spn_executor_invoke_all(k->executor, calls, 3, timeout, NULL, f));
     CHECK(spn_now() - from >= timeout);
-    CHECK_EQ(spn_future_is_done(f[1]), 1);
-    CHECK_EQ(spn_future_is_cancelled(f[1]), 1);
+    CHECK(spn_future_get_state(f[1]) != SPN_FUTURE_PENDING);
+    CHECK_EQ(spn_future_get_state(f[1]), SPN_FUTURE_CANCELED);
     for (int i = 0; i < 3; i += 2) {
         void *value = NULL;
         const int rc = spn_future_get(f[i], &value, 0);
@@ -496,8 +477,8 @@ TEST(invoke_all__no_time__cancels_all_unrun, "AES-20")
             fill(calls, w, 2);
             REQUIRE_OK(
                 spn_executor_invoke_all(k.executor, calls, 2, timeouts[t], NULL, f));
-            CHECK_EQ(spn_future_is_cancelled(f[0]), 1);
-            CHECK_EQ(spn_future_is_cancelled(f[1]), 1);
+            CHECK_EQ(spn_future_get_state(f[0]), SPN_FUTURE_CANCELED);
+            CHECK_EQ(spn_future_get_state(f[1]), SPN_FUTURE_CANCELED);
             unref_all(f, 2);
             CHECK_STATUS(spn_executor_invoke_any(k.executor, calls, 2, timeouts[t],
                                                  NULL, NULL, &decider),
@@ -531,8 +512,8 @@ TEST(invoke_all__direct_and_late__later_ones_do_not_start, "AES-21")
         spn_executor_invoke_all(spn_executor_direct(), calls, 3, span / 2, NULL, f));
     CHECK_OK(spn_future_get(f[0], &value, 0));
     CHECK(value == &span);
-    CHECK_EQ(spn_future_is_cancelled(f[1]), 1);
-    CHECK_EQ(spn_future_is_cancelled(f[2]), 1);
+    CHECK_EQ(spn_future_get_state(f[1]), SPN_FUTURE_CANCELED);
+    CHECK_EQ(spn_future_get_state(f[2]), SPN_FUTURE_CANCELED);
     CHECK_EQ(atomic_load(&w.runs), 0);
     unref_all(f, 3);
 }
@@ -693,7 +674,7 @@ TEST(invoke_all__future_cancelled_elsewhere__does_not_hang, "AES-25", "TPE-86")
         CHECK_EQ(spn_future_cancel(known[1], 1), 1);
         CHECK_OK(peer_finish(&p));
         CHECK(f[0] == known[0] && f[1] == known[1]);
-        CHECK_EQ(spn_future_is_cancelled(f[0]), 1);
+        CHECK_EQ(spn_future_get_state(f[0]), SPN_FUTURE_CANCELED);
         CHECK_EQ(atomic_load(&l.made), 2);
         CHECK_EQ(atomic_load(&l.hooked), 2);
         unref_all(f, 2);
@@ -937,19 +918,23 @@ TEST(invoke_any__interrupted_while_waiting__interrupts_those_that_run, "AES-15")
 
 /* ---- shutdown_now under an invoker --------------------------------------------------- */
 
-static void keep(void *ctx, spn_task *task)
+static void keep(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     spn_future *f = spn_future_of_task(task);
 
+    (void)fn;
+    (void)arg;
     CHECK(f != NULL);
-    CHECK_EQ(spn_future_is_cancelled(f), 1);
+    CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_CANCELED);
     (*(int *)ctx)++;
     CHECK_OK(spn_task_drop(task, SPN_ESHUTDOWN));
 }
 
-static void keep_pending(void *ctx, spn_task *task)
+static void keep_pending(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
-    CHECK_EQ(spn_future_is_done(spn_future_of_task(task)), 0);
+    (void)fn;
+    (void)arg;
+    CHECK_EQ(spn_future_get_state(spn_future_of_task(task)), SPN_FUTURE_PENDING);
     *(spn_task **)ctx = task;
 }
 
@@ -980,12 +965,12 @@ TEST(shutdown_now__under_an_invoker__releases_it, "TPE-69", "TPE-54", "TPE-44")
         CHECK_EQ(given, 2);
         if (i == 0) {
             CHECK_OK(peer_finish(&p));
-            CHECK_EQ(spn_future_is_cancelled(f[0]), 1);
-            CHECK_EQ(spn_future_is_cancelled(f[1]), 1);
+            CHECK_EQ(spn_future_get_state(f[0]), SPN_FUTURE_CANCELED);
+            CHECK_EQ(spn_future_get_state(f[1]), SPN_FUTURE_CANCELED);
             unref_all(f, 2);
         } else {
             CHECK_STATUS(peer_finish(&p), SPN_EFAILED);
-            CHECK_EQ(spn_future_is_cancelled(a.decider), 1);
+            CHECK_EQ(spn_future_get_state(a.decider), SPN_FUTURE_CANCELED);
             spn_future_unref(a.decider);
         }
         CHECK_EQ(atomic_load(&w[0].runs) + atomic_load(&w[1].runs), 0);
@@ -1018,12 +1003,11 @@ TEST(shutdown_now__plain_future__comes_back_pending, "TPE-54")
 
 /* ---- on a pool of one thread ------------------------------------------------------------ */
 
-static spn_pool *single_pool(bool helping)
+static spn_pool *single_pool(void)
 {
     spn_pool_opts opts = spn_pool_opts_fixed(1, -1);
     spn_pool *pool;
 
-    opts.helping = helping;
     REQUIRE_OK(spn_pool_create(&pool, &opts));
     return pool;
 }
@@ -1037,7 +1021,7 @@ static void close_pool(spn_pool *pool)
 /* One thread: the first success is the only effect. */
 TEST(invoke_any__one_thread__only_one_has_an_effect, "AES-11", "AES-12")
 {
-    spn_pool *pool = single_pool(false);
+    spn_pool *pool = single_pool();
     struct work w[3] = { 0 };
     spn_call calls[3];
     void *value = NULL;
@@ -1046,12 +1030,14 @@ TEST(invoke_any__one_thread__only_one_has_an_effect, "AES-11", "AES-12")
     for (int i = 0; i < 3; i++)
         w[i].value = &w[i];
     fill(calls, w, 3);
-    CHECK_OK(spn_pool_pause(pool)); /* so that all are there before one runs */
+    CHECK_EQ(spn_pool_prestart(pool, SPN_DEFAULT), 1);
+    T_AWAIT(pool_stats(pool).parked == 1); /* the worker sleeps */
+    CHECK_OK(spn_pool_pause(pool));        /* so that all are there before one runs */
     struct all a = { spn_pool_executor(pool), calls, 3, SPN_FOREVER, NULL, NULL, NULL };
     struct peer p;
 
     peer_start(&p, call_invoke_any, &a);
-    T_AWAIT(spn_pool_queued(pool) == 3);
+    T_AWAIT(pool_stats(pool).queued == 3);
     w[1].gate = w[2].gate = latch(1); /* the others would wait, if they began */
     CHECK_OK(spn_pool_resume(pool));
     CHECK_OK(peer_finish(&p));
@@ -1071,7 +1057,7 @@ TEST(shutdown_now__pool_under_an_invoker__releases_it, "TPE-69", "AES-6")
     int (*const invokers[])(void *) = { call_invoke_all, call_invoke_any };
 
     for (int n = 0; n < 4; n++) {
-        spn_pool *pool = single_pool(false);
+        spn_pool *pool = single_pool();
         spn_latch *gate = latch(1), *begun = latch(1);
         struct work w[3] = { { .gate = gate, .begun = begun },
                              { .gate = gate },
@@ -1088,17 +1074,17 @@ TEST(shutdown_now__pool_under_an_invoker__releases_it, "TPE-69", "AES-6")
         fill(calls, w, 3);
         peer_start(&p, invokers[n % 2], &a);
         CHECK_OK(spn_latch_await(begun, SPN_FOREVER));
-        T_AWAIT(spn_pool_queued(pool) == 2);
+        T_AWAIT(pool_stats(pool).queued == 2);
         if (n < 2)
-            CHECK_OK(spn_pool_shutdown_now(pool, keep, &given, &count));
+            CHECK_OK(pool_shutdown_now(pool, keep, &given, &count));
         else
-            CHECK_OK(spn_pool_shutdown_now(pool, NULL, NULL, &count));
+            CHECK_OK(pool_shutdown_now(pool, NULL, NULL, &count));
         CHECK_EQ(count, 2);
         CHECK_EQ(given, n < 2 ? 2 : 0);
         CHECK_STATUS(peer_finish(&p), n % 2 == 0 ? SPN_OK : SPN_EFAILED);
         spn_future_unref(a.decider);
         unref_all(f, 3);
-        CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+        CHECK_OK(pool_await(pool, SPN_FOREVER));
         CHECK_EQ(atomic_load(&w[0].interrupted), 1);
         CHECK_EQ(atomic_load(&w[1].runs) + atomic_load(&w[2].runs), 0);
         close_pool(pool);
@@ -1128,22 +1114,19 @@ static int invoke_inside(void *arg, void **result)
     return 0;
 }
 
-/* From the only thread of the pool: refused, or run right here if it may help. */
+/* From the only thread of the pool: refused. */
 TEST(invoke__from_the_only_thread__never_hangs, "AES-17")
 {
-    for (int helping = 0; helping <= 1; helping++) {
-        spn_pool *pool = single_pool(helping != 0);
-        struct inner in = { spn_pool_executor(pool), -1, -1 };
-        spn_future *f;
+    spn_pool *pool = single_pool();
+    struct inner in = { spn_pool_executor(pool), -1, -1 };
+    spn_future *f;
 
-        REQUIRE_OK(spn_executor_submit(in.executor, invoke_inside, &in, &f));
-        /* Not with get, which might run it here, on no thread of the pool. */
-        T_AWAIT(spn_future_is_done(f) == 1);
-        CHECK_STATUS(in.all_rc, helping != 0 ? SPN_OK : SPN_EDEADLK);
-        CHECK_STATUS(in.any_rc, helping != 0 ? SPN_OK : SPN_EDEADLK);
-        spn_future_unref(f);
-        close_pool(pool);
-    }
+    REQUIRE_OK(spn_executor_submit(in.executor, invoke_inside, &in, &f));
+    CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
+    CHECK_STATUS(in.all_rc, SPN_EDEADLK);
+    CHECK_STATUS(in.any_rc, SPN_EDEADLK);
+    spn_future_unref(f);
+    close_pool(pool);
 }
 
 /* ---- nothing is left ------------------------------------------------------------------ */

@@ -7,16 +7,31 @@
 #include <spindle/invoke.h>
 #include <spindle/thread.h>
 
+#include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "fj_pools.h"
+#include "metrics_add.h"
 #include "metrics_text.h"
+#include "pool_calls.h"
 #include "test.h"
 
 /* ---- counters and histograms ---------------------------------------------------------- */
+
+/* The largest value of a bucket: 0 to 7 have one each, then each power of two has eight. */
+static int64_t bucket_max(int b)
+{
+    const int power = b / 8 + 2;
+
+    return b < 8 ? b
+                 : (int64_t)((((uint64_t)8 + (unsigned)b % 8 + 1) << (power - 3)) - 1);
+}
 
 enum { ADDS = 20000 };
 static spn_counter *counter;
@@ -86,14 +101,13 @@ TEST(metrics__values_of_all_sizes__within_an_eighth, "MET-2", "MET-4")
     int64_t lowest = -1;
 
     for (int32_t b = 0; b < SPN_HISTOGRAM_BUCKETS; b++) {
-        const int64_t most = spn_histogram_bucket_max(b);
+        const int64_t most = bucket_max(b);
 
         CHECK(most > lowest);
         CHECK(most - lowest <= 1 || (most - lowest) <= (lowest + 1) / 8 + 1);
         lowest = most;
     }
     CHECK(lowest == INT64_MAX);
-    CHECK_EQ(spn_histogram_bucket_max(SPN_HISTOGRAM_BUCKETS), SPN_EINVAL);
     for (int i = 0; i < 2000; i++) {
         spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
         const int64_t value = i == 0   ? 0
@@ -109,8 +123,7 @@ TEST(metrics__values_of_all_sizes__within_an_eighth, "MET-2", "MET-4")
         CHECK_EQ(spn_histogram_quantile(&s, 0.5), value); /* never above the largest */
         for (int32_t b = 0; b < SPN_HISTOGRAM_BUCKETS; b++)
             if (s.buckets[b] != 0)
-                CHECK(spn_histogram_bucket_max(b) >= value &&
-                      (b == 0 || spn_histogram_bucket_max(b - 1) < value));
+                CHECK(bucket_max(b) >= value && (b == 0 || bucket_max(b - 1) < value));
         spn_histogram_destroy(histogram);
     }
 }
@@ -146,7 +159,7 @@ TEST(metrics__quantiles__never_below_and_an_eighth_above, "MET-2", "MET-4")
 
 /* ---- times of tasks --------------------------------------------------------------------- */
 
-static atomic_int gate, running, befores, afters, submits;
+static atomic_int gate, running, befores, afters;
 
 static int run(void *arg)
 {
@@ -180,13 +193,6 @@ static void own_after(spn_pool *pool, const spn_task_info *info, void *ctx)
     atomic_fetch_add(&afters, 1);
 }
 
-static void own_submitting(spn_pool *pool, const spn_task *task, void *ctx)
-{
-    (void)pool;
-    CHECK(task != NULL && ctx == &gate);
-    atomic_fetch_add(&submits, 1);
-}
-
 static spn_pool *pool_with(spn_task_times *times, spn_pool_opts opts)
 {
     spn_pool *pool;
@@ -203,7 +209,7 @@ static void end_pool(spn_pool *pool)
     CHECK_OK(spn_pool_destroy(pool));
 }
 
-/* With every task timed, both histograms have them all; hooks that were there go on. */
+/* With every task timed, both histograms have them all; the pool's own hooks are called. */
 TEST(metrics__every_task_timed__all_counted, "MET-9", "MET-10")
 {
     spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
@@ -216,12 +222,10 @@ TEST(metrics__every_task_timed__all_counted, "MET-9", "MET-10")
     atomic_store(&gate, 1);
     atomic_store(&befores, 0);
     atomic_store(&afters, 0);
-    atomic_store(&submits, 0);
     pool_opts.core_threads = pool_opts.max_threads = 1;
     pool_opts.queue_capacity = SPN_UNBOUNDED;
     pool_opts.hooks.before = own_before;
     pool_opts.hooks.after = own_after;
-    pool_opts.hooks.submitting = own_submitting;
     pool_opts.hooks.ctx = &gate;
     REQUIRE_OK(spn_task_times_create(&times, &opts));
     pool = pool_with(times, pool_opts);
@@ -235,7 +239,6 @@ TEST(metrics__every_task_timed__all_counted, "MET-9", "MET-10")
     CHECK(s.count >= 1 && s.count <= 30); /* places in the table may be shared */
     CHECK_EQ(atomic_load(&befores), 30);
     CHECK_EQ(atomic_load(&afters), 30);
-    CHECK_EQ(atomic_load(&submits), 30);
     spn_task_times_destroy(times);
 }
 
@@ -271,9 +274,8 @@ static int run_job(spn_task *task)
     return run(NULL);
 }
 
-/* A task that is submitted while it waits is refused, the hooks do not hear of it, and the
- * note of when it came stays. */
-TEST(metrics__submitted_twice__told_and_timed_once, "MET-9", "MET-10")
+/* A task that is submitted while it waits is refused, and the note of when it came stays. */
+TEST(metrics__submitted_twice__timed_once, "MET-9", "MET-10")
 {
     spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
     spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
@@ -287,11 +289,8 @@ TEST(metrics__submitted_twice__told_and_timed_once, "MET-9", "MET-10")
     opts.every = 2;
     atomic_store(&gate, 0);
     atomic_store(&running, 0);
-    atomic_store(&submits, 0);
     pool_opts.core_threads = pool_opts.max_threads = 1;
     pool_opts.queue_capacity = SPN_UNBOUNDED;
-    pool_opts.hooks.submitting = own_submitting;
-    pool_opts.hooks.ctx = &gate;
     REQUIRE_OK(spn_task_times_create(&times, &opts));
     pool = pool_with(times, pool_opts);
     ex = spn_pool_executor(pool);
@@ -300,12 +299,87 @@ TEST(metrics__submitted_twice__told_and_timed_once, "MET-9", "MET-10")
     CHECK_OK(spn_executor_call(ex, quick, NULL)); /* not timed */
     CHECK_OK(spn_executor_execute(ex, &task));    /* timed */
     CHECK_STATUS(spn_executor_execute(ex, &task), SPN_EBUSY);
-    CHECK_EQ(atomic_load(&submits), 3);
     atomic_store(&gate, 1);
     end_pool(pool);
     CHECK_OK(spn_task_times_wait(times, &s));
     CHECK_EQ(s.count, 2);
     spn_task_times_destroy(times);
+}
+
+struct for_room {
+    spn_executor *executor;
+    spn_task task;
+};
+
+static void submit_for_room(int i, void *arg)
+{
+    struct for_room *r = arg;
+
+    if (i == 0) {
+        CHECK_OK(spn_executor_execute(r->executor, &r->task));
+    } else {
+        const int64_t from = spn_now();
+
+        T_AWAIT(pool_stats(spn_executor_pool(r->executor)).threads == 1 &&
+                spn_now() - from >= SPN_MS(3));
+        atomic_store(&gate, 1);
+    }
+}
+
+/* The time for which a policy lets a task wait for room is part of its wait. */
+TEST(metrics__waits_for_room__that_is_part_of_the_wait, "MET-9")
+{
+    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+    spn_pool_opts pool_opts = spn_pool_opts_fixed(1, SPN_HANDOFF);
+    spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+    spn_reject_block block = SPN_REJECT_BLOCK_INIT(SPN_FOREVER);
+    struct for_room r = { .task = SPN_TASK_INIT(quick_task, NULL) };
+    spn_task_times *times;
+    spn_pool *pool;
+
+    opts.every = 1;
+    atomic_store(&gate, 0);
+    atomic_store(&running, 0);
+    pool_opts.reject = &block.policy;
+    REQUIRE_OK(spn_task_times_create(&times, &opts));
+    pool = pool_with(times, pool_opts);
+    r.executor = spn_pool_executor(pool);
+    CHECK_OK(spn_executor_call(r.executor, run, NULL));
+    T_AWAIT(atomic_load(&running) == 1);
+    t_parallel(2, submit_for_room, &r);
+    end_pool(pool);
+    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK_EQ(s.count, 2);
+    CHECK(s.max >= SPN_MS(2)); /* the other thread may have begun a little earlier */
+    spn_task_times_destroy(times);
+}
+
+/* Functions without a node run through the queue as ever; those that are to be timed get
+ * one, of each kind of queue. */
+TEST(metrics__calls_one_of_four_timed__a_quarter_waits, "MET-10")
+{
+    for (uint32_t kind = SPN_POOL_FIFO; kind <= SPN_POOL_LANES; kind++) {
+        spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
+        spn_pool_opts pool_opts = spn_pool_opts_fixed(1, SPN_UNBOUNDED);
+        spn_histogram_snapshot s = SPN_HISTOGRAM_SNAPSHOT_INIT;
+        spn_task_times *times;
+        spn_pool *pool;
+
+        opts.every = 4;
+        pool_opts.queue_kind = kind;
+        REQUIRE_OK(spn_task_times_create(&times, &opts));
+        pool = pool_with(times, pool_opts);
+        for (int i = 0; i < 40; i++)
+            CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
+        CHECK_OK(spn_pool_close(pool));
+        CHECK_OK(spn_task_times_run(times, &s));
+        CHECK_EQ(s.count, 10);
+        CHECK_OK(spn_task_times_wait(times, &s));
+        CHECK(s.count >= 1 && s.count <= 10); /* places in the table may be shared */
+        CHECK_EQ(pool_stats(pool).completed, 40);
+        CHECK_OK(spn_pool_destroy(pool));
+        spn_task_times_destroy(times);
+    }
 }
 
 static struct {
@@ -321,6 +395,52 @@ static void see(void *ctx, const spn_running *what)
     seen.running_ns = what->running_ns;
     snprintf(seen.label, sizeof seen.label, "%s",
              what->label != NULL ? what->label : "-");
+}
+
+/* Stops this process for a moment; a child sees to it. */
+static void stand_still(void)
+{
+    const pid_t self = getpid();
+    const pid_t other = fork();
+    int status = -1;
+
+    REQUIRE(other >= 0);
+    if (other == 0) {
+        if (kill(self, SIGSTOP) == 0)
+            (void)poll(NULL, 0, 20);
+        _exit(kill(self, SIGCONT) != 0);
+    }
+    REQUIRE(waitpid(other, &status, 0) == other);
+    CHECK_EQ(status, 0);
+}
+
+/* Threads that wait for work run nothing, however long; and a run that stood still together
+ * with the process counts from the look that first saw it. */
+TEST(metrics__idle_or_stopped__not_told_as_running, "P49")
+{
+    spn_job job = SPN_JOB_INIT(run_job, NULL);
+    spn_pool_stats stats = SPN_POOL_STATS_INIT;
+    spn_task_times *times;
+    spn_pool *pool;
+
+    memset(&seen, 0, sizeof seen);
+    atomic_store(&gate, 0);
+    atomic_store(&running, 0);
+    REQUIRE_OK(spn_task_times_create(&times, NULL));
+    pool = pool_with(times, spn_pool_opts_single());
+    CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
+    T_AWAIT(spn_pool_stats_get(pool, &stats) == SPN_OK && stats.completed == 1 &&
+            stats.active == 0);
+    stand_still();
+    CHECK_EQ(spn_task_times_running(times, see, NULL), 0);
+    CHECK_OK(spn_executor_execute(spn_pool_executor(pool), &job.task));
+    T_AWAIT(atomic_load(&running) == 1);
+    stand_still();
+    CHECK_EQ(spn_task_times_running(times, see, NULL), 1);
+    CHECK(seen.running_ns < SPN_MS(2));
+    atomic_store(&gate, 1);
+    end_pool(pool);
+    spn_task_times_destroy(times);
 }
 
 /* What waits and what runs is known while it does; the wait is as long as it was. */
@@ -358,92 +478,6 @@ TEST(metrics__task_runs__seen_with_label_and_time, "MET-9")
     CHECK_OK(spn_task_times_run(times, &s));
     CHECK(s.max >= SPN_MS(2));
     spn_task_times_destroy(times);
-}
-
-/* A trace has an event for each run, and is JSON as a whole. */
-TEST(metrics__traced__one_event_per_run, "MET-11")
-{
-    char path[] = "/tmp/spindle-trace-XXXXXX";
-    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
-    spn_pool_opts pool_opts = spn_pool_opts_single();
-    static char text[200000];
-    spn_task_times *times;
-    spn_trace *trace;
-    spn_pool *pool;
-    const char *at;
-    size_t length;
-    int events = 0;
-    FILE *file;
-
-    REQUIRE(mkdtemp(path) != NULL);
-    {
-        char name[64];
-
-        snprintf(name, sizeof name, "%s/trace.json", path);
-        CHECK_STATUS(spn_trace_create(&trace, "/nowhere/at/all/trace.json"),
-                     SPN_EFAILED);
-        REQUIRE_OK(spn_trace_create(&trace, name));
-        opts.trace = trace;
-        pool_opts.name = "a \"pool\"";
-        REQUIRE_OK(spn_task_times_create(&times, &opts));
-        pool = pool_with(times, pool_opts);
-        for (int i = 0; i < 1000; i++)
-            CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
-        end_pool(pool);
-        CHECK_OK(spn_trace_close(trace));
-        spn_task_times_destroy(times);
-        file = fopen(name, "r");
-        REQUIRE(file != NULL);
-        length = fread(text, 1, sizeof text - 1, file);
-        text[length] = '\0';
-        fclose(file);
-        unlink(name);
-        rmdir(path);
-    }
-    at = json_value(text);
-    CHECK(at != NULL && strcmp(at, "\n") == 0);
-    for (at = text; (at = strstr(at, "\"ph\":\"X\"")) != NULL; at++)
-        events++;
-    CHECK_EQ(events, 1000);
-    CHECK(strstr(text, "a \\\"pool\\\"") != NULL);
-}
-
-/* Names that grow when they are escaped are not cut in the middle of it. */
-TEST(metrics__traced_names_of_controls__still_json, "MET-11")
-{
-    char folder[] = "/tmp/spindle-trace-XXXXXX", path[64], name[101], written[4096];
-    spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
-    spn_pool_opts pool_opts = spn_pool_opts_single();
-    spn_job job = SPN_JOB_INIT(run_job, NULL);
-    spn_task_times *times;
-    spn_pool *pool;
-    const char *at;
-    size_t length;
-    FILE *file;
-
-    memset(name, 1, sizeof name - 1);
-    name[sizeof name - 1] = '\0';
-    REQUIRE(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/trace.json", folder);
-    REQUIRE_OK(spn_trace_create(&opts.trace, path));
-    pool_opts.name = job.label = name;
-    atomic_store(&gate, 1);
-    REQUIRE_OK(spn_task_times_create(&times, &opts));
-    pool = pool_with(times, pool_opts);
-    CHECK_OK(spn_executor_execute(spn_pool_executor(pool), &job.task));
-    end_pool(pool);
-    CHECK_OK(spn_trace_close(opts.trace));
-    spn_task_times_destroy(times);
-    file = fopen(path, "r");
-    REQUIRE(file != NULL);
-    length = fread(written, 1, sizeof written - 1, file);
-    written[length] = '\0';
-    fclose(file);
-    unlink(path);
-    rmdir(folder);
-    CHECK(length > 2 * 6 * strlen(name)); /* both are whole */
-    at = json_value(written);
-    CHECK(at != NULL && strcmp(at, "\n") == 0);
 }
 
 /* ---- text --------------------------------------------------------------------------------- */
@@ -507,14 +541,14 @@ static void open_zoo(struct zoo *z)
     REQUIRE_OK(spn_object_pool_create(&z->objects, &object_opts));
     REQUIRE_OK(spn_counter_create(&counter));
     REQUIRE_OK(spn_histogram_create(&histogram));
-    REQUIRE_OK(spn_metrics_add_pool(z->metrics, z->pool, z->times));
-    REQUIRE_OK(spn_metrics_add_pool(z->metrics, z->plain, NULL));
-    REQUIRE_OK(spn_metrics_add_timer(z->metrics, "wheel", z->timer));
-    REQUIRE_OK(spn_metrics_add_object_pool(z->metrics, z->objects));
-    REQUIRE_OK(spn_metrics_add_counter(z->metrics, "app_requests", "All\nof \\ them",
-                                       counter));
-    REQUIRE_OK(
-        spn_metrics_add_histogram(z->metrics, "app_latency", "How long.", histogram));
+    REQUIRE_OK(METRICS_ADD(z->metrics, .pool = z->pool, .times = z->times));
+    REQUIRE_OK(METRICS_ADD(z->metrics, .pool = z->plain));
+    REQUIRE_OK(METRICS_ADD(z->metrics, .name = "wheel", .timer = z->timer));
+    REQUIRE_OK(METRICS_ADD(z->metrics, .object_pool = z->objects));
+    REQUIRE_OK(METRICS_ADD(z->metrics, .name = "app_requests",
+                           .help = "All\nof \\ them", .counter = counter));
+    REQUIRE_OK(METRICS_ADD(z->metrics, .name = "app_latency", .help = "How long.",
+                           .histogram = histogram));
 }
 
 static int ignore_timeout(spn_timeout *timeout)
@@ -534,7 +568,7 @@ static void use_zoo(struct zoo *z)
         CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
         spn_future_unref(f);
     }
-    T_AWAIT(spn_pool_active(z->pool) == 0);
+    T_AWAIT(pool_stats(z->pool).active == 0);
     REQUIRE_OK(spn_timer_schedule(z->timer, &timeout, ignore_timeout, 0));
     T_AWAIT(spn_timer_run(z->timer) == 1);
     spn_counter_add(counter, 41);
@@ -548,7 +582,7 @@ static void close_zoo(struct zoo *z)
     end_pool(z->pool);
     end_pool(z->plain);
     spn_task_times_destroy(z->times);
-    CHECK_OK(spn_timer_stop(z->timer, NULL));
+    CHECK_OK(spn_timer_stop(z->timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(z->timer));
     CHECK_OK(spn_object_pool_shutdown(z->objects));
     CHECK_OK(spn_object_pool_destroy(z->objects));
@@ -675,14 +709,6 @@ TEST(metrics__json__a_line_for_each, "MET-7")
 
 /* ---- what a pool tells ------------------------------------------------------------------- */
 
-static spn_pool_stats stats_of(spn_pool *pool)
-{
-    spn_pool_stats s = SPN_POOL_STATS_INIT;
-
-    CHECK_OK(spn_pool_stats_get(pool, &s));
-    return s;
-}
-
 /* Started with the one that runs; refused by reason; submitted is all of it. */
 TEST(metrics__tasks_run_wait_and_are_refused__each_counted, "MET-16", "MET-17")
 {
@@ -699,7 +725,7 @@ TEST(metrics__tasks_run_wait_and_are_refused__each_counted, "MET-16", "MET-17")
     REQUIRE_OK(spn_metrics_create(&metrics));
     pool = pool_with(NULL, opts);
     ex = spn_pool_executor(pool);
-    REQUIRE_OK(spn_metrics_add_pool(metrics, pool, NULL));
+    REQUIRE_OK(METRICS_ADD(metrics, .pool = pool));
     CHECK_OK(spn_executor_call(ex, run, NULL));
     T_AWAIT(atomic_load(&running) == 1);
     CHECK_OK(spn_executor_call(ex, quick, NULL));
@@ -749,9 +775,9 @@ TEST(metrics__no_thread_to_be_had__that_reason, "MET-17")
     opts.factory = &none;
     pool = pool_with(NULL, opts);
     CHECK_STATUS(spn_executor_call(spn_pool_executor(pool), quick, NULL), SPN_EAGAIN);
-    CHECK_EQ(stats_of(pool).rejected_no_thread, 1);
-    CHECK_EQ(stats_of(pool).rejected, 1);
-    CHECK_EQ(stats_of(pool).started, 0);
+    CHECK_EQ(pool_stats(pool).rejected_no_thread, 1);
+    CHECK_EQ(pool_stats(pool).rejected, 1);
+    CHECK_EQ(pool_stats(pool).started, 0);
     end_pool(pool);
 }
 
@@ -761,13 +787,13 @@ TEST(metrics__worker_sleeps_and_is_woken__both_counted, "MET-18")
     spn_pool_opts opts = spn_pool_opts_fixed(1, -1);
     spn_pool *pool = pool_with(NULL, opts);
 
-    REQUIRE(spn_pool_prestart(pool) == 1);
+    REQUIRE(spn_pool_prestart(pool, 1) == 1);
     for (int i = 1; i <= 3; i++) {
-        T_AWAIT(stats_of(pool).parked == 1);
-        CHECK_EQ(stats_of(pool).wakeups, i - 1);
+        T_AWAIT(pool_stats(pool).parked == 1);
+        CHECK_EQ(pool_stats(pool).wakeups, i - 1);
         CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
-        T_AWAIT(stats_of(pool).completed == i);
-        CHECK_EQ(stats_of(pool).wakeups, i);
+        T_AWAIT(pool_stats(pool).completed == i);
+        CHECK_EQ(pool_stats(pool).wakeups, i);
     }
     end_pool(pool);
 }
@@ -781,17 +807,7 @@ struct leaving {
     spn_pool *pool;
     spn_job first, later;
     int64_t later_ns; /* not after `later` was submitted */
-    atomic_int lefts;
 };
-
-static void count_left(spn_pool *pool, const spn_task *task, void *ctx)
-{
-    struct leaving *l = ctx;
-
-    (void)pool;
-    CHECK(task != NULL && task != &l->later.task);
-    atomic_fetch_add(&l->lefts, 1);
-}
 
 static void drop_nothing(spn_task *task, int reason)
 {
@@ -813,12 +829,10 @@ static void open_leaving(struct leaving *l, const spn_reject_policy *reject,
     times_opts.every = 1;
     opts.name = "leaving";
     opts.reject = reject;
-    opts.hooks.left = count_left;
-    opts.hooks.ctx = l;
     REQUIRE_OK(spn_metrics_create(&l->metrics));
     REQUIRE_OK(spn_task_times_create(&l->times, &times_opts));
     l->pool = pool_with(l->times, opts);
-    REQUIRE_OK(spn_metrics_add_pool(l->metrics, l->pool, l->times));
+    REQUIRE_OK(METRICS_ADD(l->metrics, .pool = l->pool, .times = l->times));
     CHECK_OK(spn_executor_call(spn_pool_executor(l->pool), run, NULL));
     T_AWAIT(atomic_load(&running) == 1);
 }
@@ -849,7 +863,6 @@ static void close_leaving(struct leaving *l)
     const char *at;
     double seconds;
 
-    CHECK_EQ(atomic_load(&l->lefts), 1);
     write_as(l->metrics, SPN_METRICS_PROMETHEUS);
     at = strstr(text, "spindle_pool_oldest_queued_seconds{pool=\"leaving\"} ");
     REQUIRE(at != NULL);
@@ -872,8 +885,7 @@ TEST(metrics__timed_task_refused__does_not_wait, "MET-9")
     CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &second.task));
     CHECK_STATUS(spn_executor_execute(spn_pool_executor(l.pool), &l.first.task),
                  SPN_EREJECTED);
-    CHECK_EQ(spn_pool_remove(l.pool, &second.task), 1);
-    atomic_fetch_sub(&l.lefts, 1);
+    CHECK_EQ(pool_remove(l.pool, &second.task), 1);
     submit_later(&l);
     close_leaving(&l);
 }
@@ -892,13 +904,11 @@ TEST(metrics__timed_task_taken_out__does_not_wait, "MET-9")
         CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &l.first.task));
         submit_later(&l);
         if (way == 0)
-            CHECK_EQ(spn_pool_remove(l.pool, &l.first.task), 1);
+            CHECK_EQ(pool_remove(l.pool, &l.first.task), 1);
         else if (way == 1)
             CHECK_EQ(spn_pool_cancel_owner(l.pool, &owner), 1);
         else
             CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &another.task));
-        if (way == 2) /* the new one was refused first */
-            atomic_fetch_sub(&l.lefts, 1);
         close_leaving(&l);
     }
 }
@@ -914,7 +924,6 @@ TEST(metrics__timed_task_purged__does_not_wait, "MET-9")
         spn_executor_submit_run(spn_pool_executor(l.pool), quick, NULL, NULL, &f));
     submit_later(&l);
     CHECK_EQ(spn_future_cancel(f, 0), 1);
-    CHECK_EQ(atomic_load(&l.lefts), 0);
     CHECK_EQ(spn_pool_purge(l.pool), 1);
     spn_future_unref(f);
     close_leaving(&l);
@@ -931,10 +940,9 @@ TEST(metrics__timed_task_expires__does_not_wait, "MET-9")
     CHECK_OK(spn_executor_execute(spn_pool_executor(l.pool), &l.first.task));
     CHECK_OK(spn_executor_call(spn_pool_executor(l.pool), run_between, NULL));
     submit_later(&l);
-    CHECK_EQ(atomic_load(&l.lefts), 0);
     atomic_store(&gate, 1);
     T_AWAIT(atomic_load(&running) == 2);
-    CHECK_EQ(stats_of(l.pool).expired, 1);
+    CHECK_EQ(pool_stats(l.pool).expired, 1);
     close_leaving(&l);
 }
 
@@ -979,9 +987,9 @@ TEST(metrics__limiter_refuses__counted_by_reason, "MET-21")
     opts.max_in_flight = opts.max_waiting = 1;
     REQUIRE_OK(spn_limiter_create(&limiter, &opts));
     REQUIRE_OK(spn_limiter_create(&other, &opts));
-    REQUIRE_OK(spn_metrics_add_limiter(metrics, "door", limiter));
-    CHECK_STATUS(spn_metrics_add_limiter(metrics, "door", other), SPN_EBUSY);
-    REQUIRE_OK(spn_metrics_add_limiter(metrics, "other", other));
+    REQUIRE_OK(METRICS_ADD(metrics, .name = "door", .limiter = limiter));
+    CHECK_STATUS(METRICS_ADD(metrics, .name = "door", .limiter = other), SPN_EBUSY);
+    REQUIRE_OK(METRICS_ADD(metrics, .name = "other", .limiter = other));
     ex = spn_limiter_executor(limiter);
     CHECK_OK(spn_executor_execute(ex, &tasks[0]));
     CHECK_OK(spn_executor_execute(ex, &tasks[1]));
@@ -1001,7 +1009,7 @@ TEST(metrics__limiter_refuses__counted_by_reason, "MET-21")
     CHECK_OK(spn_executor_shutdown(ex));
     CHECK_STATUS(spn_executor_execute(ex, &tasks[2]), SPN_ESHUTDOWN);
     CHECK_OK(spn_manual_executor_run_all(manual, NULL));
-    CHECK_OK(spn_manual_executor_close(manual));
+    CHECK_OK(spn_executor_shutdown(spn_manual_executor_executor(manual)));
     CHECK(spn_executor_execute(spn_limiter_executor(other), &tasks[2]) != SPN_OK);
     look_at_limiter(metrics);
     expect_limiter("completed_total{limiter=\"door\"}", 2);
@@ -1035,7 +1043,7 @@ static void submit_or_look(int index, void *arg)
         return;
     }
     while (atomic_load(&enough) < 2) {
-        s = stats_of(watched);
+        s = pool_stats(watched);
         CHECK(s.started >= last);
         CHECK(s.started >= s.completed + s.failed && s.started <= s.accepted);
         last = s.started;
@@ -1058,7 +1066,7 @@ TEST(metrics__many_tasks__starts_never_go_back, "MET-16", "P48")
         watched = pool_with(NULL, opts);
         t_parallel(3, submit_or_look, &tasks);
         CHECK_OK(spn_pool_close(watched));
-        CHECK_EQ(stats_of(watched).started, 2 * tasks);
+        CHECK_EQ(pool_stats(watched).started, 2 * tasks);
         CHECK_OK(spn_pool_destroy(watched));
     }
 }
@@ -1100,10 +1108,10 @@ TEST(metrics__forkjoin_pool__as_a_pool_and_steals, "MET-18")
     opts.parallelism = 2;
     REQUIRE_OK(spn_fj_pool_create(&pool, &opts));
     REQUIRE_OK(spn_metrics_create(&metrics));
-    REQUIRE_OK(spn_metrics_add_fj_pool(metrics, pool, NULL));
-    CHECK_STATUS(spn_metrics_add_fj_pool(metrics, pool, NULL), SPN_EBUSY);
+    REQUIRE_OK(METRICS_ADD(metrics, .fj_pool = pool));
+    CHECK_STATUS(METRICS_ADD(metrics, .fj_pool = pool), SPN_EBUSY);
     spn_fj_task_init(&parent, parent_body);
-    CHECK_OK(spn_fj_pool_invoke(pool, &parent));
+    CHECK_OK(fj_invoke(pool, &parent));
     CHECK_OK(spn_fj_pool_close(pool));
     write_as(metrics, SPN_METRICS_PROMETHEUS);
     CHECK(prometheus_read(text).error == NULL);
@@ -1139,7 +1147,7 @@ TEST(metrics__writer_refuses__told_so, "MET-8")
     REQUIRE_OK(spn_histogram_create(&histogram));
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof name, "h%d", i);
-        REQUIRE_OK(spn_metrics_add_histogram(metrics, name, "", histogram));
+        REQUIRE_OK(METRICS_ADD(metrics, .name = name, .histogram = histogram));
     }
     CHECK_EQ(spn_metrics_write(metrics, SPN_METRICS_PROMETHEUS, refuse_second, &calls),
              -99);
@@ -1160,11 +1168,11 @@ TEST(metrics__registered_twice__refused, "MET-5")
     REQUIRE_OK(spn_metrics_create(&metrics));
     REQUIRE_OK(spn_counter_create(&counter));
     REQUIRE_OK(spn_histogram_create(&histogram));
-    CHECK_OK(spn_metrics_add_counter(metrics, "x", "", counter));
-    CHECK_STATUS(spn_metrics_add_counter(metrics, "x", "", counter), SPN_EBUSY);
-    CHECK_OK(spn_metrics_add_histogram(metrics, "x", "", histogram));
+    CHECK_OK(METRICS_ADD(metrics, .name = "x", .counter = counter));
+    CHECK_STATUS(METRICS_ADD(metrics, .name = "x", .counter = counter), SPN_EBUSY);
+    CHECK_OK(METRICS_ADD(metrics, .name = "x", .histogram = histogram));
     for (size_t i = 0; i < sizeof illegal / sizeof illegal[0]; i++)
-        CHECK_STATUS(spn_metrics_add_counter(metrics, illegal[i], "", counter),
+        CHECK_STATUS(METRICS_ADD(metrics, .name = illegal[i], .counter = counter),
                      SPN_EINVAL);
     CHECK_OK(spn_metrics_remove(metrics, counter));
     CHECK_STATUS(spn_metrics_remove(metrics, counter), SPN_EEMPTY);
@@ -1185,9 +1193,9 @@ TEST(metrics__removed__gone_under_all_its_names, "MET-5")
     REQUIRE_OK(spn_metrics_create(&metrics));
     REQUIRE_OK(spn_counter_create(&counter));
     REQUIRE_OK(spn_counter_create(&other));
-    CHECK_OK(spn_metrics_add_counter(metrics, "a", "", counter));
-    CHECK_OK(spn_metrics_add_counter(metrics, "other", "", other));
-    CHECK_OK(spn_metrics_add_counter(metrics, "b", "", counter));
+    CHECK_OK(METRICS_ADD(metrics, .name = "a", .counter = counter));
+    CHECK_OK(METRICS_ADD(metrics, .name = "other", .counter = other));
+    CHECK_OK(METRICS_ADD(metrics, .name = "b", .counter = counter));
     CHECK_OK(spn_metrics_remove(metrics, counter));
     CHECK_STATUS(spn_metrics_remove(metrics, counter), SPN_EEMPTY);
     spn_counter_destroy(counter);

@@ -467,6 +467,61 @@ TEST(net__peer_half_closes_with_answers_waiting__all_arrive, "NET-8", "NET-18")
     bed_close(&bed);
 }
 
+enum { LOOKS = 40 }; /* more than a loop's turns without a look at its sockets */
+
+static atomic_int half_closed; /* the peer has ended its side */
+static atomic_size_t got_first;
+
+/* Uses nothing at first, as a layer above that was paused and resumed meanwhile. */
+static int64_t use_in_the_end(struct line *line, const unsigned char *data, size_t size)
+{
+    T_AWAIT(atomic_load(&half_closed) != 0);
+    if (atomic_load(&line->offers) <= LOOKS) {
+        spn__conn_pause(line->conn);
+        spn__conn_resume(line->conn);
+        return 0;
+    }
+    line_keep(line, data, size);
+    return (int64_t)size;
+}
+
+static bool see_half_closed(void *context, struct spn__conn *conn)
+{
+    (void)context;
+    atomic_store(&got_first, atomic_load(&((struct line *)spn__conn_data(conn))->got));
+    return false;
+}
+
+static const struct spn__conn_events line_events_half = { .opened = line_opened,
+                                                          .bytes = line_bytes,
+                                                          .peer_ended = see_half_closed,
+                                                          .closed = line_closed };
+
+/* The peer's end does not overtake bytes that came before it and wait to be offered again. */
+TEST(net__peer_half_closes_behind_bytes_that_wait__these_come_first, "NET-8", "NET-12")
+{
+    struct spn__transport_opts opts = { .loops = 1 };
+    int fd;
+
+    atomic_store(&half_closed, 0);
+    atomic_store(&got_first, 0);
+    memset(&bed, 0, sizeof bed);
+    bed.use = use_in_the_end;
+    REQUIRE_OK(spn__transport_create(&opts, &bed.transport));
+    bed_listen(&bed, "127.0.0.1", &line_events_half);
+    fd = raw_connect(bed.port);
+    raw_send(fd, "hello", 5);
+    shutdown(fd, SHUT_WR);
+    atomic_store(&half_closed, 1);
+    AWAIT_LINES(&bed, 1);
+    raw_check_end(fd);
+    CHECK_WHY(&bed.line[0], 0);
+    CHECK_EQ(atomic_load(&got_first), 5);
+    CHECK_EQ(atomic_load(&bed.line[0].got), 5);
+    close(fd);
+    bed_close(&bed);
+}
+
 /* A reset: closed with SPN_EIO, whether anything was being written or not. */
 TEST(net__peer_resets__closed_as_broken, "NET-9")
 {
@@ -856,14 +911,23 @@ TEST(net__sent_from_elsewhere__loop_not_woken, "NET-17", "P39")
     bed_close(&bed);
 }
 
-/* `written` tells how far the stream has gone, on the loop, whoever wrote. */
+static int ask_to_tell(struct line *line)
+{
+    spn__conn_tell_written(line->conn, true);
+    return 0;
+}
+
+/* `written` tells how far the stream has gone, on the loop, whoever wrote, and once nobody
+ * asks any more nothing is told, nor is the loop woken. */
 TEST(net__written__told_on_the_loop, "NET-14")
 {
     struct spn__transport_opts opts = { .loops = 1 };
-    char text[8];
+    struct spn__transport_stats before, after;
+    char text[12];
     int fd;
 
     memset(&bed, 0, sizeof bed);
+    bed.open = ask_to_tell;
     REQUIRE_OK(spn__transport_create(&opts, &bed.transport));
     bed_listen(&bed, "127.0.0.1", &line_events_written);
     fd = raw_connect(bed.port);
@@ -872,10 +936,65 @@ TEST(net__written__told_on_the_loop, "NET-14")
     T_AWAIT(atomic_load(&bed.line[0].written) == 4);
     CHECK_OK(line_send(&bed.line[0], "efgh", 4));
     T_AWAIT(atomic_load(&bed.line[0].written) == 8);
-    raw_read(fd, text, 8);
-    CHECK(memcmp(text, "abcdefgh", 8) == 0);
+    spn__conn_tell_written(bed.line[0].conn, false);
+    spn__transport_get_stats(bed.transport, &before);
+    CHECK_OK(line_send(&bed.line[0], "ijkl", 4));
+    raw_read(fd, text, sizeof text);
+    CHECK(memcmp(text, "abcdefghijkl", 12) == 0);
+    spn__transport_get_stats(bed.transport, &after);
+    CHECK_EQ(after.wakeups, before.wakeups);
+    CHECK_EQ(atomic_load(&bed.line[0].written), 8);
     close(fd);
     bed_close(&bed);
+}
+
+/* Answers the first byte.  With the second the connection has something to look after, and is
+ * closed. */
+static int64_t answer_then_close(struct line *line, const unsigned char *data,
+                                 size_t size)
+{
+    if (data[0] == 'a') {
+        CHECK_OK(line_send(line, "abcd", 4));
+        return (int64_t)size;
+    }
+    spn__conn_pause(line->conn);
+    spn__conn_resume(line->conn);
+    spn__conn_close(line->conn, SPN_EPROTO);
+    return (int64_t)size;
+}
+
+/* As a sender does that finds too much unwritten. */
+static void ask_when_closed(void *context, struct spn__conn *conn, int why)
+{
+    line_closed(context, conn, why);
+    spn__conn_tell_written(conn, true);
+}
+
+static const struct spn__conn_events line_events_asking = { .opened = line_opened,
+                                                            .bytes = line_bytes,
+                                                            .written = line_written,
+                                                            .closed = ask_when_closed };
+
+/* `written` is not told behind `closed`, whoever asks for it then. */
+TEST(net__written_asked_for_when_closed__not_told, "NET-1")
+{
+    struct spn__transport_opts opts = { .loops = 1 };
+    char text[4];
+    int fd;
+
+    memset(&bed, 0, sizeof bed);
+    bed.use = answer_then_close;
+    REQUIRE_OK(spn__transport_create(&opts, &bed.transport));
+    bed_listen(&bed, "127.0.0.1", &line_events_asking);
+    fd = raw_connect(bed.port);
+    raw_send(fd, "a", 1);
+    raw_read(fd, text, sizeof text);
+    raw_send(fd, "b", 1);
+    AWAIT_LINES(&bed, 1);
+    CHECK_WHY(&bed.line[0], SPN_EPROTO);
+    close(fd);
+    bed_close(&bed); /* the loop has looked after all there was */
+    CHECK_EQ(atomic_load(&bed.line[0].written), 0);
 }
 
 /* ---- the acceptor --------------------------------------------------------------------------- */
@@ -1237,7 +1356,7 @@ TEST(net__listen_ipv6__reachable, "NET-22")
     listen_on("::1");
 }
 
-/* An address that is taken, a host that is none, a port that is none. */
+/* An address that is taken, a host that is none or another machine, a port that is none. */
 TEST(net__listen_badly__refused, "NET-22")
 {
     struct spn__listener *listener;
@@ -1250,6 +1369,10 @@ TEST(net__listen_badly__refused, "NET-22")
                  SPN_EADDRINUSE);
     CHECK(listener == NULL);
     opts = (struct spn__listen_opts){ .host = "not an address" };
+    CHECK_STATUS(spn__transport_listen(bed.transport, &opts, &line_events, &bed,
+                                       &listener),
+                 SPN_EINVAL);
+    opts = (struct spn__listen_opts){ .host = "192.0.2.1" };
     CHECK_STATUS(spn__transport_listen(bed.transport, &opts, &line_events, &bed,
                                        &listener),
                  SPN_EINVAL);

@@ -138,7 +138,7 @@ TEST(object_pool__borrowed_and_returned__made_once, "OBJ-1", "OBJ-2", "OBJ-21")
     a = borrowed();
     b = borrowed();
     CHECK(a != b);
-    CHECK_STATUS(spn_object_pool_try_borrow(pool, &c), SPN_EEMPTY);
+    CHECK_STATUS(spn_object_pool_borrow(pool, &c, 0), SPN_ETIMEDOUT);
     CHECK(c == NULL);
     CHECK_EQ(stats_now().out, 2);
     CHECK_OK(spn_object_pool_return(pool, a));
@@ -268,7 +268,7 @@ TEST(object_pool__fair_and_one_waits__try_borrow_refused, "OBJ-6")
     object = borrowed();
     peer_start(&p, borrow_and_return, &forever);
     T_AWAIT(stats_now().waiting == 1);
-    CHECK_STATUS(spn_object_pool_try_borrow(pool, &other), SPN_EEMPTY);
+    CHECK_STATUS(spn_object_pool_borrow(pool, &other, 0), SPN_ETIMEDOUT);
     CHECK_OK(spn_object_pool_return(pool, object));
     CHECK_OK(peer_finish(&p));
     close_pool();
@@ -362,7 +362,7 @@ TEST(object_pool__make_fails__status_readable_and_room_left, "OBJ-10", "OBJ-13")
     CHECK_EQ(stats_now().make_failures, 1);
     atomic_store(&make_status, 0);
     make_gives = things; /* NULL */
-    CHECK_STATUS(spn_object_pool_try_borrow(pool, &object), SPN_EINVAL);
+    CHECK_STATUS(spn_object_pool_borrow(pool, &object, 0), SPN_EINVAL);
     make_gives = NULL;
     object = borrowed();
     CHECK_OK(spn_object_pool_return(pool, object));
@@ -374,7 +374,7 @@ TEST(object_pool__make_fails__status_readable_and_room_left, "OBJ-10", "OBJ-13")
         open_pool(&two);
         object = borrowed();
         make_gives = object; /* the pool has it already */
-        CHECK_STATUS(spn_object_pool_try_borrow(pool, &other), SPN_EINVAL);
+        CHECK_STATUS(spn_object_pool_borrow(pool, &other, 0), SPN_EINVAL);
         CHECK_EQ(((struct thing *)object)->destroyed, 0);
         CHECK_OK(spn_object_pool_return(pool, object));
         close_pool();
@@ -554,7 +554,7 @@ TEST(object_pool__timer__passes_come_by_themselves, "OBJ-17")
     CHECK_OK(spn_object_pool_shutdown(pool));
     CHECK_EQ(spn_timer_pending(timer), 0);
     close_pool();
-    CHECK_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
     CHECK_OK(spn_clock_destroy(clock));
 }
@@ -665,7 +665,7 @@ TEST(object_pool__shut_down_with_objects_out__destroyed_on_return, "OBJ-12", "OB
     CHECK_STATUS(peer_finish(&p), SPN_ESHUTDOWN);
     CHECK_OK(spn_object_pool_shutdown(pool));
     CHECK_STATUS(spn_object_pool_borrow(pool, &other, SPN_FOREVER), SPN_ESHUTDOWN);
-    CHECK_STATUS(spn_object_pool_try_borrow(pool, &other), SPN_ESHUTDOWN);
+    CHECK_STATUS(spn_object_pool_borrow(pool, &other, 0), SPN_ESHUTDOWN);
     CHECK_STATUS(spn_object_pool_maintain(pool), SPN_ESHUTDOWN);
     CHECK_STATUS(spn_object_pool_await(pool, 0), SPN_ETIMEDOUT);
     CHECK_STATUS(spn_object_pool_destroy(pool), SPN_EBUSY);
@@ -715,7 +715,7 @@ TEST(object_pool__seventy_objects__all_lent_and_found_again, "OBJ-2", "OBJ-5")
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 70; i++)
             o[i] = borrowed();
-        CHECK_STATUS(spn_object_pool_try_borrow(pool, &other), SPN_EEMPTY);
+        CHECK_STATUS(spn_object_pool_borrow(pool, &other, 0), SPN_ETIMEDOUT);
         for (int i = 0; i < 70; i++)
             for (int j = 0; j < i; j++)
                 CHECK(o[i] != o[j]);

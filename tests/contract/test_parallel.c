@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loops, reductions, sorts and calls on a fork/join pool, each against a model that does
+ * Loops, reductions and sorts on a fork/join pool, each against a model that does
  * the same one after the other.
  */
 #include "fj_pools.h"
@@ -252,8 +252,8 @@ TEST(parallel__pool_shut_down__refuses)
     spn_fj_pool *pool = fj_open(2);
     atomic_size_t sum = 0;
 
-    CHECK_OK(spn_fj_pool_shutdown(pool));
-    CHECK_OK(spn_fj_pool_await(pool, SPN_FOREVER));
+    CHECK_OK(spn_executor_shutdown(spn_fj_pool_executor(pool)));
+    CHECK_OK(spn_executor_await(spn_fj_pool_executor(pool), SPN_FOREVER));
     CHECK_STATUS(spn_parallel_for(pool, 0, 10, add_up, &sum, NULL), SPN_EREJECTED);
     CHECK_EQ(atomic_load(&sum), 0);
     CHECK_OK(spn_fj_pool_destroy(pool));
@@ -372,65 +372,6 @@ TEST(parallel_for__token_cancelled_by_the_last_part__is_done)
     CHECK_OK(spn_parallel_for(pool, 0, 100, fail_at, &f, &opts));
     CHECK_EQ(atomic_load(&f.parts), 100);
     spn_cancel_token_unref(opts.cancel);
-    fj_shut(pool);
-}
-
-/* ---- calls ------------------------------------------------------------------------------------ */
-
-static int count_call(void *arg)
-{
-    return atomic_fetch_add((atomic_int *)arg, 1) >= 1000 ? -4 : 0;
-}
-
-TEST(parallel_invoke__several__calls_each_once)
-{
-    for (size_t p = 0; p < COUNT(parallelisms); p++) {
-        spn_fj_pool *pool = fj_open(parallelisms[p]);
-
-        for (size_t n = 0; n <= 33; n++) {
-            spn_parallel_call calls[33];
-            atomic_int times[33];
-
-            for (size_t i = 0; i < n; i++) {
-                atomic_init(&times[i], 0);
-                calls[i] = (spn_parallel_call){ count_call, &times[i] };
-            }
-            CHECK_OK(spn_parallel_invoke(pool, calls, n, NULL));
-            for (size_t i = 0; i < n; i++)
-                CHECK_EQ(atomic_load(&times[i]), 1);
-        }
-        fj_shut(pool);
-    }
-}
-
-TEST(parallel_invoke__one_fails__returns_its_status)
-{
-    spn_fj_pool *pool = fj_open(2);
-    atomic_int good = 0, bad = 1000;
-    const spn_parallel_call calls[] = { { count_call, &good },
-                                        { count_call, &bad },
-                                        { count_call, &good } };
-
-    CHECK_STATUS(spn_parallel_invoke(pool, calls, 3, NULL), -4);
-    fj_shut(pool);
-}
-
-TEST(parallel_invoke__a_null_function__calls_nothing)
-{
-    spn_fj_pool *pool = fj_open(2);
-    atomic_int times = 0;
-
-    for (size_t bad = 0; bad < 3; bad++) {
-        spn_parallel_call calls[3] = { { count_call, &times },
-                                       { count_call, &times },
-                                       { count_call, &times } };
-
-        calls[bad].fn = NULL;
-        CHECK_STATUS(spn_parallel_invoke(pool, calls, 3, NULL), SPN_EINVAL);
-    }
-    CHECK_STATUS(spn_parallel_invoke(pool, NULL, 1, NULL), SPN_EINVAL);
-    CHECK_OK(spn_parallel_invoke(pool, NULL, 0, NULL));
-    CHECK_EQ(atomic_load(&times), 0);
     fj_shut(pool);
 }
 
@@ -899,7 +840,6 @@ TEST(parallel__no_pool__is_refused)
     struct shape shape = { .size = sizeof(int) };
 
     CHECK_STATUS(spn_parallel_for(NULL, 0, 10, add_up, &sum, NULL), SPN_EINVAL);
-    CHECK_STATUS(spn_parallel_invoke(NULL, NULL, 0, NULL), SPN_EINVAL);
     CHECK_STATUS(spn_parallel_reduce(NULL, 0, 10, &value, sizeof value, fold_failing,
                                      join_ints, NULL, NULL),
                  SPN_EINVAL);

@@ -21,20 +21,20 @@ TEST(eager__blockers__threads_then_queue_then_refusal, "X-10", "S-1")
     pieces_init(p, 16, gate);
     for (int i = 0; i < 10; i++) {
         start(pool, &p[i]);
-        CHECK_EQ(spn_pool_threads(pool), i + 1);
-        CHECK_EQ(stats_of(pool).submitted, i + 1);
+        CHECK_EQ(pool_stats(pool).threads, i + 1);
+        CHECK_EQ(pool_stats(pool).submitted, i + 1);
     }
-    CHECK_EQ(spn_pool_queued(pool), 0);
+    CHECK_EQ(pool_stats(pool).queued, 0);
     for (int i = 10; i < 15; i++)
         CHECK_OK(execute(pool, &p[i]));
-    CHECK_EQ(spn_pool_threads(pool), 10);
-    CHECK_EQ(spn_pool_queued(pool), 5);
-    CHECK_EQ(stats_of(pool).submitted, 15);
+    CHECK_EQ(pool_stats(pool).threads, 10);
+    CHECK_EQ(pool_stats(pool).queued, 5);
+    CHECK_EQ(pool_stats(pool).submitted, 15);
     CHECK_STATUS(execute(pool, &p[15]), SPN_EREJECTED);
-    CHECK_EQ(stats_of(pool).submitted, 15); /* not on its way */
+    CHECK_EQ(pool_stats(pool).submitted, 15); /* not on its way */
     gate_open(gate);
     pool_rest(pool);
-    CHECK_EQ(stats_of(pool).submitted, 0);
+    CHECK_EQ(pool_stats(pool).submitted, 0);
     pool_close(pool);
     CHECK(untouched(&p[15]));
     gate_free(gate);
@@ -52,11 +52,11 @@ TEST(eager__idle_thread__task_is_queued_for_it, "X-10", "S-1")
         CHECK_OK(execute(pool, &p[i]));
         pool_rest(pool);
     }
-    CHECK_EQ(spn_pool_threads(pool), 2);
+    CHECK_EQ(pool_stats(pool).threads, 2);
     for (int i = 2; i < 6; i++) {
         CHECK_OK(execute(pool, &p[i])); /* fewer on their way than threads */
         pool_rest(pool);
-        CHECK_EQ(spn_pool_threads(pool), 2);
+        CHECK_EQ(pool_stats(pool).threads, 2);
     }
     pool_close(pool);
     gate_free(gate);
@@ -74,8 +74,8 @@ TEST(eager__at_max__queued, "X-10")
     start(pool, &p[1]);
     for (int i = 2; i < 5; i++)
         CHECK_OK(execute(pool, &p[i]));
-    CHECK_EQ(spn_pool_threads(pool), 2);
-    CHECK_EQ(spn_pool_queued(pool), 3);
+    CHECK_EQ(pool_stats(pool).threads, 2);
+    CHECK_EQ(pool_stats(pool).queued, 3);
     CHECK(untouched(&p[2]));
     gate_open(gate);
     pool_close(pool);
@@ -109,61 +109,61 @@ TEST(eager__every_way_out__submitted_comes_back, "S-1", "P19")
     pool = pool_with(&opts);
     piece_init(&hold, gate);
     start(pool, &hold);
-    CHECK_EQ(stats_of(pool).submitted, 1);
+    CHECK_EQ(pool_stats(pool).submitted, 1);
     piece_init(&fails, NULL);
     fails.code = -1;
     fails.act = act_nothing;
     CHECK_OK(execute(pool, &fails));
-    CHECK_EQ(stats_of(pool).submitted, 2);
+    CHECK_EQ(pool_stats(pool).submitted, 2);
     piece_init(&removed, NULL);
     CHECK_OK(execute(pool, &removed));
-    CHECK_EQ(stats_of(pool).submitted, 3);
-    CHECK_EQ(spn_pool_remove(pool, &removed.task), 1);
-    CHECK_EQ(stats_of(pool).submitted, 2);
+    CHECK_EQ(pool_stats(pool).submitted, 3);
+    CHECK_EQ(pool_remove(pool, &removed.task), 1);
+    CHECK_EQ(pool_stats(pool).submitted, 2);
     REQUIRE_OK(
         spn_executor_submit(spn_pool_executor(pool), give_back, NULL, &cancelled));
     CHECK_EQ(spn_future_cancel(cancelled, 0), 1);
-    CHECK_EQ(stats_of(pool).submitted, 3);
+    CHECK_EQ(pool_stats(pool).submitted, 3);
     CHECK_EQ(spn_pool_purge(pool), 1);
-    CHECK_EQ(stats_of(pool).submitted, 2);
+    CHECK_EQ(pool_stats(pool).submitted, 2);
     spn_future_unref(cancelled);
     job_init(&owned, NULL);
     owned.job.owner = &hold;
     CHECK_OK(execute(pool, &owned));
     CHECK_EQ(spn_pool_cancel_owner(pool, &hold), 1);
-    CHECK_EQ(stats_of(pool).submitted, 2);
-    CHECK_OK(spn_pool_set_queue_capacity(pool, 1));
+    CHECK_EQ(pool_stats(pool).submitted, 2);
+    CHECK_OK(pool_set_capacity(pool, 1));
     piece_init(&refused, NULL);
     CHECK_STATUS(execute(pool, &refused), SPN_EREJECTED);
-    CHECK_EQ(stats_of(pool).submitted, 2);
-    CHECK_OK(spn_pool_set_reject(pool, spn_reject_discard()));
+    CHECK_EQ(pool_stats(pool).submitted, 2);
+    CHECK_OK(pool_set_reject(pool, spn_reject_discard()));
     CHECK_OK(execute(pool, &refused));
-    CHECK_EQ(stats_of(pool).submitted, 2);
-    CHECK_OK(spn_pool_set_reject(pool, spn_reject_caller_runs()));
+    CHECK_EQ(pool_stats(pool).submitted, 2);
+    CHECK_OK(pool_set_reject(pool, spn_reject_caller_runs()));
     CHECK_OK(execute(pool, &refused));
-    CHECK_EQ(stats_of(pool).submitted, 2);
-    CHECK_OK(spn_pool_set_reject(pool, spn_reject_discard_oldest()));
+    CHECK_EQ(pool_stats(pool).submitted, 2);
+    CHECK_OK(pool_set_reject(pool, spn_reject_discard_oldest()));
     CHECK_OK(execute(pool, &removed)); /* drops `fails` */
     CHECK(dropped(&fails, SPN_EREJECTED));
-    CHECK_EQ(stats_of(pool).submitted, 2);
+    CHECK_EQ(pool_stats(pool).submitted, 2);
     gate_open(gate);
     pool_rest(pool);
-    CHECK_EQ(stats_of(pool).submitted, 0);
+    CHECK_EQ(pool_stats(pool).submitted, 0);
     piece_init(&hold, NULL);
     hold.code = -2; /* one that fails in a worker */
     CHECK_OK(execute(pool, &hold));
     pool_rest(pool);
-    CHECK_EQ(stats_of(pool).submitted, 0);
+    CHECK_EQ(pool_stats(pool).submitted, 0);
     piece_init(&hold, NULL);
     hold.dies = 1; /* one that ends its thread */
     CHECK_OK(execute(pool, &hold));
     pool_rest(pool);
-    CHECK_EQ(stats_of(pool).submitted, 0);
-    CHECK_OK(spn_pool_shutdown(pool));
-    CHECK_OK(spn_pool_set_reject(pool, spn_reject_abort()));
+    CHECK_EQ(pool_stats(pool).submitted, 0);
+    CHECK_OK(pool_shutdown(pool));
+    CHECK_OK(pool_set_reject(pool, spn_reject_abort()));
     piece_init(&late, NULL);
     CHECK_STATUS(execute(pool, &late), SPN_EREJECTED);
-    CHECK_EQ(stats_of(pool).submitted, 0);
+    CHECK_EQ(pool_stats(pool).submitted, 0);
     pool_close(pool);
     gate_free(gate);
 }
@@ -180,10 +180,10 @@ TEST(eager__shutdown_now__submitted_comes_back, "S-1", "X-11")
     start(pool, &p[0]);
     for (int i = 1; i < 4; i++)
         CHECK_OK(execute(pool, &p[i]));
-    CHECK_EQ(stats_of(pool).submitted, 4);
-    CHECK_OK(spn_pool_shutdown_now(pool, left_add, &left, NULL));
+    CHECK_EQ(pool_stats(pool).submitted, 4);
+    CHECK_OK(pool_shutdown_now(pool, left_add, &left, NULL));
     CHECK_EQ(left.count, 3);
-    CHECK_EQ(stats_of(pool).submitted, 1);
+    CHECK_EQ(pool_stats(pool).submitted, 1);
     CHECK_STATUS(execute(pool, &p[1]), SPN_EREJECTED); /* the retry is refused too */
     gate_open(gate);
     pool_close(pool);
@@ -223,10 +223,10 @@ TEST(eager__thread_cannot_be_made__queued_after_all, "X-11", "S-1")
     start(r.pool, &p[0]);
     CHECK_OK(execute(r.pool, &p[1])); /* no thread to be had: the queue, then */
     CHECK_OK(execute(r.pool, &p[2]));
-    CHECK_EQ(spn_pool_threads(r.pool), 1);
-    CHECK_EQ(spn_pool_queued(r.pool), 2);
+    CHECK_EQ(pool_stats(r.pool).threads, 1);
+    CHECK_EQ(pool_stats(r.pool).queued, 2);
     CHECK(execute(r.pool, &p[3]) < 0);
-    CHECK_EQ(stats_of(r.pool).submitted, 3);
+    CHECK_EQ(pool_stats(r.pool).submitted, 3);
     gate_open(gate);
     pool_close(r.pool);
     CHECK(ran(&p[1]) && ran(&p[2]) && untouched(&p[3]));
@@ -266,8 +266,8 @@ TEST(eager__burst__counted_to_the_last, "S-1", "X-10")
 
     t_parallel(3, burst, &b);
     pool_rest(b.pool);
-    CHECK_EQ(stats_of(b.pool).submitted, 0);
+    CHECK_EQ(pool_stats(b.pool).submitted, 0);
     CHECK_EQ(atomic_load(&b.ran) + atomic_load(&b.refused), 3L * b.rounds);
-    CHECK_EQ(stats_of(b.pool).rejected, atomic_load(&b.refused));
+    CHECK_EQ(pool_stats(b.pool).rejected, atomic_load(&b.refused));
     pool_close(b.pool);
 }

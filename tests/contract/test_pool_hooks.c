@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_pool_hooks.c - what runs around a task, what becomes of one that fails or ends
  * its thread, and what a task finds of the one before it: nothing. */
+#include "cause.h"
 #include "pools.h"
 
 #include <stdlib.h>
@@ -174,9 +175,9 @@ TEST_EACH(pool__before_refuses__dropped_and_counted, "TPE-71")
     CHECK(dropped(&p[1], SPN_ECANCELED));
     CHECK_EQ(atomic_load(&d.before), 3);
     CHECK_EQ(atomic_load(&d.after), 2);
-    CHECK_EQ(spn_pool_completed_count(b.pool), 3);
-    CHECK_EQ(spn_pool_threads(b.pool), 1);
-    s = stats_of(b.pool);
+    CHECK_EQ(pool_ended(b.pool), 3);
+    CHECK_EQ(pool_stats(b.pool).threads, 1);
+    s = pool_stats(b.pool);
     CHECK_EQ(s.completed, 2);
     CHECK_EQ(s.failed, 1);
     bed_close(&b);
@@ -197,9 +198,9 @@ TEST_EACH(pool__task_fails__told_and_survived, "TPE-72", "TPE-73", "G-21")
     for (int i = 0; i < 4; i++)
         CHECK_OK(execute(b.pool, &p[i]));
     pool_rest(b.pool);
-    CHECK_EQ(spn_pool_threads(b.pool), 1);
-    CHECK_EQ(stats_of(b.pool).failed, 2);
-    CHECK_EQ(spn_pool_completed_count(b.pool), 4);
+    CHECK_EQ(pool_stats(b.pool).threads, 1);
+    CHECK_EQ(pool_stats(b.pool).failed, 2);
+    CHECK_EQ(pool_ended(b.pool), 4);
     CHECK_EQ(atomic_load(&d.after), 4);
     CHECK_EQ(atomic_load(&d.uncaught), 2);
     for (int i = 0, nth = 0; i < atomic_load(&d.count); i++) {
@@ -265,7 +266,7 @@ TEST_EACH(pool__submitted_work_fails__its_future_knows, "TPE-74", "TPE-73")
 
     REQUIRE_OK(spn_executor_submit(spn_pool_executor(b.pool), fail_call, NULL, &f));
     CHECK_STATUS(spn_future_get(f, NULL, SPN_FOREVER), SPN_EFAILED);
-    CHECK_OK(spn_future_error(f, &code, NULL, 0));
+    CHECK_OK(t_cause(f, &code, NULL, 0));
     CHECK_EQ(code, -5);
     pool_rest(b.pool);
     CHECK_EQ(atomic_load(&d.after), 1);
@@ -293,8 +294,8 @@ TEST_EACH(pool__task_ends_its_thread__replaced, "EXE-6", "G-21", "TPE-72")
     for (int i = 0; i < 4; i++)
         CHECK_OK(execute(b.pool, &p[i]));
     pool_rest(b.pool);
-    T_AWAIT(spn_pool_threads(b.pool) == 1);
-    s = stats_of(b.pool);
+    T_AWAIT(pool_stats(b.pool).threads == 1);
+    s = pool_stats(b.pool);
     CHECK_EQ(s.threads_died, 2);
     CHECK_EQ(s.failed, 2);
     CHECK_EQ(s.completed, 2);
@@ -346,11 +347,11 @@ TEST_EACH(pool__thread_ends_during_shutdown__pool_ends, "EXE-6", "TPE-49")
         start(b.pool, &p[0]);
         CHECK_OK(execute(b.pool, &p[1]));
         if (now != 0)
-            CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, NULL));
+            CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, NULL));
         else
-            CHECK_OK(spn_pool_shutdown(b.pool));
+            CHECK_OK(pool_shutdown(b.pool));
         gate_open(gate);
-        CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+        CHECK_OK(pool_await(b.pool, SPN_FOREVER));
         CHECK(ran(&p[0]));
         CHECK(now != 0 ? dropped(&p[1], SPN_ESHUTDOWN) : ran(&p[1]));
         bed_close(&b);
@@ -444,12 +445,12 @@ static void use_the_pool(spn_pool *pool, const spn_task_info *info, void *ctx)
     struct piece *more = ctx;
 
     (void)info;
-    (void)stats_of(pool);
+    (void)pool_stats(pool);
     CHECK_EQ(spn_pool_purge(pool), 0);
     if (untouched(more))
         CHECK_OK(execute(pool, more));
     else
-        CHECK_OK(spn_pool_shutdown(pool));
+        CHECK_OK(pool_shutdown(pool));
 }
 
 /* Hooks hold no lock: they may submit, ask, and shut down. */
@@ -465,7 +466,7 @@ TEST_EACH(pool__hooks_use_the_pool__no_lock_in_their_way, "TPE-75", "G-23")
     opts.hooks.ctx = &more;
     b = bed_with(k, opts, SPN_UNBOUNDED);
     CHECK_OK(execute(b.pool, &p));
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER)); /* the hook has shut it down */
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER)); /* the hook has shut it down */
     CHECK(ran(&p) && ran(&more));
     bed_close(&b);
 }
@@ -602,7 +603,7 @@ TEST_WHEN_NAMED(pool__a_hundred_thousand_workers__each_destructor_ran)
     pool = pool_with(&opts);
     atomic_store(&specific_freed, 0);
     REQUIRE(pthread_key_create(&specific, free_specific) == 0);
-    for (int i = 0; stats_of(pool).threads_started < turnovers; i++) {
+    for (int i = 0; pool_stats(pool).threads_started < turnovers; i++) {
         struct piece p[2];
 
         pieces_init(p, 2, NULL);

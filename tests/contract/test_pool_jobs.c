@@ -64,7 +64,7 @@ TEST(job__many_priorities__fifo_within_a_class, "P43")
     }
     /* Some go again from anywhere in the heap. */
     for (int i = 0; i < COUNT; i += 7)
-        CHECK_EQ(spn_pool_remove(pool, &p[i].task), 1);
+        CHECK_EQ(pool_remove(pool, &p[i].task), 1);
     gate_open(gate);
     pool_close(pool);
     for (int i = 0; i < COUNT; i++) {
@@ -193,131 +193,6 @@ TEST(job__flood_of_high_priority__low_one_runs_in_the_end, "P43")
     pool_close(f.pool);
 }
 
-/* ---- urgent ------------------------------------------------------------------------------- */
-
-/* An urgent job runs before all that wait. */
-TEST_EACH(job__urgent__before_all_that_wait)
-{
-    spn_pool_opts opts = opts_of(1, 1, 0);
-    spn_latch *gate = gate_new();
-    struct piece hold, p[3], urgent[2];
-    struct bed b;
-
-    opts.urgent_threads = 0;
-    b = bed_with(k, opts, SPN_UNBOUNDED);
-    piece_init(&hold, gate);
-    pieces_init(p, 3, NULL);
-    start(b.pool, &hold);
-    for (int i = 0; i < 3; i++)
-        CHECK_OK(execute(b.pool, &p[i]));
-    for (int i = 0; i < 2; i++) {
-        job_init(&urgent[i], NULL);
-        urgent[i].job.urgent = 1;
-        CHECK_OK(execute(b.pool, &urgent[i]));
-    }
-    CHECK_EQ(spn_pool_queued(b.pool), 5);
-    gate_open(gate);
-    bed_close(&b);
-    CHECK_EQ(urgent[0].order, hold.order + 1);
-    CHECK_EQ(urgent[1].order, hold.order + 2);
-    CHECK_EQ(p[0].order, hold.order + 3);
-    gate_free(gate);
-}
-
-/* With all threads busy for ever, an urgent job gets a thread above max: the pool's
- * health can still be asked. */
-TEST_EACH(job__urgent_and_all_threads_busy__runs_all_the_same, "TPE-32")
-{
-    struct bed b = bed_open(k, 2, 2);
-    spn_latch *gate = gate_new();
-    struct piece hold[2], health[3];
-
-    pieces_init(hold, 2, gate);
-    for (int i = 0; i < 2; i++)
-        start(b.pool, &hold[i]);
-    for (int i = 0; i < 3; i++) {
-        job_init(&health[i], NULL);
-        health[i].job.urgent = 1;
-        CHECK_OK(execute(b.pool, &health[i]));
-    }
-    for (int i = 0; i < 3; i++)
-        T_AWAIT(ended(&health[i]) == 1);
-    CHECK(spn_pool_largest(b.pool) <= 3); /* one is the default */
-    gate_open(gate);
-    bed_close(&b);
-    gate_free(gate);
-}
-
-/* The urgent lane has a limit of its own, beside that of the queue. */
-TEST(job__urgent_lane_full__refused, "TPE-66")
-{
-    spn_pool_opts opts = opts_of(1, 1, 1);
-    spn_latch *gate = gate_new();
-    struct piece hold, plain, urgent[4];
-    spn_pool *pool;
-
-    opts.urgent_capacity = 3;
-    opts.urgent_threads = 0;
-    pool = pool_with(&opts);
-    piece_init(&hold, gate);
-    piece_init(&plain, NULL);
-    start(pool, &hold);
-    CHECK_OK(execute(pool, &plain)); /* the queue is full, the lane is not */
-    for (int i = 0; i < 4; i++) {
-        job_init(&urgent[i], NULL);
-        urgent[i].job.urgent = 1;
-        CHECK_STATUS(execute(pool, &urgent[i]), i < 3 ? SPN_OK : SPN_EREJECTED);
-    }
-    CHECK_EQ(stats_of(pool).queued, 4);
-    gate_open(gate);
-    pool_close(pool);
-    for (int i = 0; i < 3; i++)
-        CHECK(ran(&urgent[i]));
-    CHECK(untouched(&urgent[3]));
-    CHECK(urgent[0].order < urgent[1].order && urgent[2].order < plain.order);
-    gate_free(gate);
-}
-
-/* An urgent job to an empty pool starts it like any other. */
-TEST_EACH(job__urgent_first__starts_the_pool)
-{
-    struct bed b = bed_open(k, 0, 1);
-    struct piece p;
-
-    job_init(&p, NULL);
-    p.job.urgent = 1;
-    CHECK_OK(execute(b.pool, &p));
-    T_AWAIT(ended(&p) == 1);
-    bed_close(&b);
-    CHECK(ran(&p));
-}
-
-/* Urgent or not: shutdown runs what was accepted, shutdown_now returns it. */
-TEST_EACH(job__urgent_and_shutdown_now__returned, "TPE-52")
-{
-    spn_pool_opts opts = opts_of(1, 1, 0);
-    struct left left = { .count = 0 };
-    spn_latch *gate = gate_new();
-    struct piece hold, plain, urgent;
-    struct bed b;
-
-    opts.urgent_threads = 0;
-    b = bed_with(k, opts, SPN_UNBOUNDED);
-    piece_init(&hold, gate);
-    piece_init(&plain, NULL);
-    job_init(&urgent, NULL);
-    urgent.job.urgent = 1;
-    start(b.pool, &hold);
-    CHECK_OK(execute(b.pool, &plain));
-    CHECK_OK(execute(b.pool, &urgent));
-    CHECK_OK(spn_pool_shutdown_now(b.pool, left_add, &left, NULL));
-    CHECK_EQ(left.count, 2);
-    CHECK(left.tasks[0] == &urgent.task && left.tasks[1] == &plain.task);
-    gate_open(gate);
-    bed_close(&b);
-    gate_free(gate);
-}
-
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
 /* A job that was not started in time is dropped when its turn comes; one in time, or
@@ -345,7 +220,7 @@ TEST_EACH(job__deadline_passed__dropped_at_its_turn)
     pool_rest(b.pool);
     CHECK(dropped(&late, SPN_ETIMEDOUT));
     CHECK(ran(&in_time) && ran(&without));
-    s = stats_of(b.pool);
+    s = pool_stats(b.pool);
     CHECK_EQ(s.expired, 1);
     CHECK_EQ(s.dropped, 1);
     CHECK_EQ(s.completed, 3);
@@ -369,7 +244,7 @@ TEST_EACH(job__deadline_passed_on_arrival__never_runs)
     pool_rest(b.pool);
     CHECK(dropped(&p, SPN_ETIMEDOUT));
     CHECK(ran(&after));
-    CHECK_EQ(stats_of(b.pool).expired, 1);
+    CHECK_EQ(pool_stats(b.pool).expired, 1);
     bed_close(&b);
 }
 

@@ -41,14 +41,14 @@ TEST_EACH(pool__getter_interrupted__task_goes_on, "TPE-84", "EXE-10")
 
     REQUIRE_OK(
         spn_executor_submit(spn_pool_executor(b.pool), wait_at_gate, gate, &g.future));
-    T_AWAIT(spn_pool_active(b.pool) == 1);
+    T_AWAIT(pool_stats(b.pool).active == 1);
     peer_start(&peer, get, &g);
     peer_await_blocked(&peer);
     CHECK_OK(spn_thread_interrupt(peer.thread));
     CHECK_STATUS(peer_finish(&peer), SPN_EINTR);
     CHECK_EQ(peer.flag_after, 0);
     CHECK_STATUS(spn_future_get(g.future, NULL, 0), SPN_ETIMEDOUT);
-    CHECK_EQ(spn_pool_active(b.pool), 1);
+    CHECK_EQ(pool_stats(b.pool).active, 1);
     gate_open(gate);
     CHECK_OK(spn_future_get(g.future, NULL, SPN_FOREVER));
     spn_future_unref(g.future);
@@ -68,19 +68,19 @@ TEST_EACH(pool__futures_cancelled__read_cancelled_and_never_start, "TPE-85", "X-
     void *value = NULL;
 
     REQUIRE_OK(spn_executor_submit(ex, wait_at_gate, gate, &runs));
-    T_AWAIT(spn_pool_active(b.pool) == 1);
+    T_AWAIT(pool_stats(b.pool).active == 1);
     REQUIRE_OK(spn_executor_submit(ex, wait_at_gate, gate, &waits));
     REQUIRE_OK(spn_executor_submit(ex, give_back, &after, &after));
     both[0] = runs;
     both[1] = waits;
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(spn_future_cancel(both[i], 0), 1);
-        CHECK_EQ(spn_future_is_cancelled(both[i]), 1);
-        CHECK_EQ(spn_future_is_done(both[i]), 1);
+        CHECK_EQ(spn_future_get_state(both[i]), SPN_FUTURE_CANCELED);
+        CHECK(spn_future_get_state(both[i]) != SPN_FUTURE_PENDING);
         CHECK_STATUS(spn_future_get(both[i], NULL, SPN_FOREVER), SPN_ECANCELED);
         CHECK_STATUS(spn_future_get(both[i], NULL, 0), SPN_ECANCELED);
     }
-    CHECK_EQ(spn_pool_active(b.pool), 1); /* not interrupted */
+    CHECK_EQ(pool_stats(b.pool).active, 1); /* not interrupted */
     gate_open(gate);
     CHECK_OK(spn_future_get(after, &value, SPN_FOREVER));
     CHECK(value == &after);
@@ -116,7 +116,7 @@ TEST_EACH(pool__future_cancelled_with_interrupt__only_its_task_hears, "TPE-85",
         spn_executor_submit(spn_pool_executor(b.pool), wait_to_be_told, gate, &f));
     piece_init(&p, NULL);
     CHECK_OK(execute(b.pool, &p));
-    T_AWAIT(spn_pool_active(b.pool) == 1);
+    T_AWAIT(pool_stats(b.pool).active == 1);
     CHECK_EQ(spn_future_cancel(f, 1), 1);
     T_AWAIT(ended(&p) == 1);
     CHECK_EQ(p.flag, 0);
@@ -158,12 +158,12 @@ TEST_EACH(pool__custom_futures__submitted_removed_purged, "TPE-86", "TPE-44", "T
     }
     REQUIRE(spn_pool_snapshot(b.pool, seen, 3) == 3);
     CHECK(spn_future_of_task(seen[0]) == f[0]);
-    CHECK_EQ(spn_pool_remove(b.pool, seen[0]), 1);
+    CHECK_EQ(pool_remove(b.pool, seen[0]), 1);
     CHECK_OK(spn_task_drop(seen[0], SPN_ECANCELED));
-    CHECK_EQ(spn_future_is_cancelled(f[0]), 1);
+    CHECK_EQ(spn_future_get_state(f[0]), SPN_FUTURE_CANCELED);
     CHECK_EQ(spn_future_cancel(f[1], 0), 1);
     CHECK_EQ(spn_pool_purge(b.pool), 1);
-    CHECK_EQ(spn_pool_queued(b.pool), 1);
+    CHECK_EQ(pool_stats(b.pool).queued, 1);
     gate_open(gate);
     CHECK_OK(spn_future_get(f[2], &value, SPN_FOREVER));
     CHECK(value == &f[2]);
@@ -273,7 +273,7 @@ TEST(nested__room_for_threads__the_pool_grows, "P6")
     spn_pool *pool = pool_of(1, 4, SPN_UNBOUNDED);
 
     CHECK_OK(nest_in(pool, 3));
-    CHECK_EQ(spn_pool_largest(pool), 4);
+    CHECK_EQ(pool_stats(pool).largest, 4);
     pool_close(pool);
 }
 
@@ -308,218 +308,6 @@ TEST(nested__timed_wait__times_out_or_is_refused, "G-7")
     spn_future_unref(waiter);
     spn_future_unref(g.future);
     pool_close(pool);
-    gate_free(gate);
-}
-
-/* ---- helping -------------------------------------------------------------------------------- */
-
-static spn_pool *helping_pool(int32_t threads)
-{
-    spn_pool_opts opts = opts_of(threads, threads, SPN_UNBOUNDED);
-
-    opts.helping = 1;
-    return pool_with(&opts);
-}
-
-static int tell_tid(void *arg, void **result)
-{
-    (void)arg;
-    *result = (void *)(intptr_t)peer_gettid();
-    return 0;
-}
-
-/* Who waits for a task that has not started runs it, here and now. */
-TEST(helping__unstarted_task__run_by_its_waiter)
-{
-    spn_pool *pool = helping_pool(1);
-    spn_latch *gate = gate_new();
-    struct piece hold;
-    spn_future *f;
-    void *tid = NULL;
-
-    piece_init(&hold, gate);
-    start(pool, &hold); /* nobody else could */
-    REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), tell_tid, NULL, &f));
-    CHECK_EQ(spn_pool_queued(pool), 1);
-    CHECK_OK(spn_future_get(f, &tid, SPN_FOREVER));
-    CHECK_EQ((intptr_t)tid, peer_gettid());
-    CHECK_EQ(spn_pool_queued(pool), 0);
-    CHECK_EQ(stats_of(pool).helped, 1);
-    CHECK_EQ(stats_of(pool).completed, 1);
-    spn_future_unref(f);
-    gate_open(gate);
-    pool_close(pool);
-    gate_free(gate);
-}
-
-/* Without helping it is not. */
-TEST(helping__off__waiter_waits)
-{
-    spn_pool *pool = pool_of(1, 1, SPN_UNBOUNDED);
-    spn_latch *gate = gate_new();
-    struct piece hold;
-    spn_future *f;
-
-    piece_init(&hold, gate);
-    start(pool, &hold);
-    REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), tell_tid, NULL, &f));
-    CHECK_STATUS(spn_future_get(f, NULL, T_PROBE_NS), SPN_ETIMEDOUT);
-    CHECK_EQ(spn_pool_queued(pool), 1);
-    gate_open(gate);
-    CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
-    CHECK_EQ(stats_of(pool).helped, 0);
-    spn_future_unref(f);
-    pool_close(pool);
-    gate_free(gate);
-}
-
-/* A waiter that holds a lock helps with its own task only: those in front of it that
- * want the lock are left alone. */
-struct wants {
-    pthread_mutex_t *mutex;
-    atomic_int done;
-};
-
-static int take_mutex(void *arg)
-{
-    struct wants *w = arg;
-
-    REQUIRE(pthread_mutex_lock(w->mutex) == 0);
-    atomic_fetch_add(&w->done, 1);
-    REQUIRE(pthread_mutex_unlock(w->mutex) == 0);
-    return 0;
-}
-
-TEST(helping__waiter_holds_a_lock__runs_nothing_else, "P7")
-{
-    spn_pool *pool = helping_pool(1);
-    spn_latch *gate = gate_new();
-    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    struct wants w = { .mutex = &mutex };
-    struct piece hold;
-    spn_future *mine;
-
-    piece_init(&hold, gate);
-    start(pool, &hold);
-    for (int i = 0; i < 5; i++)
-        CHECK_OK(spn_executor_call(spn_pool_executor(pool), take_mutex, &w));
-    REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), give_back, NULL, &mine));
-    REQUIRE(pthread_mutex_lock(&mutex) == 0);
-    CHECK_OK(spn_future_get(mine, NULL, SPN_FOREVER)); /* hangs if it helped another */
-    CHECK_EQ(atomic_load(&w.done), 0);
-    REQUIRE(pthread_mutex_unlock(&mutex) == 0);
-    spn_future_unref(mine);
-    gate_open(gate);
-    pool_close(pool);
-    CHECK_EQ(atomic_load(&w.done), 5);
-    gate_free(gate);
-}
-
-/* Helping recursion is bounded: very deep nesting on small stacks ends, with a result or
- * EDEADLK, and never with an overflow. */
-struct deep {
-    spn_pool *pool;
-    atomic_long left;
-    atomic_int refused;
-};
-
-static int dig(void *arg, void **result)
-{
-    struct deep *d = arg;
-    spn_future *f;
-    int rc;
-
-    (void)result;
-    if (atomic_fetch_sub(&d->left, 1) <= 0)
-        return 0;
-    rc = spn_executor_submit(spn_pool_executor(d->pool), dig, d, &f);
-    REQUIRE_OK(rc);
-    rc = spn_future_get(f, NULL, SPN_FOREVER);
-    if (rc == SPN_EDEADLK)
-        atomic_fetch_add(&d->refused, 1);
-    else
-        CHECK_OK(rc);
-    spn_future_unref(f);
-    return 0;
-}
-
-static void dig_deep(int levels, size_t stack_size)
-{
-    spn_thread_opts thread = SPN_THREAD_OPTS_INIT;
-    spn_pool_opts opts = opts_of(1, 1, SPN_UNBOUNDED);
-    struct deep d = { 0 };
-    spn_future *f;
-
-    thread.stack_size = stack_size;
-    opts.helping = 1;
-    opts.thread = &thread;
-    d.pool = pool_with(&opts);
-    atomic_store(&d.left, levels);
-    REQUIRE_OK(spn_executor_submit(spn_pool_executor(d.pool), dig, &d, &f));
-    T_AWAIT(spn_future_is_done(f) == 1); /* not get: that would help on this stack */
-    spn_future_unref(f);
-    pool_rest(d.pool); /* those whose wait was refused go on by themselves */
-    pool_close(d.pool);
-    CHECK(atomic_load(&d.left) < 0);
-}
-
-TEST(helping__very_deep__bounded, "P8")
-{
-    dig_deep(t_rounds(100000), 256 << 10);
-}
-
-/* P8 in full; sanitizers need more than 64 KiB. */
-TEST_WHEN_NAMED(helping__a_million_levels_on_small_stacks__bounded)
-{
-    dig_deep(t_rounds(1000000), (size_t)(T_INSTRUMENTED ? 256 : 64) << 10);
-}
-
-/* A help that comes while the pool is shut down still runs what was accepted, and the
- * pool does not end under it. */
-struct slow_help {
-    spn_latch *begun, *go;
-    spn_pool *pool;
-    int terminated;
-};
-
-static int be_helped(void *arg, void **result)
-{
-    struct slow_help *s = arg;
-
-    (void)result;
-    gate_open(s->begun);
-    CHECK_OK(spn_latch_await(s->go, SPN_FOREVER));
-    s->terminated = spn_pool_is_terminated(s->pool);
-    return 0;
-}
-
-TEST(helping__pool_shut_down_meanwhile__ends_after_the_help, "TPE-49")
-{
-    struct slow_help s = { .begun = gate_new(), .go = gate_new() };
-    spn_latch *gate = gate_new();
-    struct get_call g = { .timeout_ns = SPN_FOREVER };
-    struct piece hold;
-    struct peer helper;
-
-    s.pool = helping_pool(1);
-    piece_init(&hold, gate);
-    start(s.pool, &hold);
-    REQUIRE_OK(
-        spn_executor_submit(spn_pool_executor(s.pool), be_helped, &s, &g.future));
-    peer_start(&helper, get, &g);
-    CHECK_OK(spn_latch_await(s.begun, SPN_FOREVER)); /* it runs there */
-    CHECK_OK(spn_pool_shutdown(s.pool));
-    gate_open(gate); /* the only worker leaves */
-    T_AWAIT(spn_pool_threads(s.pool) == 0);
-    CHECK_STATUS(spn_pool_await(s.pool, T_PROBE_NS), SPN_ETIMEDOUT);
-    CHECK_STATUS(spn_pool_destroy(s.pool), SPN_EBUSY);
-    gate_open(s.go);
-    CHECK_OK(peer_finish(&helper));
-    CHECK_EQ(s.terminated, 0);
-    pool_close(s.pool);
-    spn_future_unref(g.future);
-    gate_free(s.begun);
-    gate_free(s.go);
     gate_free(gate);
 }
 
@@ -626,12 +414,12 @@ TEST_EACH(context__every_way_out__let_go, "P40")
     CHECK_OK(spn_context_leave(&scope));
     spn_context_unref(c);
     CHECK_EQ(atomic_load(&values_released), 0);
-    CHECK_EQ(spn_pool_remove(b.pool, &ways[0].task), 1);
+    CHECK_EQ(pool_remove(b.pool, &ways[0].task), 1);
     (void)spn_pool_cancel_owner(b.pool, &ways[1]);
     CHECK_EQ(spn_future_cancel(cancelled, 0), 1);
     CHECK_EQ(spn_future_cancel(purged, 0), 1);
     (void)spn_pool_purge(b.pool);
-    CHECK_OK(spn_pool_shutdown_now(b.pool, left_add, &left, NULL));
+    CHECK_OK(pool_shutdown_now(b.pool, left_add, &left, NULL));
     for (int i = 0; i < left.count; i++)
         CHECK_OK(spn_task_drop(left.tasks[i], SPN_ESHUTDOWN));
     gate_open(gate);
@@ -660,7 +448,7 @@ TEST(context__refused_or_run_by_the_submitter__isolated_and_let_go, "P40")
     job_init(&job, NULL);
     job.act = keep_trace;
     CHECK_STATUS(execute(pool, &job), SPN_EREJECTED);
-    CHECK_OK(spn_pool_set_reject(pool, spn_reject_caller_runs()));
+    CHECK_OK(pool_set_reject(pool, spn_reject_caller_runs()));
     CHECK_OK(execute(pool, &job));
     CHECK(ran(&job));
     CHECK_STR(job.arg, "inner");

@@ -26,7 +26,7 @@ static void on_one_cpu(void *arg)
     CHECK_EQ(spn_cpu_count(), 1);
     CHECK_EQ(spn_pool_size_for_cpu(), 2);
     pool = pool_with(NULL);
-    CHECK_EQ(spn_pool_core_threads(pool), 1);
+    CHECK_EQ(pool_stats(pool).core_threads, 1);
     pieces_init(p, 4, NULL);
     for (int i = 0; i < 4; i++)
         CHECK_OK(execute(pool, &p[i]));
@@ -56,18 +56,18 @@ TEST(preset__fixed__core_is_max_and_stays, "EXE-1", "EXE-2", "X-13")
     spn_pool *pool = pool_with(&opts);
     struct piece p[20];
 
-    CHECK_EQ(spn_pool_core_threads(pool), 2);
-    CHECK_EQ(spn_pool_max_threads(pool), 2);
-    CHECK_EQ(spn_pool_keep_alive(pool), 0);
-    CHECK_EQ(spn_pool_core_timeout(pool), 0);
-    CHECK_EQ(stats_of(pool).capacity, INT64_MAX);
+    CHECK_EQ(pool_stats(pool).core_threads, 2);
+    CHECK_EQ(pool_stats(pool).max_threads, 2);
+    CHECK_EQ(pool_stats(pool).keep_alive_ns, 0);
+    CHECK_EQ(pool_stats(pool).core_timeout, 0);
+    CHECK_EQ(pool_stats(pool).capacity, INT64_MAX);
     pieces_init(p, 20, gate);
     for (int i = 0; i < 20; i++)
         CHECK_OK(execute(pool, &p[i]));
-    CHECK_EQ(spn_pool_threads(pool), 2);
+    CHECK_EQ(pool_stats(pool).threads, 2);
     gate_open(gate);
     pool_rest(pool);
-    CHECK_EQ(spn_pool_threads(pool), 2); /* keep-alive 0 is not for them */
+    CHECK_EQ(pool_stats(pool).threads, 2); /* keep-alive 0 is not for them */
     pool_close(pool);
     gate_free(gate);
     opts = spn_pool_opts_fixed(0, -1);
@@ -95,7 +95,7 @@ TEST(preset__queues__zero_negative_positive, "X-13")
         for (int j = 0; j < 4; j++) {
             spn_pool *pool = pool_with(&all[j]);
 
-            CHECK_EQ(stats_of(pool).capacity,
+            CHECK_EQ(pool_stats(pool).capacity,
                      j == 3 ? rows[i].eager : rows[i].capacity);
             pool_close(pool);
         }
@@ -110,23 +110,23 @@ TEST(preset__cached__reuses_an_idle_thread_else_makes_one, "EXE-3", "EXE-4", "X-
     spn_latch *gate = gate_new();
     struct piece p[5];
 
-    CHECK_EQ(spn_pool_core_threads(pool), 0);
-    CHECK_EQ(spn_pool_max_threads(pool), SPN_POOL_THREADS_MAX);
-    CHECK_EQ(spn_pool_keep_alive(pool), SPN_SEC(60));
-    CHECK_EQ(stats_of(pool).capacity, 0);
+    CHECK_EQ(pool_stats(pool).core_threads, 0);
+    CHECK_EQ(pool_stats(pool).max_threads, SPN_POOL_THREADS_MAX);
+    CHECK_EQ(pool_stats(pool).keep_alive_ns, SPN_SEC(60));
+    CHECK_EQ(pool_stats(pool).capacity, 0);
     pieces_init(p, 5, gate);
     for (int i = 0; i < 4; i++) { /* at the same time: one each */
         start(pool, &p[i]);
-        CHECK_EQ(spn_pool_threads(pool), i + 1);
+        CHECK_EQ(pool_stats(pool).threads, i + 1);
     }
     gate_open(gate);
     pool_rest(pool);
     p[4].gate = NULL;
     /* A thread that has just finished may need a moment to be ready for the next. */
-    T_AWAIT(spn_pool_active(pool) == 0);
+    T_AWAIT(pool_stats(pool).active == 0);
     CHECK_OK(execute(pool, &p[4]));
     T_AWAIT(ended(&p[4]) == 1);
-    CHECK(spn_pool_threads(pool) <= 5);
+    CHECK(pool_stats(pool).threads <= 5);
     pool_close(pool);
     gate_free(gate);
 }
@@ -139,15 +139,15 @@ TEST(preset__limited__threads_never_expire, "X-13")
     spn_latch *gate = gate_new();
     struct piece p[3];
 
-    CHECK_EQ(spn_pool_core_threads(pool), 1);
-    CHECK_EQ(spn_pool_max_threads(pool), 3);
-    CHECK_EQ(spn_pool_keep_alive(pool), INT64_MAX);
+    CHECK_EQ(pool_stats(pool).core_threads, 1);
+    CHECK_EQ(pool_stats(pool).max_threads, 3);
+    CHECK_EQ(pool_stats(pool).keep_alive_ns, INT64_MAX);
     pieces_init(p, 3, gate);
     for (int i = 0; i < 3; i++)
         start(pool, &p[i]);
     gate_open(gate);
     pool_rest(pool);
-    CHECK_EQ(spn_pool_threads(pool), 3);
+    CHECK_EQ(pool_stats(pool).threads, 3);
     pool_close(pool);
     gate_free(gate);
 }
@@ -159,8 +159,8 @@ TEST(preset__eager__queue_of_one_at_least, "X-13")
     spn_pool *pool = pool_with(&opts);
 
     CHECK_EQ(opts.eager, 1);
-    CHECK_EQ(stats_of(pool).capacity, 1);
-    CHECK_EQ(spn_pool_keep_alive(pool), SPN_SEC(1));
+    CHECK_EQ(pool_stats(pool).capacity, 1);
+    CHECK_EQ(pool_stats(pool).keep_alive_ns, SPN_SEC(1));
     pool_close(pool);
 }
 
@@ -175,19 +175,19 @@ TEST(preset__single__strictly_one_after_another, "EXE-5", "EXE-6", "EXE-7")
 
     opts.hooks.uncaught = uncaught_quietly;
     pool = pool_with(&opts);
-    CHECK_EQ(spn_pool_core_threads(pool), 1);
-    CHECK_EQ(spn_pool_max_threads(pool), 1);
-    CHECK_EQ(stats_of(pool).capacity, INT64_MAX);
-    CHECK_STATUS(spn_pool_set_core_threads(pool, 1), SPN_ESTATE);
-    CHECK_STATUS(spn_pool_set_max_threads(pool, 2), SPN_ESTATE);
+    CHECK_EQ(pool_stats(pool).core_threads, 1);
+    CHECK_EQ(pool_stats(pool).max_threads, 1);
+    CHECK_EQ(pool_stats(pool).capacity, INT64_MAX);
+    CHECK_STATUS(pool_set_core(pool, 1), SPN_ESTATE);
+    CHECK_STATUS(pool_set_max(pool, 2), SPN_ESTATE);
     pieces_init(p, COUNT, NULL);
     for (int i = 0; i < COUNT; i++) {
         p[i].code = i % 7 == 3 ? -1 : 0;
         p[i].dies = i % 11 == 5;
         CHECK_OK(execute(pool, &p[i]));
     }
-    CHECK_OK(spn_pool_shutdown(pool));
-    CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+    CHECK_OK(pool_shutdown(pool));
+    CHECK_OK(pool_await(pool, SPN_FOREVER));
     for (int i = 0; i < COUNT; i++) {
         CHECK(ran(&p[i]));
         CHECK(i == 0 || p[i].order == p[i - 1].order + 1);
@@ -261,11 +261,11 @@ TEST(preset__each__runs_calls_and_lets_getters_go, "EXE-10", "EXE-12")
         REQUIRE_OK(
             spn_executor_submit(spn_pool_executor(pool), wait_at_gate, gate, &f));
         CHECK_STATUS(spn_future_get(f, NULL, T_PROBE_NS), SPN_ETIMEDOUT);
-        CHECK_EQ(spn_future_is_done(f), 0);
+        CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
         gate_open(gate);
         CHECK_OK(spn_future_get(f, &value, SPN_FOREVER)); /* it went on */
         CHECK(value == NULL);                             /* it has no result */
-        T_AWAIT(spn_pool_active(pool) == 0);
+        T_AWAIT(pool_stats(pool).active == 0);
         REQUIRE_OK(
             spn_executor_submit(spn_pool_executor(pool), give_back, &all[i], &g));
         CHECK_OK(spn_future_get(g, &value, SPN_FOREVER));
@@ -288,7 +288,7 @@ TEST(preset__forgotten__must_be_shut_down, "EXE-15")
     CHECK_OK(execute(pool, &p));
     pool_rest(pool);
     CHECK_STATUS(spn_pool_destroy(pool), SPN_EBUSY);
-    CHECK_EQ(spn_pool_threads(pool), 1);
+    CHECK_EQ(pool_stats(pool).threads, 1);
     pool_close(pool);
 }
 
@@ -334,13 +334,13 @@ TEST(factory__default__names_and_numbers, "EXE-11")
         CHECK_EQ(s[i].policy, SCHED_OTHER);
         CHECK_EQ(s[i].priority, 0);
     }
-    CHECK_STR(spn_pool_name(pool), "io");
+    CHECK_STR(pool_stats(pool).name, "io");
     pool_close(pool);
 
     for (int i = 0; i < 2; i++)
         named[i] = pool_of(1, 1, 1);
-    REQUIRE(sscanf(spn_pool_name(named[0]), "pool-%d", &first) == 1);
-    REQUIRE(sscanf(spn_pool_name(named[1]), "pool-%d", &second) == 1);
+    REQUIRE(sscanf(pool_stats(named[0]).name, "pool-%d", &first) == 1);
+    REQUIRE(sscanf(pool_stats(named[1]).name, "pool-%d", &second) == 1);
     CHECK(first >= 1);
     CHECK_EQ(second, first + 1);
     piece_init(&p[0], NULL);
@@ -349,8 +349,8 @@ TEST(factory__default__names_and_numbers, "EXE-11")
     CHECK_OK(execute(named[1], &p[0]));
     T_AWAIT(ended(&p[0]) == 1);
     CHECK(strstr(s[0].name, "-thread-1") != NULL);
-    CHECK(strncmp(s[0].name, spn_pool_name(named[1]),
-                  strlen(spn_pool_name(named[1]))) == 0);
+    CHECK(strncmp(s[0].name, pool_stats(named[1]).name,
+                  strlen(pool_stats(named[1]).name)) == 0);
     pool_close(named[0]);
     pool_close(named[1]);
 }
@@ -421,6 +421,36 @@ TEST(sizing__cpu_and_io__as_the_rule_says, "S-5")
     CHECK_EQ(spn_pool_size_for_io(0.9), 10 * cpus);
     CHECK(spn_pool_size_for_io(0.999999999999) >= 1);
     CHECK(spn_pool_size_for_io(0.999999999999) <= SPN_POOL_THREADS_MAX);
+    CHECK_EQ(spn_pool_size_for_io(0.25),
+             (4 * cpus + 2) / 3); /* up: a part of a thread */
     CHECK_STATUS(spn_pool_size_for_io(1.0), SPN_EINVAL);
     CHECK_STATUS(spn_pool_size_for_io(-0.1), SPN_EINVAL);
+}
+
+/* Without a thread above core: those that end are replaced, and as many tasks run at once as
+ * before. */
+TEST(sizing__core_threads_end__pool_is_whole_again, "S-5")
+{
+    enum { CORE = 3 };
+    spn_pool_opts opts = spn_pool_opts_fixed(CORE, SPN_UNBOUNDED);
+    spn_latch *gate = gate_new();
+    struct piece dying[2 * CORE], held[CORE];
+    spn_pool *pool;
+
+    opts.hooks.uncaught = uncaught_quietly;
+    pool = pool_with(&opts);
+    pieces_init(dying, 2 * CORE, NULL);
+    for (int i = 0; i < 2 * CORE; i++) {
+        dying[i].dies = 1;
+        CHECK_OK(execute(pool, &dying[i]));
+    }
+    pool_rest(pool);
+    pieces_init(held, CORE, gate);
+    for (int i = 0; i < CORE; i++)
+        start(pool, &held[i]); /* each of them, with the others held */
+    CHECK_EQ(pool_stats(pool).threads, CORE);
+    CHECK_EQ(pool_stats(pool).threads_died, 2 * CORE);
+    gate_open(gate);
+    pool_close(pool);
+    gate_free(gate);
 }

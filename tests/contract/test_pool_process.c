@@ -35,7 +35,7 @@ static void exit_from_a_worker(void *arg)
     piece_init(&p, NULL);
     p.act = call_exit;
     CHECK_OK(execute(kept, &p));
-    (void)!spn_pool_await(kept, SPN_FOREVER);
+    (void)!pool_await(kept, SPN_FOREVER);
     _exit(99); /* not reached */
 }
 
@@ -101,9 +101,9 @@ static bool use_parents_pool(spn_pool *pool)
 
     piece_init(&p, NULL);
     rc = execute(pool, &p); /* queued or refused, but it returns */
-    s = stats_of(pool);
+    s = pool_stats(pool);
     return (rc <= SPN_OK) && CHECK(s.threads >= 0) &&
-           CHECK_STATUS(spn_pool_await(pool, 0), SPN_ESTATE) &&
+           CHECK_STATUS(pool_await(pool, 0), SPN_ESTATE) &&
            CHECK_STATUS(spn_pool_destroy(pool), SPN_EBUSY);
 }
 
@@ -112,9 +112,9 @@ static bool end_parents_pool(spn_pool *pool)
     return CHECK_STATUS(spn_pool_close(pool), SPN_ESTATE) &&
            CHECK_STATUS(spn_pool_drain(pool, T_LONG_NS, NULL, NULL, NULL),
                         SPN_ESTATE) &&
-           CHECK_STATUS(spn_pool_shutdown(pool), SPN_ESTATE) &&
-           CHECK_STATUS(spn_pool_shutdown_now(pool, NULL, NULL, NULL), SPN_ESTATE) &&
-           CHECK_STATUS(spn_pool_await(pool, SPN_FOREVER), SPN_ESTATE);
+           CHECK_STATUS(pool_shutdown(pool), SPN_ESTATE) &&
+           CHECK_STATUS(pool_shutdown_now(pool, NULL, NULL, NULL), SPN_ESTATE) &&
+           CHECK_STATUS(pool_await(pool, SPN_FOREVER), SPN_ESTATE);
 }
 
 static bool end_an_idle_one(spn_pool *pool)
@@ -170,7 +170,7 @@ TEST(process__forked_while_workers_sleep__child_not_stuck, "P13")
     for (int i = 0; i < 2; i++)
         CHECK_OK(execute(pool, &p[i]));
     pool_rest(pool);
-    t_await_asleep(spn_pool_name(pool), 2);
+    t_await_asleep(pool_stats(pool).name, 2);
     fork_often(pool);
     pool_close(pool); /* the parent's is as it was */
 }
@@ -184,7 +184,7 @@ TEST(process__forked_while_workers_work__child_not_stuck, "P13")
     pieces_init(p, 2, gate);
     for (int i = 0; i < 2; i++)
         start(pool, &p[i]);
-    t_await_asleep(spn_pool_name(pool),
+    t_await_asleep(pool_stats(pool).name,
                    2); /* at the gate, with nothing in their hands */
     fork_often(pool);
     gate_open(gate);
@@ -200,13 +200,13 @@ TEST_EACH(process__child_ends_the_parents_pool__refused_at_once, "G-29")
     spn_latch *gate = gate_new();
     struct piece p;
 
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 2);
-    T_AWAIT(stats_of(b.pool).parked == 2);
-    t_await_asleep(spn_pool_name(b.pool), 2);
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 2);
+    T_AWAIT(pool_stats(b.pool).parked == 2);
+    t_await_asleep(pool_stats(b.pool).name, 2);
     in_child(end_an_idle_one, b.pool);
     piece_init(&p, gate);
     start(b.pool, &p);
-    t_await_asleep(spn_pool_name(b.pool), 2);
+    t_await_asleep(pool_stats(b.pool).name, 2);
     in_child(end_a_busy_one, b.pool);
     gate_open(gate);
     bed_close(&b);
@@ -228,7 +228,8 @@ static bool end_parents_stealing(spn_pool *pool)
     spn_fj_pool *fj = (spn_fj_pool *)(void *)pool;
 
     return CHECK_STATUS(spn_fj_pool_close(fj), SPN_ESTATE) &&
-           CHECK_STATUS(spn_fj_pool_await(fj, SPN_FOREVER), SPN_ESTATE) &&
+           CHECK_STATUS(spn_executor_await(spn_fj_pool_executor(fj), SPN_FOREVER),
+                        SPN_ESTATE) &&
            CHECK_OK(spn_fj_pool_destroy(fj));
 }
 
@@ -268,8 +269,8 @@ TEST(process__child_ends_the_parents_url_pool__refused_at_once, "G-29")
                              "dubbo://127.0.0.1:1?threads=1&queues=4&threadname=orphan",
                              NULL));
     REQUIRE_OK(spn_url_pool_create(&up, url, NULL, NULL));
-    CHECK_EQ(spn_pool_prestart_all(spn_url_pool_pool(up)), 1);
-    T_AWAIT(stats_of(spn_url_pool_pool(up)).parked == 1);
+    CHECK_EQ(spn_pool_prestart(spn_url_pool_pool(up), SPN_DEFAULT), 1);
+    T_AWAIT(pool_stats(spn_url_pool_pool(up)).parked == 1);
     t_await_asleep("orphan", 1);
     t_await_asleep("spindle-report", 1);
     in_child(end_parents_url_pool, (spn_pool *)(void *)up);
@@ -330,11 +331,11 @@ static bool end_parents_timer(spn_pool *pool)
     struct timing *t = (struct timing *)(void *)pool;
     spn_timeout *left = &t->timeout;
 
-    return CHECK_STATUS(spn_timer_stop(t->timer, &left), SPN_ESTATE) &&
+    return CHECK_STATUS(spn_timer_stop(t->timer, &left, NULL), SPN_ESTATE) &&
            CHECK(left == NULL) &&
            CHECK_STATUS(spn_timer_destroy(t->timer), SPN_EBUSY) &&
            CHECK_EQ(spn_timer_cancel(t->timer, &t->timeout), SPN_TIMEOUT_REMOVED) &&
-           CHECK_STATUS(spn_timer_stop(t->timer, NULL), SPN_ESTATE) &&
+           CHECK_STATUS(spn_timer_stop(t->timer, NULL, NULL), SPN_ESTATE) &&
            CHECK_OK(spn_timer_destroy(t->timer));
 }
 
@@ -354,7 +355,7 @@ TEST(process__child_stops_the_parents_timer__refused_at_once, "G-29")
     CHECK_EQ(spn_timer_cancel(t.timer, &t.timeout), SPN_TIMEOUT_REMOVED);
     REQUIRE_OK(spn_timer_schedule(t.timer, &t.timeout, note_fired, 0));
     T_AWAIT(atomic_load(&t.ran) == 1); /* the parent's is as it was */
-    CHECK_OK(spn_timer_stop(t.timer, NULL));
+    CHECK_OK(spn_timer_stop(t.timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(t.timer));
 }
 
@@ -393,14 +394,14 @@ TEST_EACH(process__idle_worker_is_cancelled__goes_on, "G-21")
         spn_executor *executor = spn_pool_executor(b.pool);
 
         REQUIRE_OK(spn_executor_call(executor, note_and_leave, &c));
-        T_AWAIT(atomic_load(&c.ran) == 1 && stats_of(b.pool).parked == 1);
+        T_AWAIT(atomic_load(&c.ran) == 1 && pool_stats(b.pool).parked == 1);
         CHECK_EQ(c.found, PTHREAD_CANCEL_DISABLE);
         CHECK_EQ(pthread_cancel(c.thread), 0);
         REQUIRE_OK(spn_executor_call(executor, note_and_leave, &again));
         T_AWAIT(atomic_load(&again.ran) == 1);
         CHECK_EQ(again.found, PTHREAD_CANCEL_DISABLE);
         CHECK(pthread_equal(c.thread, again.thread));
-        CHECK_EQ(stats_of(b.pool).threads_died, 0);
+        CHECK_EQ(pool_stats(b.pool).threads_died, 0);
         bed_close(&b);
     }
 }
@@ -427,7 +428,7 @@ TEST(process__timer_thread_is_cancelled__goes_on, "G-21")
     T_AWAIT(atomic_load(&again.ran) == 1);
     CHECK_EQ(again.found, PTHREAD_CANCEL_DISABLE);
     CHECK(pthread_equal(c.thread, again.thread));
-    CHECK_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }
 
@@ -465,7 +466,7 @@ TEST(process__signals__never_on_a_worker, "P35")
 
     main_thread = pthread_self();
     REQUIRE(sigaction(SIGTERM, &action, &before) == 0);
-    CHECK_EQ(spn_pool_prestart_all(pool), 4);
+    CHECK_EQ(spn_pool_prestart(pool, SPN_DEFAULT), 4);
     for (int i = 0; i < rounds; i++) {
         REQUIRE(kill(getpid(), SIGTERM) == 0);
         T_AWAIT(atomic_load(&handled_here) + atomic_load(&handled_elsewhere) == i + 1);
@@ -515,7 +516,7 @@ TEST_EACH(process__idle_pool__burns_nothing, "P16")
     int looks = 0;
 
     piece_init(&p, NULL);
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 3);
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 3);
     CHECK_OK(execute(b.pool, &p));
     pool_rest(b.pool);
     (void)used_in(length / 3);
@@ -584,15 +585,16 @@ TEST_EACH(process__half_load__one_wake_per_task, "P39")
     int64_t wakeups;
     long sleeps;
 
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 4);
-    T_AWAIT(stats_of(b.pool).parked == 4);
-    wakeups = stats_of(b.pool).wakeups;
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 4);
+    T_AWAIT(pool_stats(b.pool).parked == 4);
+    wakeups = pool_stats(b.pool).wakeups;
     sleeps = sleeps_of_others();
     for (int i = 0; i < count; i++) {
         CHECK_OK(spn_executor_call(spn_pool_executor(b.pool), be_busy, NULL));
-        T_AWAIT(stats_of(b.pool).completed == i + 1 && stats_of(b.pool).parked == 4);
+        T_AWAIT(pool_stats(b.pool).completed == i + 1 &&
+                pool_stats(b.pool).parked == 4);
     }
-    wakeups = stats_of(b.pool).wakeups - wakeups;
+    wakeups = pool_stats(b.pool).wakeups - wakeups;
     sleeps = sleeps_of_others() - sleeps;
     CHECK(wakeups <= count);
 #ifndef SPN_FUTEX_POSIX

@@ -21,19 +21,19 @@ TEST_EACH(pool__remove__true_once_for_what_waits, "TPE-43", "X-9")
     start(b.pool, &p[0]);
     for (int i = 1; i < 5; i++)
         CHECK_OK(execute(b.pool, &p[i]));
-    CHECK_EQ(spn_pool_remove(b.pool, &p[0].task), 0); /* it runs */
-    CHECK_EQ(spn_pool_remove(b.pool, &stranger.task), 0);
-    CHECK_EQ(spn_pool_remove(b.pool, &p[2].task), 1);
-    CHECK_EQ(spn_pool_remove(b.pool, &p[2].task), 0);
-    CHECK_EQ(spn_executor_remove(spn_pool_executor(b.pool), &p[4].task), 1); /* last */
-    CHECK_EQ(spn_pool_remove(b.pool, &p[1].task), 1);                        /* first */
-    CHECK_EQ(spn_pool_queued(b.pool), 1);
+    CHECK_EQ(pool_remove(b.pool, &p[0].task), 0); /* it runs */
+    CHECK_EQ(pool_remove(b.pool, &stranger.task), 0);
+    CHECK_EQ(pool_remove(b.pool, &p[2].task), 1);
+    CHECK_EQ(pool_remove(b.pool, &p[2].task), 0);
+    CHECK_EQ(pool_remove(b.pool, &p[4].task), 1); /* last */
+    CHECK_EQ(pool_remove(b.pool, &p[1].task), 1); /* first */
+    CHECK_EQ(pool_stats(b.pool).queued, 1);
     CHECK_EQ(p[2].task.queued, 0);
     gate_open(gate);
     T_AWAIT(ended(&p[3]) == 1);
     pool_rest(b.pool);
-    CHECK_EQ(spn_pool_remove(b.pool, &p[3].task), 0); /* it has run */
-    CHECK_EQ(stats_of(b.pool).returned, 3);
+    CHECK_EQ(pool_remove(b.pool, &p[3].task), 0); /* it has run */
+    CHECK_EQ(pool_stats(b.pool).returned, 3);
     CHECK_EQ(p[3].order, p[0].order + 1);
     CHECK_OK(execute(b.pool, &p[2])); /* the caller's again: also to submit */
     bed_close(&b);
@@ -46,27 +46,21 @@ TEST_EACH(pool__remove__true_once_for_what_waits, "TPE-43", "X-9")
  * still be taken back. */
 TEST_EACH(pool__handed_over_twice__still_removable, "TPE-43", "TPE-19", "P29")
 {
-    spn_pool_opts opts = opts_of(1, 1, 0);
+    struct bed b = bed_open(k, 1, 1);
     spn_latch *gate = gate_new();
-    struct piece hold, p[2];
-    struct bed b;
+    struct piece hold, p;
 
-    opts.urgent_threads = 0;
-    b = bed_with(k, opts, SPN_UNBOUNDED);
     piece_init(&hold, gate);
     start(b.pool, &hold);
-    for (int i = 0; i < 2; i++) {
-        job_init(&p[i], NULL);
-        p[i].job.urgent = (uint32_t)i;
-        CHECK_OK(execute(b.pool, &p[i]));
-        CHECK_STATUS(execute(b.pool, &p[i]), SPN_EBUSY);
-        CHECK_STATUS(spn_task_claim(&p[i].task), SPN_EBUSY);
-        CHECK_EQ(spn_pool_remove(b.pool, &p[i].task), 1);
-        CHECK_EQ(spn_pool_remove(b.pool, &p[i].task), 0);
-    }
+    job_init(&p, NULL);
+    CHECK_OK(execute(b.pool, &p));
+    CHECK_STATUS(execute(b.pool, &p), SPN_EBUSY);
+    CHECK_STATUS(spn_task_claim(&p.task), SPN_EBUSY);
+    CHECK_EQ(pool_remove(b.pool, &p.task), 1);
+    CHECK_EQ(pool_remove(b.pool, &p.task), 0);
     gate_open(gate);
     bed_close(&b);
-    CHECK(untouched(&p[0]) && untouched(&p[1]));
+    CHECK(untouched(&p));
     gate_free(gate);
 }
 
@@ -85,7 +79,7 @@ TEST_EACH(pool__some_removed__the_rest_in_order, "TPE-43", "TPE-18")
     for (int i = 1; i < COUNT; i++)
         CHECK_OK(execute(b.pool, &p[i]));
     for (int i = 1; i < COUNT; i += 3)
-        CHECK_EQ(spn_pool_remove(b.pool, &p[i].task), 1);
+        CHECK_EQ(pool_remove(b.pool, &p[i].task), 1);
     gate_open(gate);
     bed_close(&b);
     last = p[0].order;
@@ -97,30 +91,6 @@ TEST_EACH(pool__some_removed__the_rest_in_order, "TPE-43", "TPE-18")
         CHECK_EQ(p[i].order, last + 1);
         last = p[i].order;
     }
-    gate_free(gate);
-}
-
-/* A task that a pool with an urgent lane keeps apart can be taken back as well. */
-TEST_EACH(pool__urgent_job_removed__never_runs, "TPE-43")
-{
-    spn_pool_opts opts = opts_of(1, 1, 0);
-    spn_latch *gate = gate_new();
-    struct piece hold, p;
-    struct bed b;
-
-    opts.urgent_threads = 0;
-    b = bed_with(k, opts, SPN_UNBOUNDED);
-    piece_init(&hold, gate);
-    job_init(&p, NULL);
-    p.job.urgent = 1;
-    start(b.pool, &hold);
-    CHECK_OK(execute(b.pool, &p));
-    CHECK_EQ(spn_pool_queued(b.pool), 1);
-    CHECK_EQ(spn_pool_remove(b.pool, &p.task), 1);
-    CHECK_EQ(spn_pool_queued(b.pool), 0);
-    gate_open(gate);
-    bed_close(&b);
-    CHECK(untouched(&p));
     gate_free(gate);
 }
 
@@ -141,10 +111,10 @@ TEST_EACH(pool__submitted_work_removed__the_future_is_the_takers, "TPE-44", "TPE
         REQUIRE_OK(
             spn_executor_submit(spn_pool_executor(b.pool), give_back, &f[i], &f[i]));
     REQUIRE(spn_pool_snapshot(b.pool, seen, 2) == 2);
-    CHECK_EQ(spn_pool_remove(b.pool, seen[0]), 1);
-    CHECK_EQ(spn_pool_remove(b.pool, seen[1]), 1);
-    CHECK_EQ(spn_pool_queued(b.pool), 0);
-    CHECK_EQ(spn_future_is_done(f[0]), 0);
+    CHECK_EQ(pool_remove(b.pool, seen[0]), 1);
+    CHECK_EQ(pool_remove(b.pool, seen[1]), 1);
+    CHECK_EQ(pool_stats(b.pool).queued, 0);
+    CHECK_EQ(spn_future_get_state(f[0]), SPN_FUTURE_PENDING);
     CHECK_STATUS(spn_future_get(f[0], NULL, 0), SPN_ETIMEDOUT);
     CHECK_EQ(spn_task_run(seen[0]), 0);
     CHECK_OK(spn_future_get(f[0], &value, 0));
@@ -176,12 +146,12 @@ TEST_EACH(pool__purge__cancelled_futures_go, "TPE-45", "TPE-40")
     REQUIRE(spn_pool_snapshot(b.pool, before, 4) == 4);
     CHECK_EQ(spn_future_cancel(f[0], 0), 1);
     CHECK_EQ(spn_future_cancel(f[2], 1), 1);
-    CHECK_EQ(spn_pool_task_count(b.pool), 5);
-    CHECK_EQ(spn_pool_queued(b.pool), 4);
+    CHECK_EQ(pool_tasks(b.pool), 5);
+    CHECK_EQ(pool_stats(b.pool).queued, 4);
     CHECK_EQ(spn_pool_purge(b.pool), 2);
-    CHECK_EQ(spn_pool_task_count(b.pool), 3);
-    CHECK_EQ(spn_pool_queued(b.pool), 2);
-    CHECK_EQ(stats_of(b.pool).cancelled, 2);
+    CHECK_EQ(pool_tasks(b.pool), 3);
+    CHECK_EQ(pool_stats(b.pool).queued, 2);
+    CHECK_EQ(pool_stats(b.pool).cancelled, 2);
     CHECK_EQ(spn_pool_purge(b.pool), 0);
     CHECK_EQ(spn_pool_snapshot(b.pool, after, 4), 2);
     CHECK(after[0] == before[1] && after[1] == before[3]);
@@ -189,7 +159,7 @@ TEST_EACH(pool__purge__cancelled_futures_go, "TPE-45", "TPE-40")
     CHECK_OK(spn_future_get(f[1], NULL, SPN_FOREVER));
     CHECK_OK(spn_future_get(f[3], NULL, SPN_FOREVER));
     for (int i = 0; i < 4; i++) {
-        CHECK_EQ(spn_future_is_cancelled(f[i]), i % 2 == 0);
+        CHECK_EQ(spn_future_get_state(f[i]) == SPN_FUTURE_CANCELED, i % 2 == 0);
         spn_future_unref(f[i]);
     }
     bed_close(&b);
@@ -220,17 +190,17 @@ TEST_EACH(pool__full_of_futures_that_are_done__takes_the_next, "TPE-93", "TPE-45
     CHECK_STATUS(execute(b.pool, &next), SPN_EREJECTED);
     CHECK_EQ(spn_future_complete_error(f[0], SPN_ETIMEDOUT, "the time is up"), 1);
     CHECK_EQ(spn_future_complete(f[2], NULL), 1);
-    CHECK_EQ(spn_pool_queued(b.pool), 4);
+    CHECK_EQ(pool_stats(b.pool).queued, 4);
     CHECK_OK(execute(b.pool, &next));
     CHECK_EQ(spn_pool_snapshot(b.pool, after, 4), 3);
     CHECK(after[0] == before[1] && after[1] == before[3] && after[2] == &next.task);
-    CHECK_EQ(stats_of(b.pool).cancelled, 2);
+    CHECK_EQ(pool_stats(b.pool).cancelled, 2);
 
     CHECK_EQ(spn_future_cancel(f[1], 0), 1);
     CHECK_EQ(spn_future_complete_error(f[3], SPN_ETIMEDOUT, "the time is up"), 1);
-    CHECK_EQ(spn_pool_queued(b.pool), 3);
+    CHECK_EQ(pool_stats(b.pool).queued, 3);
     CHECK_EQ(spn_pool_purge(b.pool), 2);
-    CHECK_EQ(spn_pool_queued(b.pool), 1);
+    CHECK_EQ(pool_stats(b.pool).queued, 1);
     gate_open(gate);
     bed_close(&b);
     CHECK(ran(&next));
@@ -266,9 +236,9 @@ static void shut_and_remove(struct piece *p)
 {
     struct piece *other = p->arg;
 
-    CHECK_OK(spn_pool_shutdown(p->current));
-    CHECK_EQ(spn_pool_remove(p->current, &other->task), 1);
-    CHECK_EQ(spn_pool_is_terminating(p->current), 1); /* I still run */
+    CHECK_OK(pool_shutdown(p->current));
+    CHECK_EQ(pool_remove(p->current, &other->task), 1);
+    CHECK_EQ(pool_is_terminating(p->current), 1); /* I still run */
 }
 
 TEST_EACH(pool__last_task_removed_after_shutdown__ends, "TPE-46")
@@ -284,16 +254,16 @@ TEST_EACH(pool__last_task_removed_after_shutdown__ends, "TPE-46")
     start(b.pool, &p[0]);
     CHECK_OK(execute(b.pool, &p[1]));
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     CHECK(untouched(&p[1]));
-    CHECK_EQ(stats_of(b.pool).returned, 1);
+    CHECK_EQ(pool_stats(b.pool).returned, 1);
     bed_close(&b);
     gate_free(gate);
 }
 
 static void shut_and_purge(struct piece *p)
 {
-    CHECK_OK(spn_pool_shutdown(p->current));
+    CHECK_OK(pool_shutdown(p->current));
     CHECK_EQ(spn_future_cancel(p->arg, 0), 1);
     CHECK_EQ(spn_pool_purge(p->current), 1);
 }
@@ -311,7 +281,7 @@ TEST_EACH(pool__last_task_purged_after_shutdown__ends, "TPE-46")
     REQUIRE_OK(spn_executor_submit(spn_pool_executor(b.pool), give_back, NULL, &f));
     p.arg = f;
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     CHECK_STATUS(spn_future_get(f, NULL, 0), SPN_ECANCELED);
     spn_future_unref(f);
     bed_close(&b);
@@ -340,35 +310,11 @@ TEST_EACH(pool__cancel_owner__his_jobs_go, "TPE-43")
     for (int i = 0; i < 5; i += 2)
         CHECK(dropped(&p[i], SPN_ECANCELED)); /* before the call returned */
     CHECK_EQ(spn_pool_cancel_owner(b.pool, &mine), 0);
-    CHECK_EQ(spn_pool_queued(b.pool), 3);
-    CHECK_EQ(stats_of(b.pool).cancelled, 3);
+    CHECK_EQ(pool_stats(b.pool).queued, 3);
+    CHECK_EQ(pool_stats(b.pool).cancelled, 3);
     gate_open(gate);
     bed_close(&b);
     CHECK(ran(&p[1]) && ran(&p[3]) && ran(&p[5]));
-    gate_free(gate);
-}
-
-/* An urgent job is its owner's as well. */
-TEST(pool__cancel_owner_of_urgent_jobs__dropped)
-{
-    spn_pool_opts opts = opts_of(1, 1, 4);
-    spn_latch *gate = gate_new();
-    struct piece hold, p;
-    spn_pool *pool;
-    int mine;
-
-    opts.urgent_threads = 0;
-    pool = pool_with(&opts);
-    piece_init(&hold, gate);
-    job_init(&p, NULL);
-    p.job.owner = &mine;
-    p.job.urgent = 1;
-    start(pool, &hold);
-    CHECK_OK(execute(pool, &p));
-    CHECK_EQ(spn_pool_cancel_owner(pool, &mine), 1);
-    gate_open(gate);
-    pool_close(pool);
-    CHECK(dropped(&p, SPN_ECANCELED));
     gate_free(gate);
 }
 
@@ -376,8 +322,8 @@ static void remove_sibling(struct piece *p)
 {
     struct piece *other = p->arg;
 
-    CHECK_EQ(spn_pool_remove(p->current, &p->task), 0); /* myself: I run */
-    CHECK_EQ(spn_pool_remove(p->current, &other->task), 1);
+    CHECK_EQ(pool_remove(p->current, &p->task), 0); /* myself: I run */
+    CHECK_EQ(pool_remove(p->current, &other->task), 1);
     CHECK_EQ(spn_pool_cancel_owner(p->current, p), 1);
 }
 
@@ -425,7 +371,7 @@ static void add_or_remove(int index, void *arg)
     }
     for (int i = 0; i < t->count; i++) {
         T_AWAIT(atomic_load(&t->produced) > i);
-        if (i % 2 == index - 1 && spn_pool_remove(t->pool, &t->pieces[i].task) == 1)
+        if (i % 2 == index - 1 && pool_remove(t->pool, &t->pieces[i].task) == 1)
             atomic_fetch_add(&t->removed, 1);
     }
 }
@@ -446,7 +392,7 @@ TEST_EACH(pool__remove_races_the_worker__one_of_them_gets_it, "TPE-43", "X-9")
         went += started(&p[i]);
     }
     CHECK_EQ(went + atomic_load(&t.removed), t.count);
-    CHECK_EQ(stats_of(b.pool).returned, atomic_load(&t.removed));
+    CHECK_EQ(pool_stats(b.pool).returned, atomic_load(&t.removed));
     bed_close(&b);
 }
 
@@ -486,16 +432,22 @@ static spn_pool *many_calls(struct piece *hold, struct piece *p, spn_latch *gate
 }
 
 static spn_task *back[MANY + MANY / BETWEEN + 1];
-static int back_count;
+static struct given {
+    spn_task *task;
+    spn_run_fn fn;
+    void *arg;
+} given[MANY + MANY / BETWEEN + 1];
+static int given_count;
 
-static void keep_back(void *ctx, spn_task *task)
+static void keep_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     (void)ctx;
-    back[back_count++] = task;
+    CHECK((task == NULL) == (fn != NULL));
+    given[given_count++] = (struct given){ task, fn, arg };
 }
 
-/* shutdown_now gives calls back as tasks, in order, and they can be run or dropped when
- * the pool is gone. */
+/* shutdown_now gives calls back as such, tasks as tasks, all in order, and they can be run
+ * when the pool is gone. */
 TEST(pool__calls_given_back__in_order_and_outlive_the_pool, "TPE-52", "TPE-54")
 {
     const int tasks = (MANY - 2) / BETWEEN + 1;
@@ -504,17 +456,16 @@ TEST(pool__calls_given_back__in_order_and_outlive_the_pool, "TPE-52", "TPE-54")
     spn_pool *pool = many_calls(&hold, p, gate);
     int64_t count = 0;
 
-    back_count = 0;
-    CHECK_OK(spn_pool_shutdown_now(pool, keep_back, NULL, &count));
+    given_count = 0;
+    CHECK_OK(pool_shutdown_now(pool, keep_back, NULL, &count));
     CHECK_EQ(count, MANY + tasks);
-    CHECK_EQ(back_count, MANY + tasks);
+    CHECK_EQ(given_count, MANY + tasks);
     gate_open(gate);
     pool_close(pool);
-    for (int i = 0; i < back_count; i++) {
-        if (i % 100 == 99)
-            CHECK_OK(spn_task_drop(back[i], SPN_ECANCELED));
-        else
-            CHECK_EQ(spn_task_run(back[i]), 0);
+    for (int i = 0; i < given_count; i++) {
+        const struct given *g = &given[i];
+
+        CHECK_EQ(g->task != NULL ? spn_task_run(g->task) : g->fn(g->arg), 0);
     }
     CHECK_EQ(next_call, MANY);
     gate_free(gate);
@@ -533,18 +484,18 @@ TEST(pool__calls_in_a_snapshot__can_be_removed, "TPE-43", "TPE-18")
     CHECK_EQ(count, MANY + tasks);
     for (int i = 0; i < count; i++) {
         if (i % 3 == 0 || (i > 100 && i < 2200)) { /* whole rows, and single ones */
-            CHECK_EQ(spn_pool_remove(pool, back[i]), 1);
-            CHECK_EQ(spn_pool_remove(pool, back[i]), 0);
+            CHECK_EQ(pool_remove(pool, back[i]), 1);
+            CHECK_EQ(pool_remove(pool, back[i]), 0);
             CHECK_OK(spn_task_drop(back[i], SPN_ECANCELED));
             removed++;
         }
     }
-    CHECK_EQ(spn_pool_queued(pool), count - removed);
-    CHECK_EQ(stats_of(pool).returned, removed);
+    CHECK_EQ(pool_stats(pool).queued, count - removed);
+    CHECK_EQ(pool_stats(pool).returned, removed);
     gate_open(gate);
-    T_AWAIT(stats_of(pool).completed == count - removed + 1);
+    T_AWAIT(pool_stats(pool).completed == count - removed + 1);
     CHECK_EQ(next_call, MANY);
-    CHECK_EQ(stats_of(pool).failed, 0);
+    CHECK_EQ(pool_stats(pool).failed, 0);
     pool_close(pool);
     gate_free(gate);
 }

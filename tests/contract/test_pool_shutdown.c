@@ -25,25 +25,25 @@ TEST_EACH(pool__through_its_life__states_only_grow, "TPE-47", "TPE-48", "TPE-49"
     p[0].gate = gate;
     start(b.pool, &p[0]);
     CHECK_OK(execute(b.pool, &p[1]));
-    CHECK_EQ(stats_of(b.pool).state, SPN_EXECUTOR_RUNNING);
-    CHECK_EQ(spn_pool_is_shutdown(b.pool), 0);
-    CHECK_EQ(spn_pool_is_terminating(b.pool), 0);
-    CHECK_EQ(spn_pool_is_terminated(b.pool), 0);
-    CHECK_OK(spn_pool_shutdown(b.pool));
-    CHECK_EQ(stats_of(b.pool).state, SPN_EXECUTOR_SHUTDOWN);
+    CHECK_EQ(pool_stats(b.pool).state, SPN_EXECUTOR_RUNNING);
+    CHECK_EQ(pool_is_shutdown(b.pool), 0);
+    CHECK_EQ(pool_is_terminating(b.pool), 0);
+    CHECK_EQ(pool_is_terminated(b.pool), 0);
+    CHECK_OK(pool_shutdown(b.pool));
+    CHECK_EQ(pool_stats(b.pool).state, SPN_EXECUTOR_SHUTDOWN);
     CHECK_EQ(spn_executor_get_state(spn_pool_executor(b.pool)), SPN_EXECUTOR_SHUTDOWN);
-    CHECK_EQ(spn_pool_is_shutdown(b.pool), 1);
-    CHECK_EQ(spn_pool_is_terminating(b.pool), 1);
-    CHECK_EQ(spn_pool_is_terminated(b.pool), 0); /* one runs, one is queued */
+    CHECK_EQ(pool_is_shutdown(b.pool), 1);
+    CHECK_EQ(pool_is_terminating(b.pool), 1);
+    CHECK_EQ(pool_is_terminated(b.pool), 0); /* one runs, one is queued */
     CHECK_STATUS(spn_pool_destroy(b.pool), SPN_EBUSY);
     CHECK_EQ(atomic_load(&p[0].interrupted), 0);
-    CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, NULL));
-    CHECK_EQ(stats_of(b.pool).state, SPN_EXECUTOR_STOP);
-    CHECK_EQ(spn_pool_is_terminated(b.pool), 0); /* it still runs */
-    CHECK_OK(spn_pool_shutdown(b.pool));         /* does not go back */
-    CHECK_EQ(stats_of(b.pool).state, SPN_EXECUTOR_STOP);
+    CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, NULL));
+    CHECK_EQ(pool_stats(b.pool).state, SPN_EXECUTOR_STOP);
+    CHECK_EQ(pool_is_terminated(b.pool), 0); /* it still runs */
+    CHECK_OK(pool_shutdown(b.pool));         /* does not go back */
+    CHECK_EQ(pool_stats(b.pool).state, SPN_EXECUTOR_STOP);
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     check_terminated(b.pool);
     bed_close(&b);
     gate_free(gate);
@@ -56,12 +56,12 @@ TEST_EACH(pool__never_used__ends_in_shutdown, "TPE-51", "P44")
         struct bed b = bed_open(k, 2, 3);
 
         if (now == 0)
-            CHECK_OK(spn_pool_shutdown(b.pool));
+            CHECK_OK(pool_shutdown(b.pool));
         else
-            CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, NULL));
-        CHECK_EQ(spn_pool_is_shutdown(b.pool), 1);
-        CHECK_EQ(spn_pool_is_terminated(b.pool), 1);
-        CHECK_EQ(spn_pool_is_terminating(b.pool), 0);
+            CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, NULL));
+        CHECK_EQ(pool_is_shutdown(b.pool), 1);
+        CHECK_EQ(pool_is_terminated(b.pool), 1);
+        CHECK_EQ(pool_is_terminating(b.pool), 0);
         bed_close(&b);
     }
 }
@@ -75,14 +75,14 @@ static void on_terminated(spn_pool *pool, void *ctx)
 {
     struct hook *h = ctx;
 
-    h->shut = spn_pool_is_shutdown(pool);
-    h->terminating = spn_pool_is_terminating(pool);
-    h->terminated = spn_pool_is_terminated(pool);
-    h->awaited = spn_pool_await(pool, 0);
-    h->state = (int)stats_of(pool).state;
-    h->threads = spn_pool_threads(pool);
-    (void)spn_pool_shutdown(pool); /* from a hook: no harm */
-    (void)spn_pool_shutdown_now(pool, NULL, NULL, NULL);
+    h->shut = pool_is_shutdown(pool);
+    h->terminating = pool_is_terminating(pool);
+    h->terminated = pool_is_terminated(pool);
+    h->awaited = pool_await(pool, 0);
+    h->state = (int)pool_stats(pool).state;
+    h->threads = pool_stats(pool).threads;
+    (void)pool_shutdown(pool); /* from a hook: no harm */
+    (void)pool_shutdown_now(pool, NULL, NULL, NULL);
     atomic_fetch_add(&h->calls, 1);
 }
 
@@ -104,10 +104,10 @@ TEST_EACH(pool__terminated_hook__once_and_before_the_end, "TPE-51", "TPE-56", "T
         for (int i = 0; i < 4 && used != 0; i++)
             CHECK_OK(execute(b.pool, &p[i]));
         CHECK_EQ(atomic_load(&h.calls), 0);
-        CHECK_OK(spn_pool_shutdown(b.pool));
+        CHECK_OK(pool_shutdown(b.pool));
         if (used == 0)
             CHECK_EQ(atomic_load(&h.calls), 1); /* synchronously */
-        CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+        CHECK_OK(pool_await(b.pool, SPN_FOREVER));
         CHECK_EQ(atomic_load(&h.calls), 1);
         CHECK_EQ(h.shut, 1);
         CHECK_EQ(h.terminating, 1);
@@ -115,8 +115,8 @@ TEST_EACH(pool__terminated_hook__once_and_before_the_end, "TPE-51", "TPE-56", "T
         CHECK_STATUS(h.awaited, SPN_ETIMEDOUT);
         CHECK_EQ(h.state, SPN_EXECUTOR_TIDYING);
         CHECK_EQ(h.threads, 0);
-        CHECK_OK(spn_pool_shutdown(b.pool)); /* no-ops now */
-        CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, NULL));
+        CHECK_OK(pool_shutdown(b.pool)); /* no-ops now */
+        CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, NULL));
         CHECK_EQ(atomic_load(&h.calls), 1);
         bed_close(&b);
     }
@@ -139,13 +139,13 @@ TEST_EACH(pool__shutdown__all_accepted_run_and_no_more, "TPE-50", "TPE-66", "TPE
     start(b.pool, &p[1]);
     for (int i = 2; i < 6; i++)
         CHECK_OK(execute(b.pool, &p[i]));
-    CHECK_OK(spn_pool_shutdown(b.pool));
+    CHECK_OK(pool_shutdown(b.pool));
     CHECK_STATUS(execute(b.pool, &late), SPN_EREJECTED);
     CHECK_STATUS(spn_executor_submit(ex, give_back, NULL, &f), SPN_EREJECTED);
     CHECK(f == NULL);
-    CHECK_STATUS(spn_pool_await(b.pool, 0), SPN_ETIMEDOUT);
+    CHECK_STATUS(pool_await(b.pool, 0), SPN_ETIMEDOUT);
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     CHECK_STATUS(execute(b.pool, &late), SPN_EREJECTED); /* terminated: the same */
     for (int i = 0; i < 6; i++) {
         CHECK(ran(&p[i]));
@@ -153,7 +153,7 @@ TEST_EACH(pool__shutdown__all_accepted_run_and_no_more, "TPE-50", "TPE-66", "TPE
         CHECK_EQ(atomic_load(&p[i].interrupted), 0);
     }
     CHECK(untouched(&late));
-    CHECK_EQ(stats_of(b.pool).rejected, 3);
+    CHECK_EQ(pool_stats(b.pool).rejected, 3);
     bed_close(&b);
     gate_free(gate);
 }
@@ -163,9 +163,9 @@ TEST_EACH(pool__shutdown_with_idle_threads__they_leave, "TPE-50")
 {
     struct bed b = bed_open(k, 3, 3);
 
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 3);
-    CHECK_OK(spn_pool_shutdown(b.pool));
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 3);
+    CHECK_OK(pool_shutdown(b.pool));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     bed_close(&b);
 }
 
@@ -188,17 +188,17 @@ TEST_EACH(pool__shutdown_now__returns_what_never_started, "TPE-52", "TPE-54", "T
     start(b.pool, &p[1]);
     for (int i = 2; i < 5; i++)
         CHECK_OK(execute(b.pool, &p[i]));
-    CHECK_OK(spn_pool_shutdown_now(b.pool, left_add, &left, &count));
+    CHECK_OK(pool_shutdown_now(b.pool, left_add, &left, &count));
     CHECK_EQ(count, 3);
     CHECK_EQ(left.count, 3);
     CHECK(pthread_equal(left.thread, pthread_self()));
     for (int i = 0; i < 3; i++)
         CHECK(left.tasks[i] == &p[2 + i].task);
-    CHECK_EQ(spn_pool_queued(b.pool), 0);
-    CHECK_EQ(stats_of(b.pool).returned, 3);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_EQ(pool_stats(b.pool).queued, 0);
+    CHECK_EQ(pool_stats(b.pool).returned, 3);
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     CHECK_EQ(atomic_load(&p[0].interrupted) + atomic_load(&p[1].interrupted), 2);
-    CHECK_EQ(spn_pool_completed_count(b.pool), 2);
+    CHECK_EQ(pool_ended(b.pool), 2);
     for (int i = 2; i < 5; i++) {
         CHECK(untouched(&p[i]));
         CHECK_EQ(p[i].task.queued, 0);
@@ -206,7 +206,7 @@ TEST_EACH(pool__shutdown_now__returns_what_never_started, "TPE-52", "TPE-54", "T
         CHECK_EQ(spn_task_run(&p[i].task), 0); /* the receiver's, to run */
     }
     left.count = 0;
-    CHECK_OK(spn_pool_shutdown_now(b.pool, left_add, &left, &count));
+    CHECK_OK(pool_shutdown_now(b.pool, left_add, &left, &count));
     CHECK_EQ(count, 0);
     CHECK_EQ(left.count, 0);
     bed_close(&b);
@@ -226,12 +226,12 @@ TEST_EACH(pool__shutdown_now_without_receiver__dropped, "TPE-52")
     start(b.pool, &p[0]);
     CHECK_OK(execute(b.pool, &p[1]));
     CHECK_OK(execute(b.pool, &p[2]));
-    CHECK_OK(spn_executor_shutdown_now(spn_pool_executor(b.pool), NULL, NULL, &count));
+    CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, &count));
     CHECK_EQ(count, 2);
     CHECK(dropped(&p[1], SPN_ESHUTDOWN) && dropped(&p[2], SPN_ESHUTDOWN));
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
-    s = stats_of(b.pool);
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
+    s = pool_stats(b.pool);
     CHECK_EQ(s.returned + s.dropped, 2);
     bed_close(&b);
     gate_free(gate);
@@ -250,15 +250,15 @@ TEST_EACH(pool__shutdown_now_ignored_by_tasks__completed_counts_them, "TPE-53")
     start(b.pool, &p[1]);
     for (int i = 2; i < 5; i++)
         CHECK_OK(execute(b.pool, &p[i]));
-    CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, &count));
+    CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, &count));
     CHECK_EQ(count, 3);
-    CHECK_STATUS(spn_pool_await(b.pool, 0), SPN_ETIMEDOUT);
-    CHECK_EQ(spn_pool_is_terminated(b.pool), 0);
+    CHECK_STATUS(pool_await(b.pool, 0), SPN_ETIMEDOUT);
+    CHECK_EQ(pool_is_terminated(b.pool), 0);
     for (int i = 0; i < 2; i++)
         T_AWAIT(atomic_load(&p[i].interrupted) == 1);
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
-    CHECK_EQ(spn_pool_completed_count(b.pool), 2);
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
+    CHECK_EQ(pool_ended(b.pool), 2);
     CHECK(ran(&p[0]) && ran(&p[1]));
     bed_close(&b);
     gate_free(gate);
@@ -280,12 +280,12 @@ TEST_EACH(pool__shutdown_now_of_futures__as_pending_as_before, "TPE-54")
     start(b.pool, &hold);
     for (int i = 0; i < 2; i++)
         REQUIRE_OK(spn_executor_submit(ex, give_back, &f[i], &f[i]));
-    CHECK_OK(spn_pool_shutdown_now(b.pool, left_add, &left, NULL));
+    CHECK_OK(pool_shutdown_now(b.pool, left_add, &left, NULL));
     REQUIRE(left.count == 2);
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     for (int i = 0; i < 2; i++) {
-        CHECK_EQ(spn_future_is_done(f[i]), 0);
+        CHECK_EQ(spn_future_get_state(f[i]), SPN_FUTURE_PENDING);
         CHECK_STATUS(spn_future_get(f[i], NULL, 0), SPN_ETIMEDOUT);
     }
     CHECK_EQ(spn_task_run(left.tasks[0]), 0);
@@ -313,21 +313,23 @@ TEST_EACH(pool__shutdown_now_after_shutdown__stronger, "TPE-55")
     start(b.pool, &p[0]);
     CHECK_OK(execute(b.pool, &p[1]));
     CHECK_OK(execute(b.pool, &p[2]));
-    CHECK_OK(spn_pool_shutdown(b.pool));
+    CHECK_OK(pool_shutdown(b.pool));
     CHECK_EQ(atomic_load(&p[0].interrupted), 0);
-    CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, &count));
+    CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, &count));
     CHECK_EQ(count, 2);
-    CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, &count)); /* nothing is left */
+    CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, &count)); /* nothing is left */
     CHECK_EQ(count, 0);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     CHECK_EQ(atomic_load(&p[0].interrupted), 1);
     bed_close(&b);
     gate_free(gate);
 }
 
 /* The receiver may hand what it gets to another pool at once. */
-static void pass_on(void *ctx, spn_task *task)
+static void pass_on(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     CHECK_OK(spn_executor_execute(ctx, task));
 }
 
@@ -342,8 +344,7 @@ TEST_EACH(pool__receiver_submits_elsewhere__runs_there, "TPE-54", "G-23")
     start(b.pool, &p[0]);
     for (int i = 1; i < 4; i++)
         CHECK_OK(execute(b.pool, &p[i]));
-    CHECK_OK(
-        spn_pool_shutdown_now(b.pool, pass_on, spn_pool_executor(other.pool), NULL));
+    CHECK_OK(pool_shutdown_now(b.pool, pass_on, spn_pool_executor(other.pool), NULL));
     gate_open(gate);
     bed_close(&b);
     bed_close(&other);
@@ -361,18 +362,18 @@ TEST(pool__await_a_living_pool__times_out, "TPE-59", "G-6", "G-7")
     static const int64_t timeouts[] = { INT64_MIN, -1, 0, 999999, SPN_MS(12) };
     spn_pool *pool = pool_of(1, 1, 1);
 
-    CHECK_EQ(spn_pool_prestart(pool), 1);
+    CHECK_EQ(spn_pool_prestart(pool, 1), 1);
     for (size_t i = 0; i < sizeof timeouts / sizeof timeouts[0]; i++) {
         const int64_t began = spn_now();
 
-        CHECK_STATUS(spn_pool_await(pool, timeouts[i]), SPN_ETIMEDOUT);
+        CHECK_STATUS(pool_await(pool, timeouts[i]), SPN_ETIMEDOUT);
         CHECK(timeouts[i] <= 0 || spn_now() - began >= timeouts[i]);
-        CHECK_EQ(spn_pool_is_terminated(pool), 0);
+        CHECK_EQ(pool_is_terminated(pool), 0);
     }
-    CHECK_OK(spn_pool_shutdown(pool));
-    CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
-    CHECK_EQ(spn_pool_is_terminated(pool), 1);
-    CHECK_OK(spn_pool_await(pool, INT64_MIN));
+    CHECK_OK(pool_shutdown(pool));
+    CHECK_OK(pool_await(pool, SPN_FOREVER));
+    CHECK_EQ(pool_is_terminated(pool), 1);
+    CHECK_OK(pool_await(pool, INT64_MIN));
     CHECK_OK(spn_pool_destroy(pool));
 }
 
@@ -382,18 +383,18 @@ TEST(pool__await_without_waiting__flag_untouched, "TPE-60", "G-13")
     spn_pool *pool = pool_of(1, 1, 1);
 
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK_STATUS(spn_pool_await(pool, 0), SPN_ETIMEDOUT);
-    CHECK_STATUS(spn_pool_await(pool, -5), SPN_ETIMEDOUT);
+    CHECK_STATUS(pool_await(pool, 0), SPN_ETIMEDOUT);
+    CHECK_STATUS(pool_await(pool, -5), SPN_ETIMEDOUT);
     CHECK_EQ(spn_thread_is_interrupted(spn_thread_current()), 1);
-    CHECK_OK(spn_pool_shutdown(pool));
-    CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+    CHECK_OK(pool_shutdown(pool));
+    CHECK_OK(pool_await(pool, SPN_FOREVER));
     CHECK_EQ(spn_thread_interrupted(), 1);
     CHECK_OK(spn_pool_destroy(pool));
 }
 
 static int await_for_ever(void *arg)
 {
-    return spn_pool_await(arg, SPN_FOREVER);
+    return pool_await(arg, SPN_FOREVER);
 }
 
 /* Several may await, foreign threads too; one may be interrupted and the rest go on. */
@@ -414,7 +415,7 @@ TEST(pool__many_await__all_released, "TPE-60", "G-11", "G-14", "G-20")
     CHECK_OK(spn_thread_interrupt(waiter[2].thread));
     CHECK_STATUS(peer_finish(&waiter[2]), SPN_EINTR);
     CHECK_EQ(waiter[2].flag_after, 0);
-    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(pool_shutdown(pool));
     CHECK(peer_still_waits(&waiter[0]));
     gate_open(gate);
     CHECK_OK(peer_finish(&waiter[0]));
@@ -481,7 +482,7 @@ TEST_EACH(pool__idle_worker_interrupted__goes_on_waiting, "TPE-65")
     opts.factory = &known.factory;
     b = bed_with(k, opts, SPN_UNBOUNDED);
     pieces_init(p, 20, NULL);
-    CHECK_EQ(spn_pool_prestart(b.pool), 1);
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 1);
     for (int i = 0; i < 20; i++) {
         CHECK_OK(spn_thread_interrupt(atomic_load(&known.threads[0])));
         CHECK_OK(execute(b.pool, &p[i]));
@@ -491,8 +492,8 @@ TEST_EACH(pool__idle_worker_interrupted__goes_on_waiting, "TPE-65")
         if (i % 2 == 0)
             t_pause();
     }
-    CHECK_EQ(spn_pool_threads(b.pool), 1);
-    CHECK_EQ(stats_of(b.pool).threads_started, 1);
+    CHECK_EQ(pool_stats(b.pool).threads, 1);
+    CHECK_EQ(pool_stats(b.pool).threads_started, 1);
     bed_close(&b);
     for (int i = 0; i < 20; i++) {
         CHECK(ran(&p[i]));
@@ -527,7 +528,7 @@ TEST_EACH(pool__stop_races_the_start_of_a_task__the_task_is_told, "TPE-63", "TPE
         int ran_count = 0;
 
         if (r % 2 == 0)
-            CHECK_EQ(spn_pool_prestart_all(b.pool), 2);
+            CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 2);
         pieces_init(p, 4, NULL);
         for (int i = 0; i < 4; i++) {
             p[i].task.fn = spin_until_told;
@@ -535,8 +536,8 @@ TEST_EACH(pool__stop_races_the_start_of_a_task__the_task_is_told, "TPE-63", "TPE
         }
         for (uint64_t i = t_random(&seed) % 3; i > 0; i--)
             t_pause();
-        CHECK_OK(spn_pool_shutdown_now(b.pool, left_add, &left, NULL));
-        CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER)); /* hangs if one was not told */
+        CHECK_OK(pool_shutdown_now(b.pool, left_add, &left, NULL));
+        CHECK_OK(pool_await(b.pool, SPN_FOREVER)); /* hangs if one was not told */
         for (int i = 0; i < 4; i++) {
             CHECK(started(&p[i]) == ended(&p[i]) && started(&p[i]) <= 1);
             ran_count += started(&p[i]);
@@ -585,7 +586,7 @@ TEST(pool__close_after_shutdown__waits, "TPE-67")
     pieces_init(p, 2, gate);
     start(pool, &p[0]);
     CHECK_OK(execute(pool, &p[1]));
-    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(pool_shutdown(pool));
     peer_start(&closer, close_pool, pool);
     peer_await_blocked(&closer);
     CHECK(peer_still_waits(&closer));
@@ -636,7 +637,7 @@ TEST(pool__close_a_terminated_pool_interrupted__flag_stays, "TPE-68")
 {
     spn_pool *pool = pool_of(1, 1, 4);
 
-    CHECK_OK(spn_pool_shutdown(pool));
+    CHECK_OK(pool_shutdown(pool));
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
     CHECK_OK(spn_pool_close(pool));
     CHECK_EQ(spn_thread_interrupted(), 1);
@@ -657,7 +658,7 @@ TEST_EACH(pool__drain_in_time__all_run, "X-17", "TPE-50")
         CHECK_OK(execute(b.pool, &p[i]));
     CHECK_OK(spn_pool_drain(b.pool, SPN_SEC(3600), NULL, NULL, &count));
     CHECK_EQ(count, 0);
-    CHECK_EQ(spn_pool_is_terminated(b.pool), 1);
+    CHECK_EQ(pool_is_terminated(b.pool), 1);
     for (int i = 0; i < 6; i++)
         CHECK(ran(&p[i]));
     CHECK_OK(spn_pool_drain(b.pool, 0, NULL, NULL, &count)); /* over already */
@@ -687,7 +688,7 @@ TEST_EACH(pool__drain_out_of_time__cut_off_and_told, "X-17", "TPE-52")
         CHECK_EQ(count, 2);
         CHECK_EQ(left.count, 2);
         CHECK(left.tasks[0] == &p[1].task && left.tasks[1] == &p[2].task);
-        CHECK_EQ(stats_of(b.pool).state, SPN_EXECUTOR_STOP);
+        CHECK_EQ(pool_stats(b.pool).state, SPN_EXECUTOR_STOP);
         T_AWAIT(atomic_load(&p[0].interrupted) == 1);
         gate_open(gate);
         bed_close(&b);
@@ -707,7 +708,7 @@ TEST(pool__drain_out_of_time_and_heeded__ends, "X-17")
     p.heeds = 1;
     start(pool, &p);
     CHECK_STATUS(spn_pool_drain(pool, 0, NULL, NULL, NULL), SPN_ETIMEDOUT);
-    CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+    CHECK_OK(pool_await(pool, SPN_FOREVER));
     pool_close(pool);
     gate_free(gate);
 }
@@ -716,16 +717,15 @@ TEST(pool__drain_out_of_time_and_heeded__ends, "X-17")
 
 static void end_from_inside(struct piece *p)
 {
-    CHECK_STATUS(spn_pool_await(p->current, SPN_FOREVER), SPN_EDEADLK);
-    CHECK_STATUS(spn_executor_await(spn_pool_executor(p->current), SPN_FOREVER),
-                 SPN_EDEADLK);
+    CHECK_STATUS(pool_await(p->current, SPN_FOREVER), SPN_EDEADLK);
+    CHECK_STATUS(pool_await(p->current, SPN_FOREVER), SPN_EDEADLK);
     CHECK_STATUS(spn_pool_close(p->current), SPN_EDEADLK);
     CHECK_STATUS(spn_pool_drain(p->current, SPN_FOREVER, NULL, NULL, NULL),
                  SPN_EDEADLK);
-    CHECK_EQ(spn_pool_is_shutdown(p->current), 0); /* refused whole */
+    CHECK_EQ(pool_is_shutdown(p->current), 0); /* refused whole */
     CHECK_STATUS(spn_pool_destroy(p->current), SPN_EBUSY);
-    CHECK_OK(spn_pool_shutdown(p->current));
-    CHECK_OK(spn_pool_shutdown(p->current)); /* twice */
+    CHECK_OK(pool_shutdown(p->current));
+    CHECK_OK(pool_shutdown(p->current)); /* twice */
     CHECK_STATUS(spn_executor_call(spn_pool_executor(p->current), await_for_ever, NULL),
                  SPN_EREJECTED);
 }
@@ -738,11 +738,11 @@ TEST_EACH(pool__task_ends_its_pool__shutdown_yes_await_no, "TPE-75", "TPE-47", "
 
     pieces_init(p, 2, NULL);
     p[0].act = end_from_inside;
-    CHECK_OK(spn_pool_pause(b.pool)); /* so that both are queued */
+    CHECK_OK(spn_pool_pause(b.pool)); /* so that both are there before one runs */
     CHECK_OK(execute(b.pool, &p[0]));
     CHECK_OK(execute(b.pool, &p[1]));
     CHECK_OK(spn_pool_resume(b.pool));
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     CHECK(ran(&p[0]) && ran(&p[1]));
     bed_close(&b);
 }
@@ -751,7 +751,7 @@ static void stop_from_inside(struct piece *p)
 {
     int64_t count = -1;
 
-    CHECK_OK(spn_pool_shutdown_now(p->current, NULL, NULL, &count));
+    CHECK_OK(pool_shutdown_now(p->current, NULL, NULL, &count));
     CHECK_EQ(count, 1);
     CHECK_EQ(spn_thread_interrupted(), 1); /* I run, so I am told as well */
 }
@@ -767,7 +767,7 @@ TEST_EACH(pool__task_stops_its_pool__the_rest_never_starts, "TPE-75", "TPE-52")
     CHECK_OK(execute(b.pool, &p[0]));
     CHECK_OK(execute(b.pool, &p[1]));
     CHECK_OK(spn_pool_resume(b.pool));
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     CHECK(ran(&p[0]) && dropped(&p[1], SPN_ESHUTDOWN));
     bed_close(&b);
 }
@@ -775,8 +775,8 @@ TEST_EACH(pool__task_stops_its_pool__the_rest_never_starts, "TPE-75", "TPE-52")
 /* A task of one pool may await another. */
 static void await_other(struct piece *p)
 {
-    CHECK_OK(spn_pool_shutdown(p->arg));
-    CHECK_OK(spn_pool_await(p->arg, SPN_FOREVER));
+    CHECK_OK(pool_shutdown(p->arg));
+    CHECK_OK(pool_await(p->arg, SPN_FOREVER));
 }
 
 TEST(pool__task_awaits_another_pool__fine, "TPE-59")
@@ -808,10 +808,10 @@ TEST_EACH(pool__destroyed_while_it_lives__busy_and_unharmed, "EXE-15", "G-17")
     piece_init(&p, gate);
     start(b.pool, &p);
     CHECK_STATUS(spn_pool_destroy(b.pool), SPN_EBUSY);
-    CHECK_OK(spn_pool_shutdown(b.pool));
+    CHECK_OK(pool_shutdown(b.pool));
     CHECK_STATUS(spn_pool_destroy(b.pool), SPN_EBUSY);
     gate_open(gate);
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     bed_close(&b);
     CHECK(ran(&p));
     gate_free(gate);
@@ -830,8 +830,8 @@ TEST_EACH(pool__destroyed_right_after_await__nobody_is_left, "TPE-49", "G-17")
         pieces_init(p, 3, NULL);
         for (int j = 0; j < 3; j++)
             CHECK_OK(execute(b.pool, &p[j]));
-        CHECK_OK(spn_pool_shutdown(b.pool));
-        CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+        CHECK_OK(pool_shutdown(b.pool));
+        CHECK_OK(pool_await(b.pool, SPN_FOREVER));
         REQUIRE_OK(spn_pool_destroy(b.pool));
         CHECK_OK(spn_queue_destroy(b.queue));
         CHECK(ran(&p[0]) && ran(&p[1]) && ran(&p[2]));
@@ -878,7 +878,7 @@ static void end_or_submit(int index, void *arg)
     atomic_store(&e->race->go, 1);
     for (uint64_t i = t_random(&e->seed) % 40; i > 0; i--)
         sched_yield();
-    CHECK_OK(spn_pool_shutdown(e->race->pool));
+    CHECK_OK(pool_shutdown(e->race->pool));
 }
 
 /* What was accepted while the pool was being shut down has run (or, with shutdown_now,
@@ -903,23 +903,25 @@ TEST_EACH(pool__submit_races_shutdown__accepted_is_run_or_returned, "TPE-61", "T
         for (int i = 0; i < RACERS; i++)
             pieces_init(p[i], RACE_TASKS, NULL);
         t_parallel(RACERS + 1, end_or_submit, &e);
-        CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+        CHECK_OK(pool_await(b.pool, SPN_FOREVER));
         for (int i = 0; i < RACERS; i++)
             for (int j = 0; j < RACE_TASKS; j++) {
                 CHECK(r.rc[i][j] == SPN_OK ? ran(&p[i][j]) : untouched(&p[i][j]));
                 ran_count += started(&p[i][j]);
             }
         CHECK_EQ(ran_count, atomic_load(&r.accepted));
-        CHECK_EQ(stats_of(b.pool).accepted, atomic_load(&r.accepted));
-        CHECK_EQ(stats_of(b.pool).rejected, atomic_load(&r.refused));
+        CHECK_EQ(pool_stats(b.pool).accepted, atomic_load(&r.accepted));
+        CHECK_EQ(pool_stats(b.pool).rejected, atomic_load(&r.refused));
         bed_close(&b);
     }
 }
 
-static void mark_returned(void *ctx, spn_task *task)
+static void mark_returned(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     struct piece *p = (struct piece *)(void *)task;
 
+    (void)fn;
+    (void)arg;
     (void)ctx;
     p->code = -1; /* the receiver's mark */
 }
@@ -935,7 +937,7 @@ static void stop_or_submit(int index, void *arg)
     atomic_store(&e->race->go, 1);
     for (uint64_t i = t_random(&e->seed) % 40; i > 0; i--)
         sched_yield();
-    CHECK_OK(spn_pool_shutdown_now(e->race->pool, mark_returned, NULL, NULL));
+    CHECK_OK(pool_shutdown_now(e->race->pool, mark_returned, NULL, NULL));
 }
 
 TEST_EACH(pool__submit_races_shutdown_now__one_of_three_ways, "TPE-62", "TPE-52")
@@ -957,7 +959,7 @@ TEST_EACH(pool__submit_races_shutdown_now__one_of_three_ways, "TPE-62", "TPE-52"
         for (int i = 0; i < RACERS; i++)
             pieces_init(p[i], RACE_TASKS, NULL);
         t_parallel(RACERS + 1, stop_or_submit, &e);
-        CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+        CHECK_OK(pool_await(b.pool, SPN_FOREVER));
         for (int i = 0; i < RACERS; i++)
             for (int j = 0; j < RACE_TASKS; j++) {
                 const int back = p[i][j].code == -1;
@@ -968,8 +970,8 @@ TEST_EACH(pool__submit_races_shutdown_now__one_of_three_ways, "TPE-62", "TPE-52"
                     CHECK(!back && untouched(&p[i][j]));
                 returned += back;
             }
-        CHECK_EQ(stats_of(b.pool).returned, returned);
-        CHECK_EQ(stats_of(b.pool).accepted, atomic_load(&r.accepted));
+        CHECK_EQ(pool_stats(b.pool).returned, returned);
+        CHECK_EQ(pool_stats(b.pool).accepted, atomic_load(&r.accepted));
         bed_close(&b);
     }
 }
@@ -984,18 +986,18 @@ static void poke(struct piece *p)
 
     switch (p->code) {
     case 1:
-        CHECK_OK(spn_pool_shutdown(pool));
+        CHECK_OK(pool_shutdown(pool));
         break;
     case 2:
-        CHECK_OK(spn_pool_shutdown_now(pool, NULL, NULL, NULL));
+        CHECK_OK(pool_shutdown_now(pool, NULL, NULL, NULL));
         break;
     case 3:
         (void)spn_pool_pause(pool);
         (void)spn_pool_resume(pool);
         break;
     case 4:
-        (void)spn_pool_set_core_threads(pool, 2);
-        (void)spn_pool_prestart_all(pool);
+        (void)pool_set_core(pool, 2);
+        (void)spn_pool_prestart(pool, SPN_DEFAULT);
         break;
     default:
         CHECK(spn_pool_purge(pool) >= 0);
@@ -1024,20 +1026,20 @@ TEST_EACH(pool__random_life__always_ends, "TPE-47", "TPE-55", "TPE-56", "P44")
             p[i].act = poke;
             p[i].code = (int)(t_random(&seed) % 24); /* 1..4: see poke */
             if (dice == 0)
-                CHECK_OK(spn_pool_shutdown(b.pool));
+                CHECK_OK(pool_shutdown(b.pool));
             else if (dice == 1)
-                CHECK_OK(spn_pool_shutdown_now(b.pool, NULL, NULL, NULL));
+                CHECK_OK(pool_shutdown_now(b.pool, NULL, NULL, NULL));
             else if (dice == 2)
                 (void)spn_pool_pause(b.pool);
             else if (dice == 3)
                 (void)spn_pool_resume(b.pool);
             else if (dice == 4)
-                CHECK(spn_pool_await(b.pool, 0) <= 0);
+                CHECK(pool_await(b.pool, 0) <= 0);
             else
                 accepted += execute(b.pool, &p[i]) == SPN_OK;
         }
         CHECK_OK(spn_pool_close(b.pool));
-        CHECK_EQ(stats_of(b.pool).accepted, accepted);
+        CHECK_EQ(pool_stats(b.pool).accepted, accepted);
         for (int i = 0; i < STEPS; i++)
             CHECK(started(&p[i]) + drops(&p[i]) <= 1);
         bed_close(&b);

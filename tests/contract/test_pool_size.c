@@ -9,22 +9,22 @@ TEST_EACH(pool__prestart__one_thread_up_to_core, "TPE-25", "TPE-27")
     struct bed b = bed_open(k, 2, 6);
     struct piece p;
 
-    CHECK_EQ(spn_pool_prestart(b.pool), 1);
-    CHECK_EQ(spn_pool_threads(b.pool), 1);
-    CHECK_EQ(spn_pool_prestart(b.pool), 1);
-    CHECK_EQ(spn_pool_threads(b.pool), 2);
-    CHECK_EQ(spn_pool_prestart(b.pool), 0);
-    CHECK_EQ(spn_pool_threads(b.pool), 2);
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 4));
-    CHECK_EQ(spn_pool_prestart(b.pool), 1);
-    CHECK_EQ(spn_pool_prestart(b.pool), 1);
-    CHECK_EQ(spn_pool_prestart(b.pool), 0);
-    CHECK_EQ(spn_pool_threads(b.pool), 4);
-    CHECK_EQ(spn_pool_active(b.pool), 0);
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 1);
+    CHECK_EQ(pool_stats(b.pool).threads, 1);
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 1);
+    CHECK_EQ(pool_stats(b.pool).threads, 2);
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 0);
+    CHECK_EQ(pool_stats(b.pool).threads, 2);
+    CHECK_OK(pool_set_core(b.pool, 4));
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 1);
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 1);
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 0);
+    CHECK_EQ(pool_stats(b.pool).threads, 4);
+    CHECK_EQ(pool_stats(b.pool).active, 0);
     piece_init(&p, NULL);
     CHECK_OK(execute(b.pool, &p)); /* one of them takes it */
     T_AWAIT(ended(&p) == 1);
-    CHECK_EQ(spn_pool_threads(b.pool), 4);
+    CHECK_EQ(pool_stats(b.pool).threads, 4);
     bed_close(&b);
 }
 
@@ -33,15 +33,15 @@ TEST_EACH(pool__prestart_all__up_to_core, "TPE-26")
 {
     struct bed b = bed_open(k, 3, 9);
 
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 3);
-    CHECK_EQ(spn_pool_threads(b.pool), 3);
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 0);
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 5));
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 2);
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 0);
-    CHECK_EQ(spn_pool_threads(b.pool), 5);
-    CHECK_EQ(spn_pool_largest(b.pool), 5);
-    CHECK_EQ(spn_pool_task_count(b.pool), 0);
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 3);
+    CHECK_EQ(pool_stats(b.pool).threads, 3);
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 0);
+    CHECK_OK(pool_set_core(b.pool, 5));
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 2);
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 0);
+    CHECK_EQ(pool_stats(b.pool).threads, 5);
+    CHECK_EQ(pool_stats(b.pool).largest, 5);
+    CHECK_EQ(pool_tasks(b.pool), 0);
     bed_close(&b);
 }
 
@@ -51,15 +51,15 @@ TEST_EACH(pool__core_zero__no_prestart_but_tasks_run, "TPE-27", "TPE-2")
     struct bed b = bed_open(k, 0, 2);
     struct piece p[3];
 
-    CHECK_EQ(spn_pool_prestart(b.pool), 0);
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 0);
-    CHECK_EQ(spn_pool_threads(b.pool), 0);
+    CHECK_EQ(spn_pool_prestart(b.pool, 1), 0);
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 0);
+    CHECK_EQ(pool_stats(b.pool).threads, 0);
     pieces_init(p, 3, NULL);
     for (int i = 0; i < 3; i++) {
         CHECK_OK(execute(b.pool, &p[i]));
         T_AWAIT(ended(&p[i]) == 1);
     }
-    CHECK_EQ(spn_pool_largest(b.pool), 1); /* queued for the one there is */
+    CHECK_EQ(pool_stats(b.pool).largest, 1); /* queued for the one there is */
     bed_close(&b);
 }
 
@@ -68,10 +68,10 @@ TEST(pool__prestart_after_shutdown__none, "TPE-25", "TPE-26")
 {
     spn_pool *pool = pool_of(2, 2, 2);
 
-    CHECK_OK(spn_pool_shutdown(pool));
-    CHECK_EQ(spn_pool_prestart(pool), 0);
-    CHECK_EQ(spn_pool_prestart_all(pool), 0);
-    CHECK_EQ(spn_pool_threads(pool), 0);
+    CHECK_OK(pool_shutdown(pool));
+    CHECK_EQ(spn_pool_prestart(pool, 1), 0);
+    CHECK_EQ(spn_pool_prestart(pool, SPN_DEFAULT), 0);
+    CHECK_EQ(pool_stats(pool).threads, 0);
     CHECK_OK(spn_pool_destroy(pool));
 }
 
@@ -86,17 +86,17 @@ TEST_EACH(pool__core_raised_with_tasks_queued__threads_for_them, "TPE-33")
     start(b.pool, &p[0]);
     for (int i = 1; i < 4; i++)
         CHECK_OK(execute(b.pool, &p[i]));
-    CHECK_EQ(spn_pool_threads(b.pool), 1);
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 3)); /* by two: fewer than are queued */
+    CHECK_EQ(pool_stats(b.pool).threads, 1);
+    CHECK_OK(pool_set_core(b.pool, 3)); /* by two: fewer than are queued */
     for (int i = 1; i < 3; i++)
         T_AWAIT(started(&p[i]) == 1);
-    CHECK_EQ(spn_pool_threads(b.pool), 3);
+    CHECK_EQ(pool_stats(b.pool).threads, 3);
     CHECK(untouched(&p[3]));
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 8)); /* by five: one is queued */
+    CHECK_OK(pool_set_core(b.pool, 8)); /* by five: one is queued */
     T_AWAIT(started(&p[3]) == 1);
-    CHECK_EQ(spn_pool_threads(b.pool), 4);
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 2)); /* running ones are left alone */
-    CHECK_EQ(spn_pool_threads(b.pool), 4);
+    CHECK_EQ(pool_stats(b.pool).threads, 4);
+    CHECK_OK(pool_set_core(b.pool, 2)); /* running ones are left alone */
+    CHECK_EQ(pool_stats(b.pool).threads, 4);
     gate_open(gate);
     bed_close(&b);
     for (int i = 0; i < 4; i++) {
@@ -111,8 +111,8 @@ TEST(pool__core_raised_and_nothing_queued__no_thread, "TPE-33")
 {
     spn_pool *pool = pool_of(1, 8, 8);
 
-    CHECK_OK(spn_pool_set_core_threads(pool, 8));
-    CHECK_EQ(spn_pool_threads(pool), 0);
+    CHECK_OK(pool_set_core(pool, 8));
+    CHECK_EQ(pool_stats(pool).threads, 0);
     pool_close(pool);
 }
 
@@ -129,17 +129,17 @@ TEST_EACH(pool__max_lowered_under_load__surplus_leaves_when_idle, "TPE-32", "TPE
     piece_init(&later, NULL);
     for (int i = 0; i < 4; i++)
         start(b.pool, &p[i]);
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 1));
-    CHECK_OK(spn_pool_set_max_threads(b.pool, 1));
-    CHECK_EQ(spn_pool_threads(b.pool), 4);
+    CHECK_OK(pool_set_core(b.pool, 1));
+    CHECK_OK(pool_set_max(b.pool, 1));
+    CHECK_EQ(pool_stats(b.pool).threads, 4);
     for (int i = 0; i < 4; i++)
         CHECK_EQ(ended(&p[i]), 0);
     gate_open(gate);
-    T_AWAIT(spn_pool_threads(b.pool) == 1); /* whatever the keep-alive */
-    CHECK_EQ(spn_pool_largest(b.pool), 4);
+    T_AWAIT(pool_stats(b.pool).threads == 1); /* whatever the keep-alive */
+    CHECK_EQ(pool_stats(b.pool).largest, 4);
     CHECK_OK(execute(b.pool, &later));
     T_AWAIT(ended(&later) == 1);
-    CHECK_EQ(spn_pool_threads(b.pool), 1);
+    CHECK_EQ(pool_stats(b.pool).threads, 1);
     bed_close(&b);
     for (int i = 0; i < 4; i++) {
         CHECK(ran(&p[i]));
@@ -154,13 +154,13 @@ TEST_EACH(pool__max_lowered_while_idle__surplus_leaves_at_once, "TPE-32", "TPE-3
     struct bed b = bed_open(k, 4, 4);
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
 
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 4);
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 4);
     c.core_threads = 1;
     c.max_threads = 2;
     CHECK_OK(spn_pool_reconfigure(b.pool, &c));
-    T_AWAIT(spn_pool_threads(b.pool) <= 2); /* the keep-alive is an hour */
-    CHECK(spn_pool_threads(b.pool) >= 1);
-    CHECK_EQ(spn_pool_largest(b.pool), 4);
+    T_AWAIT(pool_stats(b.pool).threads <= 2); /* the keep-alive is an hour */
+    CHECK(pool_stats(b.pool).threads >= 1);
+    CHECK_EQ(pool_stats(b.pool).largest, 4);
     bed_close(&b);
 }
 
@@ -170,14 +170,14 @@ TEST_EACH(pool__keep_alive_shortened__idle_threads_hear_of_it, "TPE-31", "TPE-30
     struct bed b = bed_open(k, 1, 4);
     struct piece p;
 
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 4));
-    CHECK_EQ(spn_pool_prestart_all(b.pool), 4);
-    CHECK_OK(spn_pool_set_core_threads(b.pool, 1));
-    CHECK_EQ(spn_pool_threads(b.pool), 4); /* an hour of keep-alive */
-    CHECK_OK(spn_pool_set_keep_alive(b.pool, 1));
-    T_AWAIT(spn_pool_threads(b.pool) == 1);
-    CHECK_OK(spn_pool_set_core_timeout(b.pool, 1));
-    T_AWAIT(spn_pool_threads(b.pool) == 0);
+    CHECK_OK(pool_set_core(b.pool, 4));
+    CHECK_EQ(spn_pool_prestart(b.pool, SPN_DEFAULT), 4);
+    CHECK_OK(pool_set_core(b.pool, 1));
+    CHECK_EQ(pool_stats(b.pool).threads, 4); /* an hour of keep-alive */
+    CHECK_OK(pool_set_keep_alive(b.pool, 1));
+    T_AWAIT(pool_stats(b.pool).threads == 1);
+    CHECK_OK(pool_set_core_timeout(b.pool, 1));
+    T_AWAIT(pool_stats(b.pool).threads == 0);
     piece_init(&p, NULL);
     CHECK_OK(execute(b.pool, &p)); /* and back */
     T_AWAIT(ended(&p) == 1);
@@ -186,7 +186,7 @@ TEST_EACH(pool__keep_alive_shortened__idle_threads_hear_of_it, "TPE-31", "TPE-30
 
 static void lower_core(struct piece *p)
 {
-    CHECK_OK(spn_pool_set_core_threads(p->current, 1));
+    CHECK_OK(pool_set_core(p->current, 1));
     CHECK_EQ(spn_thread_interrupted(), 0);
     CHECK_OK(spn_latch_await(p->arg, SPN_FOREVER));
     CHECK_EQ(spn_thread_interrupted(), 0);
@@ -206,9 +206,9 @@ TEST_EACH(pool__core_lowered_from_inside__nobody_interrupted, "TPE-34")
         start(b.pool, &p[i]);
     }
     gate_open(begin);
-    T_AWAIT(spn_pool_core_threads(b.pool) == 1);
-    CHECK_EQ(spn_pool_threads(b.pool), 4);
-    CHECK_EQ(spn_pool_active(b.pool), 4);
+    T_AWAIT(pool_stats(b.pool).core_threads == 1);
+    CHECK_EQ(pool_stats(b.pool).threads, 4);
+    CHECK_EQ(pool_stats(b.pool).active, 4);
     gate_open(gate);
     bed_close(&b);
     for (int i = 0; i < 4; i++)
@@ -228,12 +228,12 @@ TEST(pool__capacity_changed_under_load__what_is_queued_stays, "TPE-15")
     start(pool, &p[0]);
     CHECK_OK(execute(pool, &p[1]));
     CHECK_STATUS(execute(pool, &p[2]), SPN_EREJECTED);
-    CHECK_OK(spn_pool_set_queue_capacity(pool, 3));
+    CHECK_OK(pool_set_capacity(pool, 3));
     CHECK_OK(execute(pool, &p[2]));
     CHECK_OK(execute(pool, &p[3]));
     CHECK_STATUS(execute(pool, &p[4]), SPN_EREJECTED);
-    CHECK_OK(spn_pool_set_queue_capacity(pool, 1));
-    CHECK_EQ(spn_pool_queued(pool), 3);
+    CHECK_OK(pool_set_capacity(pool, 1));
+    CHECK_EQ(pool_stats(pool).queued, 3);
     CHECK_STATUS(execute(pool, &p[4]), SPN_EREJECTED);
     gate_open(gate);
     pool_close(pool);
@@ -256,11 +256,11 @@ TEST_EACH(pool__two_hundred_threads__all_at_work_at_once, "TPE-15", "TPE-41")
         CHECK_OK(execute(b.pool, &p[i]));
     for (int i = 0; i < COUNT; i++)
         T_AWAIT(started(&p[i]) == 1);
-    CHECK_EQ(spn_pool_active(b.pool), COUNT);
-    CHECK_EQ(spn_pool_threads(b.pool), COUNT);
+    CHECK_EQ(pool_stats(b.pool).active, COUNT);
+    CHECK_EQ(pool_stats(b.pool).threads, COUNT);
     gate_open(gate);
     pool_rest(b.pool);
-    CHECK_EQ(spn_pool_threads(b.pool), COUNT);
+    CHECK_EQ(pool_stats(b.pool).threads, COUNT);
     bed_close(&b);
     gate_free(gate);
 }

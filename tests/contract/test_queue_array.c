@@ -30,19 +30,19 @@ TEST(queue_array__bad_capacity__einval, "ABQ-1")
         }
 }
 
-/* add_all of more than there is room for fills it; of exactly as much succeeds. */
-TEST(queue_array__add_all__room_exactly_used, "ABQ-4", "ABQ-3")
+/* put_many of more than there is room for fills it; of exactly as much succeeds. */
+TEST(queue_array__put_many__room_exactly_used, "ABQ-4", "ABQ-3")
 {
     for (uint32_t fair = 0; fair < 2; fair++) {
         spn_queue *q = open_array(4, fair);
         void *some[5] = { item(1), item(2), item(3), item(4), item(5) };
         size_t done;
 
-        CHECK_OK(spn_queue_add_all(q, some, 4, &done));
+        CHECK_OK(spn_queue_put_many(q, some, 4, 0, &done));
         CHECK_EQ(done, 4);
-        CHECK_EQ(spn_queue_remaining(q), 0);
-        CHECK_EQ(spn_queue_clear(q), 4);
-        CHECK_STATUS(spn_queue_add_all(q, some, 5, &done), SPN_EFULL);
+        CHECK_EQ(room_left(q), 0);
+        CHECK_EQ(take_all(q), 4);
+        CHECK_STATUS(spn_queue_put_many(q, some, 5, 0, &done), SPN_EFULL);
         CHECK_EQ(done, 4);
         expect_range(q, 1, 5);
         shut(q);
@@ -62,18 +62,18 @@ TEST(queue_array__wrap_around__order_stays, "ABQ-2")
                     spn_queue *q = open_array(CAPACITY, fair);
 
                     for (int i = 0; i < offset; i++) {
-                        CHECK_OK(spn_queue_add(q, item(99)));
-                        CHECK(spn_queue_poll(q) == item(99));
+                        CHECK_OK(spn_queue_put(q, item(99), 0));
+                        CHECK(take_now(q) == item(99));
                     }
                     add_range(q, 0, count);
-                    CHECK_EQ(spn_queue_remove_item(q, item(out)), 1);
+                    CHECK_OK(spn_queue_remove_item(q, item(out)));
                     CHECK_EQ(spn_queue_size(q), count - 1);
-                    CHECK_EQ(spn_queue_remaining(q), CAPACITY - count + 1);
+                    CHECK_EQ(room_left(q), CAPACITY - count + 1);
                     add_range(q, count, CAPACITY + 1); /* full now */
-                    CHECK_EQ(spn_queue_offer(q, item(99)), 0);
+                    CHECK_STATUS(spn_queue_put(q, item(99), 0), SPN_EFULL);
                     for (int i = 0; i <= CAPACITY; i++)
                         if (i != out)
-                            CHECK_EQ(index_of(spn_queue_poll(q)), i);
+                            CHECK_EQ(index_of(take_now(q)), i);
                     expect_empty(q);
                     shut(q);
                 }
@@ -91,10 +91,11 @@ TEST(queue_array__fair__order_of_arrival, "ABQ-5")
     add_range(q, 0, 1);
     for (int i = 0; i < N; i++)
         block_put(&p[i], &c[i], q, 10 + i);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 0);
+    CHECK_EQ(index_of(take_now(q)), 0);
     for (int i = 0; i < N; i++) {
-        CHECK_EQ(spn_queue_offer(q, item(99)), 0); /* the room was given away */
-        CHECK_EQ(index_of(spn_queue_poll(q)), 10 + i);
+        CHECK_STATUS(spn_queue_put(q, item(99), 0),
+                     SPN_EFULL); /* the room was given away */
+        CHECK_EQ(index_of(take_now(q)), 10 + i);
         CHECK_OK(peer_finish(&p[i]));
     }
     expect_empty(q);
@@ -102,8 +103,8 @@ TEST(queue_array__fair__order_of_arrival, "ABQ-5")
     for (int i = 0; i < N; i++)
         block_take(&p[i], &c[i], q);
     for (int i = 0; i < N; i++) {
-        CHECK_OK(spn_queue_add(q, item(20 + i)));
-        CHECK(spn_queue_poll(q) == NULL); /* the item was given away */
+        CHECK_OK(spn_queue_put(q, item(20 + i), 0));
+        CHECK(take_now(q) == NULL); /* the item was given away */
         CHECK_OK(peer_finish(&p[i]));
         CHECK_EQ(index_of(c[i].item), 20 + i);
     }
@@ -121,19 +122,19 @@ TEST(queue_array__removed_items__never_seen_again, "ABQ-7")
         for (int i = 0; i < 40; i++) {
             void *all[5];
 
-            CHECK_OK(spn_queue_add(q, item(i)));
+            CHECK_OK(spn_queue_put(q, item(i), 0));
             if (i % 3 == 2)
-                CHECK_EQ(spn_queue_remove_item(q, item(i)), 1);
+                CHECK_OK(spn_queue_remove_item(q, item(i)));
             else if (i % 2 == 1)
-                CHECK(spn_queue_poll(q) != NULL);
+                CHECK(take_now(q) != NULL);
             if (spn_queue_size(q) == 4)
-                CHECK(spn_queue_poll(q) != NULL);
-            for (int64_t n = spn_queue_to_array(q, all, 5); n > 0; n--)
+                CHECK(take_now(q) != NULL);
+            for (int64_t n = content(q, all, 5); n > 0; n--)
                 CHECK(index_of(all[n - 1]) > i - 12);
         }
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         for (int i = 0; i < 40; i++)
-            CHECK_EQ(spn_queue_contains(q, item(i)), 0);
+            CHECK_STATUS(spn_queue_contains(q, item(i)), SPN_EEMPTY);
         shut(q);
     }
 }

@@ -18,16 +18,16 @@ TEST(queue_linked__of_two__empty_one_full, "LBQ-3", "LBQ-1")
 {
     spn_queue *q = open_linked(2);
 
-    CHECK_EQ(spn_queue_remaining(q), 2);
-    CHECK_EQ(spn_queue_offer(q, item(1)), 1);
-    CHECK_EQ(spn_queue_remaining(q), 1);
-    CHECK_EQ(spn_queue_offer(q, item(2)), 1);
-    CHECK_EQ(spn_queue_remaining(q), 0);
-    CHECK_EQ(spn_queue_offer(q, item(3)), 0);
+    CHECK_EQ(room_left(q), 2);
+    CHECK_OK(spn_queue_put(q, item(1), 0));
+    CHECK_EQ(room_left(q), 1);
+    CHECK_OK(spn_queue_put(q, item(2), 0));
+    CHECK_EQ(room_left(q), 0);
+    CHECK_STATUS(spn_queue_put(q, item(3), 0), SPN_EFULL);
     expect_range(q, 1, 3);
     shut(q);
     q = open_linked(INT32_MAX);
-    CHECK_EQ(spn_queue_remaining(q), INT32_MAX);
+    CHECK_EQ(room_left(q), INT32_MAX);
     shut(q);
 }
 
@@ -63,17 +63,17 @@ TEST(queue_linked__one_call_for_many_waiters__wakes_as_many, "LBQ-5", "G-20")
     add_range(q, 0, N);
     for (int i = 0; i < N; i++)
         block_put(&p[i], &c[i], q, 100 + i);
-    CHECK_EQ(spn_queue_drain(q, got, 5), 5);
+    CHECK_EQ(take_some(q, got, 5), 5);
     do {
         done = 0;
         for (int i = 0; i < N; i++)
             done += atomic_load(&p[i].done);
         t_pause();
     } while (done < 5);
-    CHECK_EQ(spn_queue_drain(q, got, 3), 3);
+    CHECK_EQ(take_some(q, got, 3), 3);
     for (int i = 0; i < N; i++)
         CHECK_OK(peer_finish(&p[i]));
-    CHECK_EQ(spn_queue_clear(q), N);
+    CHECK_EQ(take_all(q), N);
     shut(q);
 }
 
@@ -92,9 +92,9 @@ static void put_and_take(int index, void *arg)
         void *got;
 
         if (index == 0) {
-            CHECK_OK(spn_queue_put(f->q, item(i % ITEMS)));
+            CHECK_OK(spn_queue_put(f->q, item(i % ITEMS), SPN_FOREVER));
         } else {
-            CHECK_OK(spn_queue_take(f->q, &got));
+            CHECK_OK(spn_queue_take(f->q, &got, SPN_FOREVER));
             CHECK_EQ(index_of(got), i % ITEMS);
         }
     }
@@ -123,10 +123,10 @@ TEST(queue_linked__long_queue_emptied__memory_goes_back, "Q-18", "LBQ-2")
 
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 20 * ITEMS; i++)
-            CHECK_OK(spn_queue_add(q, item(i % ITEMS)));
+            CHECK_OK(spn_queue_put(q, item(i % ITEMS), 0));
         CHECK(atomic_load(&counting_live) > before + 100);
         for (int i = 0; i < 20 * ITEMS; i++)
-            CHECK_EQ(index_of(spn_queue_poll(q)), i % ITEMS);
+            CHECK_EQ(index_of(take_now(q)), i % ITEMS);
         CHECK(atomic_load(&counting_live) <= before + 1); /* one chunk to spare */
     }
     shut(q);
@@ -143,16 +143,16 @@ TEST(queue_linked__mostly_taken_from_inside__rest_in_order, "Q-17", "LBQ-6", "Q-
         add_range(q, 0, N);
         for (int i = 0; i < N; i++)
             if (i % 50 != 49)
-                CHECK_EQ(spn_queue_remove_item(q, item(i)), 1);
+                CHECK_OK(spn_queue_remove_item(q, item(i)));
         CHECK_EQ(spn_queue_size(q), 8);
-        CHECK_EQ(index_of(spn_queue_peek(q)), 49);
+        CHECK_EQ(index_of(first_of(q)), 49);
         add_range(q, N, 2 * N - 8); /* full again, had it the room */
         CHECK_EQ(spn_queue_size(q), N);
-        CHECK_EQ(spn_queue_offer(q, item(1)), bounded ? 0 : 1);
+        CHECK_STATUS(spn_queue_put(q, item(1), 0), bounded ? SPN_EFULL : SPN_OK);
         for (int i = 0; i < 8; i++)
-            CHECK_EQ(index_of(spn_queue_poll(q)), 50 * i + 49);
+            CHECK_EQ(index_of(take_now(q)), 50 * i + 49);
         expect_range(q, N, 2 * N - 8);
-        CHECK_EQ(spn_queue_clear(q), bounded ? 0 : 1);
+        CHECK_EQ(take_all(q), bounded ? 0 : 1);
         shut(q);
     }
 }
@@ -168,17 +168,17 @@ TEST(queue_linked__holes_far_from_the_head__let_waiting_puts_in, "Q-17", "Q-32")
     add_range(q, 0, 6);
     for (int i = 0; i < 3; i++)
         block_put(&p[i], &c[i], q, 100 + i);
-    CHECK_EQ(spn_queue_remove_item(q, item(4)), 1);
-    CHECK_EQ(spn_queue_remove_item(q, item(2)), 1);
-    CHECK_EQ(spn_queue_remove_item(q, item(5)), 1);
+    CHECK_OK(spn_queue_remove_item(q, item(4)));
+    CHECK_OK(spn_queue_remove_item(q, item(2)));
+    CHECK_OK(spn_queue_remove_item(q, item(5)));
     for (int i = 0; i < 3; i++)
         CHECK_OK(peer_finish(&p[i]));
     CHECK_EQ(spn_queue_size(q), 6);
-    CHECK_EQ(spn_queue_offer(q, item(7)), 0);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 0);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 1);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 3);
-    CHECK_EQ(spn_queue_clear(q), 3);
+    CHECK_STATUS(spn_queue_put(q, item(7), 0), SPN_EFULL);
+    CHECK_EQ(index_of(take_now(q)), 0);
+    CHECK_EQ(index_of(take_now(q)), 1);
+    CHECK_EQ(index_of(take_now(q)), 3);
+    CHECK_EQ(take_all(q), 3);
     shut(q);
 }
 
@@ -193,8 +193,8 @@ TEST(queue_linked__inserts_and_removals_inside_for_long__memory_bounded, "Q-18",
 
         add_range(q, 0, 1); /* stays at the head */
         for (int i = 0; i < 100000; i++) {
-            CHECK_OK(spn_queue_add(q, item(1 + i % 7)));
-            CHECK_EQ(spn_queue_remove_item(q, item(1 + i % 7)), 1);
+            CHECK_OK(spn_queue_put(q, item(1 + i % 7), 0));
+            CHECK_OK(spn_queue_remove_item(q, item(1 + i % 7)));
         }
         CHECK(atomic_load(&counting_live) <= before + 20);
         CHECK_EQ(spn_queue_size(q), 1);

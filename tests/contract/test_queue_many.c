@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_queue_many.c - several items at once: put_many, take_many, drain, drain_to. */
+/* test_queue_many.c - several items at once: put_many, take_many, from queue to queue. */
 #include "counting.h"
 #include "queue_kinds.h"
 
@@ -24,7 +24,7 @@ TEST_EACH(queue__put_many__what_fits_in_order, "Q-5", "Q-10", "G-6")
         size_t done = 99;
 
         CHECK_STATUS(spn_queue_put_many(q, row, (size_t)count, 0, &done),
-                     fits ? SPN_OK : SPN_ETIMEDOUT);
+                     fits ? SPN_OK : SPN_EFULL);
         CHECK_EQ(done, fits ? count : n);
         CHECK_EQ(spn_queue_size(q), done);
         CHECK_STATUS(spn_queue_put_many(q, row + n, (size_t)!fits, SPN_US(10), NULL),
@@ -56,7 +56,7 @@ TEST_EACH(queue__take_many__what_is_there, "Q-27")
                 CHECK_EQ(index_of(got[i]), taken++);
         }
         CHECK_STATUS(spn_queue_take_many(q, got, (size_t)capacity, 0, &count),
-                     SPN_ETIMEDOUT);
+                     SPN_EEMPTY);
         CHECK_EQ(count, 0);
         shut(q);
     }
@@ -174,7 +174,7 @@ TEST_EACH(queue__take_many_under_waiting_producers__let_in, "Q-28", "G-20")
 }
 
 /* Bad arguments, also for a call that would wait for ever. */
-TEST_EACH(queue__many_with_bad_arguments__einval, "G-2", "Q-2", "Q-25")
+TEST_EACH(queue__many_with_bad_arguments__einval, "G-2", "Q-2")
 {
     spn_queue *q = open_kind(k);
     void *got[2];
@@ -186,17 +186,16 @@ TEST_EACH(queue__many_with_bad_arguments__einval, "G-2", "Q-2", "Q-25")
     CHECK_STATUS(spn_queue_take_many(q, got, 2, SPN_FOREVER, NULL), SPN_EINVAL);
     CHECK_STATUS(spn_queue_take_many(NULL, got, 2, SPN_FOREVER, &count), SPN_EINVAL);
     CHECK_STATUS(spn_queue_put_many(NULL, row, 1, SPN_FOREVER, &count), SPN_EINVAL);
-    CHECK_STATUS((int)spn_queue_drain(q, NULL, 1), SPN_EINVAL);
-    CHECK_STATUS((int)spn_queue_drain(NULL, got, 1), SPN_EINVAL);
-    CHECK_EQ(spn_queue_drain(q, got, 0), 0);
+    CHECK_STATUS(spn_queue_take_many(q, NULL, 1, 0, &count), SPN_EINVAL);
+    CHECK_STATUS(spn_queue_take_many(NULL, got, 1, 0, &count), SPN_EINVAL);
+    CHECK_STATUS(spn_queue_take_many(q, got, 0, 0, &count), SPN_EINVAL);
     expect_empty(q);
     shut(q);
 }
 
-/* ---- drain ----------------------------------------------------------------------------- */
-
-/* drain takes in order, at most what there is room for, and leaves the rest. */
-TEST_EACH(queue__drain__in_order, "Q-27", "PBQ-5", "Q-26")
+/* take_many without waiting takes in order, at most what there is room for, and leaves
+ * the rest. */
+TEST_EACH(queue__take_many_at_once__in_order, "Q-27", "PBQ-5")
 {
     const int n = room_of(k);
 
@@ -205,7 +204,7 @@ TEST_EACH(queue__drain__in_order, "Q-27", "PBQ-5", "Q-26")
         void *got[16];
         const int wanted = capacity < n ? capacity : n;
 
-        CHECK_EQ(spn_queue_drain(q, got, (size_t)capacity), wanted);
+        CHECK_EQ(take_some(q, got, (size_t)capacity), wanted);
         for (int i = 0; i < wanted; i++)
             CHECK_EQ(index_of(got[i]), i);
         CHECK_EQ(spn_queue_size(q), n - wanted);
@@ -215,46 +214,15 @@ TEST_EACH(queue__drain__in_order, "Q-27", "PBQ-5", "Q-26")
     }
 }
 
-/* ---- drain_to --------------------------------------------------------------------------- */
+/* ---- from queue to queue ---------------------------------------------------------------- */
 
-/* NULL, the queue itself, nothing to move. */
-TEST_EACH(queue__drain_to_bad_sink__einval, "Q-25", "Q-26", "G-27", "Q-3", "SQ-2")
-{
-    static const int64_t none[] = { 0, -1, INT32_MIN, INT64_MIN };
-    spn_queue *q = open_full(k), *sink;
-    int64_t moved = 9;
-
-    REQUIRE_OK(spn_queue_create(&sink, SPN_QUEUE_LINKED, NULL));
-    CHECK_STATUS(spn_queue_drain_to(q, NULL, 5, &moved), SPN_EINVAL);
-    CHECK_EQ(moved, 0);
-    moved = 9;
-    CHECK_STATUS(spn_queue_drain_to(q, NULL, 0, &moved), SPN_EINVAL);
-    CHECK_EQ(moved, 0);
-    CHECK_STATUS(spn_queue_drain_to(q, q, 5, &moved), SPN_EINVAL);
-    CHECK_STATUS(spn_queue_drain_to(q, q, 0, &moved), SPN_EINVAL);
-    CHECK_STATUS(spn_queue_drain_to(q, q, -1, NULL), SPN_EINVAL);
-    CHECK_STATUS(spn_queue_drain_to(NULL, sink, 5, &moved), SPN_EINVAL);
-    if (is(k, INSIDE))
-        for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-            moved = 9;
-            CHECK_OK(spn_queue_drain_to(q, sink, none[i], &moved));
-            CHECK_EQ(moved, 0);
-        }
-    else
-        CHECK_STATUS(spn_queue_drain_to(q, sink, 5, &moved), SPN_ENOTSUP);
-    expect_empty(sink);
-    CHECK_EQ(spn_queue_size(q), room_of(k));
-    expect_range(q, 0, room_of(k));
-    shut(q);
-    shut(sink);
-}
-
-/* From every kind to every kind: in order; what the sink refuses stays in order. */
-TEST_EACH(queue__drain_to_every_kind__none_lost, "Q-27", "Q-34", "LTQ-11", "PBQ-5")
+/* From every kind to every kind by a walk: in order; what the sink refuses stays in
+ * order. */
+TEST_EACH(queue__walked_into_every_kind__none_lost, "Q-27", "Q-34", "LTQ-11", "PBQ-5")
 {
     const int n = room_of(k);
 
-    if (!is(k, INSIDE))
+    if (!is(k, INSIDE | KEEPS))
         return;
     for (int s = 0; s < KINDS; s++) {
         for (int64_t max = 1; max <= n + 1; max++) {
@@ -265,7 +233,7 @@ TEST_EACH(queue__drain_to_every_kind__none_lost, "Q-27", "Q-34", "LTQ-11", "PBQ-
             int64_t moved = -1;
             bool ok;
 
-            ok = CHECK_STATUS(spn_queue_drain_to(q, sink, max, &moved),
+            ok = CHECK_STATUS(move_to(q, sink, max, &moved),
                               fit < wanted ? SPN_EFULL : SPN_OK);
             ok = CHECK_EQ(moved, fit) && ok;
             ok = CHECK_EQ(spn_queue_size(sink), fit) && ok;
@@ -284,7 +252,7 @@ TEST_EACH(queue__drain_to_every_kind__none_lost, "Q-27", "Q-34", "LTQ-11", "PBQ-
 }
 
 /* A closed sink takes nothing, and nothing is lost; a closed source is emptied. */
-TEST_EACH(queue__drain_to_closed_sink__stays, "Q-34")
+TEST_EACH(queue__walked_into_a_closed_queue__stays, "Q-34")
 {
     const int n = room_of(k);
 
@@ -295,12 +263,12 @@ TEST_EACH(queue__drain_to_closed_sink__stays, "Q-34")
         int64_t moved = -1;
 
         CHECK_OK(spn_queue_close(sink));
-        CHECK_STATUS(spn_queue_drain_to(q, sink, 100, &moved), SPN_ECLOSED);
+        CHECK_STATUS(move_to(q, sink, 100, &moved), SPN_ECLOSED);
         CHECK_EQ(moved, 0);
         CHECK_EQ(spn_queue_size(q), n);
         CHECK_OK(spn_queue_close(q));
         REQUIRE_OK(spn_queue_create(&open, SPN_QUEUE_LINKED, NULL));
-        CHECK_OK(spn_queue_drain_to(q, open, 100, &moved));
+        CHECK_OK(move_to(q, open, 100, &moved));
         CHECK_EQ(moved, n);
         expect_range(open, 0, n);
         shut(q);
@@ -309,11 +277,11 @@ TEST_EACH(queue__drain_to_closed_sink__stays, "Q-34")
     }
 }
 
-/* A drain that moves a few into a sink with takers gives them the items, and lets
- * waiting producers of the source in. */
-TEST_EACH(queue__drain_to_waiting_taker__handed_over, "Q-28", "Q-34", "SQ-7", "LTQ-11")
+/* A walk that moves a few into a queue with takers gives them the items, and lets
+ * waiting producers of its own in. */
+TEST_EACH(queue__walked_into_a_waiting_taker__handed_over, "Q-28", "Q-34", "LTQ-11")
 {
-    if (!is(k, INSIDE))
+    if (!is(k, INSIDE | KEEPS))
         return;
     for (int s = 0; s < KINDS; s++) {
         const bool blocks = is(k, BOUNDED);
@@ -325,68 +293,21 @@ TEST_EACH(queue__drain_to_waiting_taker__handed_over, "Q-28", "Q-34", "SQ-7", "L
         if (blocks)
             block_put(&putter, &put, q, 100);
         block_take(&taker, &take, sink);
-        CHECK_OK(spn_queue_drain_to(q, sink, 1, &moved));
+        CHECK_OK(move_to(q, sink, 1, &moved));
         CHECK_EQ(moved, 1);
         CHECK_OK(peer_finish(&taker));
-        CHECK_EQ(index_of(take.item), is(k, KEEPS) ? 0 : 100);
+        CHECK_EQ(index_of(take.item), 0);
         if (blocks)
             CHECK_OK(peer_finish(&putter));
-        CHECK_EQ(spn_queue_size(q),
-                 is(k, KEEPS) && !blocks ? room_of(k) - 1 : room_of(k));
+        CHECK_EQ(spn_queue_size(q), blocks ? room_of(k) : room_of(k) - 1);
         expect_empty(sink);
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
         shut(sink);
     }
 }
 
-/* Two drains in opposite directions at once neither lock up nor lose an item. */
-struct cross {
-    spn_queue *a, *b;
-    int rounds;
-    atomic_int running;
-};
-
-static void drain_across(int index, void *arg)
-{
-    struct cross *c = arg;
-
-    for (int i = 0; i < c->rounds; i++) {
-        int64_t moved;
-        const int rc = index == 0 ? spn_queue_drain_to(c->a, c->b, 3, &moved)
-                                  : spn_queue_drain_to(c->b, c->a, 2, &moved);
-
-        CHECK(rc == SPN_OK || rc == SPN_EFULL);
-    }
-}
-
-TEST_EACH(queue__drains_in_opposite_directions__nothing_lost, "Q-34", "Q-35", "G-15")
-{
-    if (!is(k, INSIDE | KEEPS))
-        return;
-    for (int s = 0; s < KINDS; s++) {
-        const int n = room_of(k);
-        struct cross c = { .rounds = t_rounds(200) };
-        bool seen[16] = { false };
-        void *got;
-
-        if (!is(&kinds[s], INSIDE | KEEPS))
-            continue;
-        c.a = open_full(k);
-        c.b = open_kind(&kinds[s]);
-        t_parallel(2, drain_across, &c);
-        CHECK_EQ(spn_queue_size(c.a) + spn_queue_size(c.b), n);
-        while ((got = spn_queue_poll(c.a)) != NULL ||
-               (got = spn_queue_poll(c.b)) != NULL)
-            CHECK(!seen[index_of(got)] && (seen[index_of(got)] = true));
-        for (int i = 0; i < n; i++)
-            CHECK(seen[i]);
-        shut(c.a);
-        shut(c.b);
-    }
-}
-
-/* Offers, polls and drains at once: each item comes out once, by one of them. */
+/* Puts, takes and walks at once: each item comes out once, by one of them. */
 enum { OFFERED = 2000 };
 
 struct race {
@@ -394,7 +315,7 @@ struct race {
     atomic_int got[OFFERED];
     int offered;
     atomic_int total;
-    bool drains;
+    bool walks;
 };
 
 static void count_item(struct race *r, void *p)
@@ -403,24 +324,24 @@ static void count_item(struct race *r, void *p)
     atomic_fetch_add(&r->total, 1);
 }
 
-static void offer_poll_drain(int index, void *arg)
+static void put_take_walk(int index, void *arg)
 {
     struct race *r = arg;
     void *got[8];
 
     if (index < 2) {
         for (int i = index; i < r->offered; i += 2)
-            CHECK_OK(spn_queue_put(r->q, item(i)));
+            CHECK_OK(spn_queue_put(r->q, item(i), SPN_FOREVER));
         return;
     }
     while (atomic_load(&r->total) < r->offered) {
         if (index == 2) {
             void *p;
 
-            if (spn_queue_poll_timed(r->q, &p, SPN_US(50)) == SPN_OK)
+            if (spn_queue_take(r->q, &p, SPN_US(50)) == SPN_OK)
                 count_item(r, p);
-        } else if (!r->drains) {
-            const int64_t n = spn_queue_drain(r->q, got, 8);
+        } else if (!r->walks) {
+            const int64_t n = take_some(r->q, got, 8);
 
             for (int64_t i = 0; i < n; i++)
                 count_item(r, got[i]);
@@ -428,24 +349,24 @@ static void offer_poll_drain(int index, void *arg)
             int64_t moved;
             void *p;
 
-            (void)!spn_queue_drain_to(r->q, r->sink, 5, &moved);
-            while ((p = spn_queue_poll(r->sink)) != NULL)
+            (void)move_to(r->q, r->sink, 5, &moved);
+            while ((p = take_now(r->sink)) != NULL)
                 count_item(r, p);
         }
     }
 }
 
-TEST_EACH(queue__offers_polls_and_drains_at_once__each_item_once, "Q-35", "G-15")
+TEST_EACH(queue__puts_takes_and_walks_at_once__each_item_once, "Q-35", "G-15")
 {
-    for (int drains = 0; drains <= is(k, INSIDE); drains++) {
+    for (int walks = 0; walks <= is(k, INSIDE | KEEPS); walks++) {
         static struct race r;
 
         memset(&r, 0, sizeof r);
         r.q = open_kind(k);
         REQUIRE_OK(spn_queue_create(&r.sink, SPN_QUEUE_LINKED, NULL));
         r.offered = t_rounds(OFFERED);
-        r.drains = drains;
-        t_parallel(4, offer_poll_drain, &r);
+        r.walks = walks;
+        t_parallel(4, put_take_walk, &r);
         for (int i = 0; i < r.offered; i++)
             CHECK_EQ(atomic_load(&r.got[i]), 1);
         expect_empty(r.q);

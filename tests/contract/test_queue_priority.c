@@ -37,9 +37,9 @@ TEST(queue_priority__capacity__a_hint, "PBQ-1", "PBQ-12", "G-25")
         spn_queue *q = open_priority(by_index, hints[i]);
 
         for (int n = 0; n < 50; n++) {
-            CHECK_EQ(spn_queue_remaining(q), INT32_MAX);
+            CHECK_EQ(room_left(q), INT32_MAX);
             CHECK_EQ(spn_queue_capacity(q), INT32_MAX);
-            CHECK_OK(spn_queue_offer_timed(q, item(n), 0));
+            CHECK_OK(spn_queue_put(q, item(n), 0));
         }
         expect_range(q, 0, 50);
         shut(q);
@@ -63,7 +63,6 @@ TEST(queue_priority__any_order_in__least_first_out, "PBQ-2", "PBQ-5", "PBQ-3")
         spn_queue *q = open_priority(reverse ? reversed : by_index, SPN_DEFAULT), *sink;
         int order[100];
         void *got, *some[20];
-        int64_t moved;
 
         for (int i = 0; i < 100; i++)
             order[i] = i;
@@ -75,26 +74,27 @@ TEST(queue_priority__any_order_in__least_first_out, "PBQ-2", "PBQ-5", "PBQ-3")
             order[j] = t;
         }
         for (int i = 0; i < 100; i++)
-            CHECK_OK(spn_queue_put(q, item(order[i])));
+            CHECK_OK(spn_queue_put(q, item(order[i]), SPN_FOREVER));
 #define NTH(i) (reverse ? 99 - (i) : (i))
-        CHECK_EQ(index_of(spn_queue_peek(q)), NTH(0));
-        CHECK_OK(spn_queue_element(q, &got));
+        CHECK_EQ(index_of(first_of(q)), NTH(0));
+        CHECK_OK(spn_queue_peek(q, &got));
         CHECK_EQ(index_of(got), NTH(0));
-        CHECK_EQ(index_of(spn_queue_poll(q)), NTH(0));
-        CHECK_OK(spn_queue_take(q, &got));
+        CHECK_EQ(index_of(take_now(q)), NTH(0));
+        CHECK_OK(spn_queue_take(q, &got, SPN_FOREVER));
         CHECK_EQ(index_of(got), NTH(1));
-        CHECK_OK(spn_queue_remove(q, &got));
+        CHECK_OK(spn_queue_take(q, &got, 0));
         CHECK_EQ(index_of(got), NTH(2));
-        CHECK_OK(spn_queue_poll_timed(q, &got, 0));
+        CHECK_OK(spn_queue_take(q, &got, 0));
         CHECK_EQ(index_of(got), NTH(3));
-        CHECK_EQ(spn_queue_drain(q, some, 20), 20);
+        CHECK_EQ(take_some(q, some, 20), 20);
         for (int i = 0; i < 20; i++)
             CHECK_EQ(index_of(some[i]), NTH(4 + i));
         REQUIRE_OK(spn_queue_create(&sink, SPN_QUEUE_LINKED, NULL));
-        CHECK_OK(spn_queue_drain_to(q, sink, 1000, &moved));
-        CHECK_EQ(moved, 76);
+        for (void *one; (one = take_now(q)) != NULL;)
+            CHECK_OK(spn_queue_put(sink, one, 0));
+        CHECK_EQ(spn_queue_size(sink), 76);
         for (int i = 24; i < 100; i++)
-            CHECK_EQ(index_of(spn_queue_poll(sink)), NTH(i));
+            CHECK_EQ(index_of(take_now(sink)), NTH(i));
         expect_empty(q);
         shut(q);
         shut(sink);
@@ -111,37 +111,39 @@ TEST(queue_priority__removed_from_inside__heap_stays, "PBQ-6")
             spn_queue *q = open_priority(by_index, SPN_DEFAULT);
 
             for (int i = 0; i < N; i++)
-                CHECK_OK(spn_queue_add(q, item(order == 0   ? i
-                                               : order == 1 ? N - 1 - i
-                                                            : i * 17 % N)));
-            CHECK_EQ(spn_queue_remove_item(q, item(out)), 1);
+                CHECK_OK(spn_queue_put(q,
+                                       item(order == 0   ? i
+                                            : order == 1 ? N - 1 - i
+                                                         : i * 17 % N),
+                                       0));
+            CHECK_OK(spn_queue_remove_item(q, item(out)));
             for (int i = 0; i < N; i++)
                 if (i != out)
-                    CHECK_EQ(index_of(spn_queue_poll(q)), i);
+                    CHECK_EQ(index_of(take_now(q)), i);
             expect_empty(q);
             shut(q);
         }
 }
 
-/* Equal items: none lost, none twice; an iterator takes out the very one it showed. */
+static int visit_one(void *p, void *wanted)
+{
+    return p == wanted ? SPN_QUEUE_TAKE : SPN_QUEUE_KEEP;
+}
+
+/* Equal items: none lost, none twice; a walk takes out the very one it showed. */
 TEST(queue_priority__equal_items__kept_apart, "PBQ-8", "PBQ-10")
 {
     for (int out = 0; out < 30; out++) {
         spn_queue *q = open_priority(by_decade, SPN_DEFAULT);
-        spn_queue_iter *iter;
         bool seen[30] = { false };
         void *got;
         int last = 0;
 
         for (int i = 0; i < 30; i++)
-            CHECK_OK(spn_queue_add(q, item((i * 7) % 30)));
-        REQUIRE_OK(spn_queue_iter_begin(&iter, q));
-        while (spn_queue_iter_next(iter, &got) == SPN_OK)
-            if (index_of(got) == out)
-                CHECK_OK(spn_queue_iter_remove(iter));
-        spn_queue_iter_end(iter);
+            CHECK_OK(spn_queue_put(q, item((i * 7) % 30), 0));
+        CHECK_OK(spn_queue_walk(q, visit_one, item(out)));
         CHECK_EQ(spn_queue_size(q), 29);
-        while ((got = spn_queue_poll(q)) != NULL) {
+        while ((got = take_now(q)) != NULL) {
             CHECK(!seen[index_of(got)]);
             seen[index_of(got)] = true;
             CHECK(index_of(got) / 10 >= last);
@@ -175,9 +177,9 @@ static void add_and_poll(int index, void *arg)
     spn_queue *q = arg;
 
     for (int i = 0; i < t_rounds(1000); i++) {
-        CHECK_OK(spn_queue_add(q, item(4 * i + index)));
+        CHECK_OK(spn_queue_put(q, item(4 * i + index), 0));
         if (i % 2 == 1)
-            CHECK(spn_queue_poll(q) != NULL);
+            CHECK(take_now(q) != NULL);
     }
 }
 
@@ -194,7 +196,7 @@ TEST(queue_priority__comparator__under_the_lock, "PBQ-11", "PBQ-9")
     t_parallel(4, add_and_poll, q);
     CHECK(atomic_load(&g.calls) > 0);
     CHECK_EQ(spn_queue_size(q), 4 * (t_rounds(1000) - t_rounds(1000) / 2));
-    for (void *got; (got = spn_queue_poll(q)) != NULL; last = index_of(got))
+    for (void *got; (got = take_now(q)) != NULL; last = index_of(got))
         CHECK(index_of(got) > last);
     shut(q);
 }
@@ -206,22 +208,22 @@ TEST(queue_priority__insert_refused__unchanged, "PBQ-4", "G-22")
     int n = 0, rc;
 
     atomic_store(&counting_refuse, 1);
-    while ((rc = spn_queue_add(q, item(n))) == SPN_OK)
+    while ((rc = spn_queue_put(q, item(n), 0)) == SPN_OK)
         n++;
     CHECK_STATUS(rc, SPN_ENOMEM);
-    CHECK_STATUS(spn_queue_put(q, item(n)), SPN_ENOMEM);
-    CHECK_STATUS(spn_queue_offer(q, item(n)), SPN_ENOMEM);
+    CHECK_STATUS(spn_queue_put(q, item(n), SPN_FOREVER), SPN_ENOMEM);
+    CHECK_STATUS(spn_queue_put(q, item(n), 0), SPN_ENOMEM);
     atomic_store(&counting_refuse, 0);
     CHECK_EQ(spn_queue_size(q), n);
-    CHECK_OK(spn_queue_add(q, item(n)));
+    CHECK_OK(spn_queue_put(q, item(n), 0));
     for (int i = n + 1; i < 100; i++) {
         atomic_store(&counting_refuse, i % 2);
-        rc = spn_queue_add(q, item(i));
+        rc = spn_queue_put(q, item(i), 0);
         atomic_store(&counting_refuse, 0);
         if (rc != SPN_OK) {
             CHECK_STATUS(rc, SPN_ENOMEM);
             CHECK_EQ(spn_queue_size(q), i);
-            CHECK_OK(spn_queue_add(q, item(i)));
+            CHECK_OK(spn_queue_put(q, item(i), 0));
         }
     }
     expect_range(q, 0, 100);

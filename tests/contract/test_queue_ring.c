@@ -27,8 +27,8 @@ TEST(queue_ring__capacity__rounded_up, "Q-5", "Q-7")
         q = open_ring(rows[i][0]);
         CHECK_EQ(spn_queue_capacity(q), rows[i][1]);
         add_range(q, 0, rows[i][1]);
-        CHECK_STATUS(spn_queue_add(q, item(9)), SPN_EFULL);
-        CHECK_EQ(spn_queue_remaining(q), 0);
+        CHECK_STATUS(spn_queue_put(q, item(9), 0), SPN_EFULL);
+        CHECK_EQ(room_left(q), 0);
         expect_range(q, 0, rows[i][1]);
         shut(q);
     }
@@ -53,39 +53,38 @@ TEST(queue_ring__random_walk__first_in_first_out, "Q-7", "Q-27", "G-15")
 
             switch (t_random(&seed) % 4) {
             case 0:
-                if (spn_queue_offer(q, item(in % ITEMS)) == 1)
+                if (spn_queue_put(q, item(in % ITEMS), 0) == SPN_OK)
                     in++;
                 else
                     CHECK_EQ(in - out, capacity);
                 break;
             case 1:
                 if (in > out)
-                    CHECK_EQ(index_of(spn_queue_poll(q)), out++ % ITEMS);
+                    CHECK_EQ(index_of(take_now(q)), out++ % ITEMS);
                 else
-                    CHECK(spn_queue_poll(q) == NULL);
+                    CHECK(take_now(q) == NULL);
                 break;
             case 2:
                 for (int i = 0; i < batch && i < 8; i++)
                     some[i] = item((in + i) % ITEMS);
-                (void)!spn_queue_add_all(q, some, (size_t)(batch < 8 ? batch : 8),
-                                         &done);
+                (void)!spn_queue_put_many(q, some, (size_t)(batch < 8 ? batch : 8), 0,
+                                          &done);
                 CHECK_EQ(done, capacity - (in - out) < (batch < 8 ? batch : 8)
                                    ? capacity - (in - out)
                                    : (batch < 8 ? batch : 8));
                 in += (int)done;
                 break;
             default:
-                done =
-                    (size_t)spn_queue_drain(q, some, (size_t)(batch < 8 ? batch : 8));
+                done = (size_t)take_some(q, some, (size_t)(batch < 8 ? batch : 8));
                 for (size_t i = 0; i < done; i++)
                     CHECK_EQ(index_of(some[i]), out++ % ITEMS);
                 break;
             }
             CHECK_EQ(spn_queue_size(q), in - out);
-            CHECK_EQ(spn_queue_remaining(q), capacity - (in - out));
-            CHECK_EQ(index_of(spn_queue_peek(q)), in > out ? out % ITEMS : -1);
+            CHECK_EQ(room_left(q), capacity - (in - out));
+            CHECK_EQ(index_of(first_of(q)), in > out ? out % ITEMS : -1);
         }
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
     }
 }

@@ -24,7 +24,6 @@ TEST(queue_synchronous__at_any_time__empty_and_full, "SQ-1", "SQ-2", "SQ-3", "SQ
     EACH_FAIRNESS(fair)
     for (int waiter = 0; waiter < 3; waiter++) { /* none, a put, a take */
         spn_queue *q = open_synchronous(fair);
-        spn_queue_iter *iter;
         struct call c;
         struct peer p;
         void *got, *some[2] = { item(1), item(2) };
@@ -36,41 +35,35 @@ TEST(queue_synchronous__at_any_time__empty_and_full, "SQ-1", "SQ-2", "SQ-3", "SQ
             block_take(&p, &c, q);
         CHECK_EQ(spn_queue_size(q), 0);
         CHECK_EQ(spn_queue_capacity(q), 0);
-        CHECK_EQ(spn_queue_remaining(q), 0);
-        CHECK(spn_queue_peek(q) == NULL);
-        CHECK_STATUS(spn_queue_element(q, &got), SPN_EEMPTY);
-        CHECK_EQ(spn_queue_contains(q, item(1)), 0);
-        CHECK_EQ(spn_queue_remove_item(q, item(1)), 0);
-        CHECK_EQ(spn_queue_contains_all(q, some, 0), 1);
-        CHECK_EQ(spn_queue_contains_all(q, some, 1), 0);
-        CHECK_EQ(spn_queue_remove_all(q, some, 2), 0);
-        CHECK_EQ(spn_queue_retain_all(q, some, 0), 0);
-        CHECK_EQ(spn_queue_clear(q), 0);
+        CHECK_EQ(room_left(q), 0);
+        CHECK(first_of(q) == NULL);
+        CHECK_STATUS(spn_queue_peek(q, &got), SPN_EEMPTY);
+        CHECK_STATUS(spn_queue_contains(q, item(1)), SPN_EEMPTY);
+        CHECK_STATUS(spn_queue_remove_item(q, item(1)), SPN_EEMPTY);
+        CHECK_EQ(contains_all(q, some, 0), 1);
+        CHECK_EQ(contains_all(q, some, 1), 0);
+        CHECK_EQ(remove_all(q, some, 2), 0);
+        CHECK_EQ(retain_all(q, some, 0), 0);
+        CHECK_EQ(take_all(q), 0);
         some[0] = item(7);
-        CHECK_EQ(spn_queue_to_array(q, some, 2), 0);
+        CHECK_EQ(content(q, some, 2), 0);
         CHECK(some[0] == NULL && some[1] == item(2));
-        REQUIRE_OK(spn_queue_iter_begin(&iter, q));
-        CHECK_STATUS(spn_queue_iter_remove(iter), SPN_ESTATE);
-        CHECK_STATUS(spn_queue_iter_next(iter, &got), SPN_EEMPTY);
-        CHECK_STATUS(spn_queue_iter_remove(iter), SPN_ESTATE);
-        spn_queue_iter_end(iter);
+        CHECK(!remove_at(q, 0)); /* a walk has nothing to show, or to take out */
         if (waiter != 2) {
             some[0] = item(7);
-            CHECK_EQ(spn_queue_offer(q, item(7)), 0);
-            CHECK_STATUS(spn_queue_add(q, item(7)), SPN_EFULL);
-            CHECK_STATUS(spn_queue_add_all(q, some, 1, &done), SPN_EFULL);
+            CHECK_STATUS(spn_queue_put(q, item(7), 0), SPN_EFULL);
+            CHECK_STATUS(spn_queue_put_many(q, some, 1, 0, &done), SPN_EFULL);
             CHECK_EQ(done, 0);
         }
         if (waiter != 1) {
-            CHECK(spn_queue_poll(q) == NULL);
-            CHECK_STATUS(spn_queue_remove(q, &got), SPN_EEMPTY);
-            CHECK_STATUS(spn_queue_poll_timed(q, &got, 0), SPN_ETIMEDOUT);
+            CHECK(take_now(q) == NULL);
+            CHECK_STATUS(spn_queue_take(q, &got, 0), SPN_EEMPTY);
         }
         if (waiter == 1) {
-            CHECK(spn_queue_poll(q) == item(1));
+            CHECK(take_now(q) == item(1));
             CHECK_OK(peer_finish(&p));
         } else if (waiter == 2) {
-            CHECK_EQ(spn_queue_offer(q, item(2)), 1);
+            CHECK_OK(spn_queue_put(q, item(2), 0));
             CHECK_OK(peer_finish(&p));
             CHECK_EQ(index_of(c.item), 2);
         }
@@ -90,20 +83,20 @@ TEST(queue_synchronous__put__returns_once_taken, "SQ-4", "SQ-5")
 
         block_put(&p, &c, q, 5);
         CHECK(peer_still_waits(&p));
-        CHECK_OK(spn_queue_take(q, &got));
+        CHECK_OK(spn_queue_take(q, &got, SPN_FOREVER));
         CHECK_EQ(index_of(got), 5);
         CHECK_OK(peer_finish(&p));
 
         block_put(&p, &c, q, 6);
         CHECK_OK(spn_thread_interrupt(p.thread));
         CHECK_STATUS(peer_finish(&p), SPN_EINTR);
-        CHECK(spn_queue_poll(q) == NULL); /* its item went with it */
+        CHECK(take_now(q) == NULL); /* its item went with it */
         shut(q);
     }
 }
 
-/* The offer of a pool: it succeeds exactly when a worker waits. */
-TEST(queue_synchronous__offer__iff_somebody_waits, "SQ-15")
+/* A put that does not wait, as of a pool: it succeeds exactly when a worker waits. */
+TEST(queue_synchronous__put_at_once__iff_somebody_waits, "SQ-15")
 {
     EACH_FAIRNESS(fair)
     {
@@ -111,90 +104,52 @@ TEST(queue_synchronous__offer__iff_somebody_waits, "SQ-15")
         struct call c[3];
         struct peer p[3];
 
-        CHECK_EQ(spn_queue_offer(q, item(0)), 0);
+        CHECK_STATUS(spn_queue_put(q, item(0), 0), SPN_EFULL);
         for (int i = 0; i < 3; i++)
-            block_call(&p[i], &c[i], form_named(i == 1 ? "poll_timed" : "take"), q, 0);
+            block_call(&p[i], &c[i], form_named(i == 1 ? "take_many" : "take"), q, 0);
         for (int i = 0; i < 3; i++) {
             CHECK_EQ(spn_queue_waiting_consumers(q), 3 - i);
-            CHECK_EQ(spn_queue_offer(q, item(i)), 1);
+            CHECK_OK(spn_queue_put(q, item(i), 0));
         }
-        CHECK_EQ(spn_queue_offer(q, item(3)), 0);
-        CHECK_STATUS(spn_queue_add(q, item(3)), SPN_EFULL);
+        CHECK_STATUS(spn_queue_put(q, item(3), 0), SPN_EFULL);
         for (int i = 0; i < 3; i++)
             CHECK_OK(peer_finish(&p[i]));
         shut(q);
     }
 }
 
-/* drain_to and drain: nothing on an idle queue; with producers, their items, one per
- * item asked for. */
-TEST(queue_synchronous__drain__from_the_producers_hands, "SQ-7")
+/* take_many without waiting: nothing on an idle queue; with producers, their items, one
+ * per item asked for, and the others wait on. */
+TEST(queue_synchronous__take_many__from_the_producers_hands, "SQ-7")
 {
     EACH_FAIRNESS(fair)
     {
-        spn_queue *q = open_synchronous(fair), *sink;
+        spn_queue *q = open_synchronous(fair);
         struct call c[4];
         struct peer p[4];
-        void *some[4];
-        int64_t moved = 9;
-        int sum = 0;
+        void *some[6];
+        int sum, done;
 
-        REQUIRE_OK(spn_queue_create(&sink, SPN_QUEUE_LINKED, NULL));
-        CHECK_OK(spn_queue_drain_to(q, sink, 10, &moved));
-        CHECK_EQ(moved, 0);
-        CHECK_EQ(spn_queue_drain(q, some, 4), 0);
+        CHECK_EQ(take_some(q, some, 4), 0);
         for (int i = 0; i < 4; i++)
             block_put(&p[i], &c[i], q, 1 + i);
-        CHECK_OK(spn_queue_drain_to(q, sink, 1, &moved));
-        CHECK_EQ(moved, 1);
-        CHECK_OK(spn_queue_drain_to(q, sink, 1, &moved));
-        CHECK_EQ(moved, 1);
-        CHECK_EQ(spn_queue_drain(q, some, 4), 2);
-        for (int i = 0; i < 4; i++)
-            CHECK_OK(peer_finish(&p[i]));
-        sum = index_of(some[0]) + index_of(some[1]);
-        CHECK_EQ(index_of(spn_queue_peek(sink)), fair ? 1 : 4);
-        while (spn_queue_peek(sink) != NULL)
-            sum += index_of(spn_queue_poll(sink));
-        CHECK_EQ(sum, 1 + 2 + 3 + 4);
-        shut(q);
-        shut(sink);
-    }
-}
-
-/* A sink that takes only some: the other producers wait on, with their items. */
-TEST(queue_synchronous__drained_into_full_sink__rest_waits_on, "SQ-7", "Q-34")
-{
-    EACH_FAIRNESS(fair)
-    {
-        spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
-        spn_queue *q = open_synchronous(fair), *sink;
-        struct call c[3];
-        struct peer p[3];
-        int64_t moved = 9;
-        int done = 0, sum = 0;
-
-        opts.capacity = 2;
-        REQUIRE_OK(spn_queue_create(&sink, SPN_QUEUE_ARRAY, &opts));
-        for (int i = 0; i < 3; i++)
-            block_put(&p[i], &c[i], q, 1 + i);
-        CHECK_STATUS(spn_queue_drain_to(q, sink, 10, &moved), SPN_EFULL);
-        CHECK_EQ(moved, 2);
-        CHECK_EQ(spn_queue_size(sink), 2);
+        CHECK_EQ(take_some(q, some, 1), 1);
+        CHECK_EQ(index_of(some[0]), fair ? 1 : 4);
+        CHECK_EQ(take_some(q, some + 1, 1), 1);
         do {
             done = 0;
-            for (int i = 0; i < 3; i++)
+            for (int i = 0; i < 4; i++)
                 done += atomic_load(&p[i].done);
             t_pause();
         } while (done < 2);
         CHECK_EQ(done, 2);
-        sum = index_of(spn_queue_poll(q)) + index_of(spn_queue_poll(sink)) +
-              index_of(spn_queue_poll(sink));
-        CHECK_EQ(sum, 1 + 2 + 3);
-        for (int i = 0; i < 3; i++)
+        CHECK_EQ(take_some(q, some + 2, 4), 2);
+        for (int i = 0; i < 4; i++)
             CHECK_OK(peer_finish(&p[i]));
+        sum = index_of(some[0]) + index_of(some[1]) + index_of(some[2]) +
+              index_of(some[3]);
+        CHECK_EQ(sum, 1 + 2 + 3 + 4);
         shut(q);
-        shut(sink);
     }
 }
 
@@ -212,14 +167,14 @@ TEST(queue_synchronous__ten_waiters__fifo_or_lifo, "SQ-9", "SQ-10")
         for (int i = 0; i < N; i++)
             block_put(&p[i], &c[i], q, i);
         for (int i = 0; i < N; i++)
-            CHECK_EQ(index_of(spn_queue_poll(q)), fair ? i : N - 1 - i);
+            CHECK_EQ(index_of(take_now(q)), fair ? i : N - 1 - i);
         for (int i = 0; i < N; i++)
             CHECK_OK(peer_finish(&p[i]));
 
         for (int i = 0; i < N; i++)
             block_take(&p[i], &c[i], q);
         for (int i = 0; i < N; i++)
-            CHECK_OK(spn_queue_add(q, item(i)));
+            CHECK_OK(spn_queue_put(q, item(i), 0));
         for (int i = 0; i < N; i++) {
             CHECK_OK(peer_finish(&p[i]));
             CHECK_EQ(index_of(c[i].item), fair ? i : N - 1 - i);
@@ -250,11 +205,11 @@ static void offer_or_poll_briefly(int index, void *arg)
         if (index % 2 == 0) {
             const int mine = 2 * i + index / 2;
 
-            if (spn_queue_offer_timed(c->q, item(mine), timeout_ns) == SPN_OK)
+            if (spn_queue_put(c->q, item(mine), timeout_ns) == SPN_OK)
                 atomic_fetch_add(&c->put, 1);
             else
                 CHECK_EQ(atomic_fetch_add(&c->got[mine], 1), 0); /* ours still */
-        } else if (spn_queue_poll_timed(c->q, &got, timeout_ns) == SPN_OK) {
+        } else if (spn_queue_take(c->q, &got, timeout_ns) == SPN_OK) {
             atomic_fetch_add(&c->taken, 1);
             CHECK_EQ(atomic_fetch_add(&c->got[index_of(got)], 1), 0);
         }
@@ -275,7 +230,7 @@ TEST(queue_synchronous__match_against_time_out__both_or_neither, "SQ-11", "SQ-12
         CHECK_EQ(atomic_load(&c.put), atomic_load(&c.taken));
         for (int i = 0; i < 2 * c.rounds; i++)
             CHECK_EQ(atomic_load(&c.got[i]), 1);
-        CHECK(spn_queue_poll(c.q) == NULL);
+        CHECK(take_now(c.q) == NULL);
         shut(c.q);
     }
 }
@@ -289,9 +244,9 @@ static void pair_up(int index, void *arg)
         void *got;
 
         if (index % 2 == 0)
-            CHECK_OK(spn_queue_put(q, item(i)));
+            CHECK_OK(spn_queue_put(q, item(i), SPN_FOREVER));
         else
-            CHECK_OK(spn_queue_take(q, &got));
+            CHECK_OK(spn_queue_take(q, &got, SPN_FOREVER));
     }
 }
 
@@ -330,15 +285,16 @@ TEST(queue_synchronous__flag_set_with_counterpart__one_outcome, "SQ-17", "G-12")
         else
             block_put(&p, &c, q, 3);
         CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-        rc = put ? spn_queue_put(q, item(4)) : spn_queue_take(q, &got);
+        rc = put ? spn_queue_put(q, item(4), SPN_FOREVER)
+                 : spn_queue_take(q, &got, SPN_FOREVER);
         CHECK(rc == SPN_OK || rc == SPN_EINTR);
         CHECK_EQ(spn_thread_interrupted(), rc == SPN_OK);
         if (rc != SPN_OK) { /* then the other still waits */
             CHECK_EQ(atomic_load(&p.done), 0);
             if (put)
-                CHECK_EQ(spn_queue_offer(q, item(4)), 1);
+                CHECK_OK(spn_queue_put(q, item(4), 0));
             else
-                got = spn_queue_poll(q);
+                got = take_now(q);
         }
         CHECK_OK(peer_finish(&p));
         CHECK_EQ(index_of(put ? c.item : got), put ? 4 : 3);
@@ -392,7 +348,7 @@ static int measure_wait(void *arg)
 {
     struct call *c = arg;
     const int64_t start = cpu_time_ns();
-    const int rc = spn_queue_poll_timed(c->q, &c->item, T_SHORT_NS);
+    const int rc = spn_queue_take(c->q, &c->item, T_SHORT_NS);
 
     c->timeout_ns = cpu_time_ns() - start;
     return rc;

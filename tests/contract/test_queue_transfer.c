@@ -22,42 +22,43 @@ TEST(queue_transfer__plain_inserts__never_wait, "LTQ-1", "G-25")
     spn_queue *q = open_transfer();
 
     for (int i = 0; i < 1000; i += 4) {
-        CHECK_OK(spn_queue_put(q, item(i)));
-        CHECK_EQ(spn_queue_offer(q, item(i + 1)), 1);
-        CHECK_OK(spn_queue_offer_timed(q, item(i + 2), 0));
-        CHECK_OK(spn_queue_add(q, item(i + 3)));
-        CHECK_EQ(spn_queue_remaining(q), INT32_MAX);
+        CHECK_OK(spn_queue_put(q, item(i), SPN_FOREVER));
+        CHECK_OK(spn_queue_put(q, item(i + 1), 0));
+        CHECK_OK(spn_queue_put(q, item(i + 2), 0));
+        CHECK_OK(spn_queue_put(q, item(i + 3), 0));
+        CHECK_EQ(room_left(q), INT32_MAX);
     }
     expect_range(q, 0, 1000);
     shut(q);
 }
 
-/* try_transfer: to one who waits, in take or in a timed poll, or not at all. */
-TEST(queue_transfer__try_transfer__only_to_one_who_waits, "LTQ-2", "LTQ-9", "LTQ-10")
+/* transfer that does not wait: to one who waits in take or take_many, or not at all. */
+TEST(queue_transfer__transfer_at_once__only_to_one_who_waits, "LTQ-2", "LTQ-9",
+     "LTQ-10")
 {
     spn_queue *q = open_transfer();
 
-    CHECK_STATUS(spn_queue_try_transfer(q, item(1)), SPN_EEMPTY);
+    CHECK_STATUS(spn_queue_transfer(q, item(1), 0), SPN_EFULL);
     expect_empty(q);
-    for (int timed = 0; timed < 2; timed++) {
+    for (int many = 0; many < 2; many++) {
         struct call c;
         struct peer p;
 
         CHECK_EQ(spn_queue_waiting_consumers(q), 0);
-        block_call(&p, &c, form_named(timed ? "poll_timed" : "take"), q, 0);
+        block_call(&p, &c, form_named(many ? "take_many" : "take"), q, 0);
         CHECK_EQ(spn_queue_waiting_consumers(q), 1);
         CHECK_EQ(spn_queue_size(q), 0);
-        CHECK(spn_queue_peek(q) == NULL);
-        CHECK_OK(spn_queue_try_transfer(q, item(2)));
+        CHECK(first_of(q) == NULL);
+        CHECK_OK(spn_queue_transfer(q, item(2), 0));
         CHECK_EQ(spn_queue_waiting_consumers(q), 0); /* at once */
         CHECK_OK(peer_finish(&p));
         CHECK_EQ(index_of(c.item), 2);
-        CHECK_STATUS(spn_queue_try_transfer(q, item(1)), SPN_EEMPTY);
+        CHECK_STATUS(spn_queue_transfer(q, item(1), 0), SPN_EFULL);
         expect_empty(q);
     }
     /* Items that lie there do not make it succeed. */
     add_range(q, 0, 2);
-    CHECK_STATUS(spn_queue_try_transfer(q, item(5)), SPN_EEMPTY);
+    CHECK_STATUS(spn_queue_transfer(q, item(5), 0), SPN_EFULL);
     expect_range(q, 0, 2);
     expect_empty(q);
     shut(q);
@@ -68,51 +69,42 @@ TEST(queue_transfer__transfer__in_the_queue_until_taken, "LTQ-3", "LTQ-11")
 {
     spn_queue *q = open_transfer();
 
-    for (int how = 0; how < 9; how++) {
+    for (int how = 0; how < 7; how++) {
         struct call c;
         struct peer p;
         void *got = NULL, *some[2] = { item(4), NULL };
-        spn_queue_iter *iter;
         size_t count;
 
         block_transfer(&p, &c, q, 4);
         CHECK_EQ(spn_queue_size(q), 1);
-        CHECK_EQ(spn_queue_contains(q, item(4)), 1);
-        CHECK_EQ(index_of(spn_queue_peek(q)), 4);
-        CHECK_EQ(spn_queue_to_array(q, some, 1), 1);
+        CHECK_OK(spn_queue_contains(q, item(4)));
+        CHECK_EQ(index_of(first_of(q)), 4);
+        CHECK_EQ(content(q, some, 1), 1);
         CHECK(some[0] == item(4));
         CHECK(peer_still_waits(&p));
         switch (how) {
         case 0:
-            CHECK_OK(spn_queue_take(q, &got));
+            CHECK_OK(spn_queue_take(q, &got, SPN_FOREVER));
             break;
         case 1:
-            got = spn_queue_poll(q);
+            got = take_now(q);
             break;
         case 2:
-            CHECK_OK(spn_queue_poll_timed(q, &got, 0));
+            CHECK_EQ(take_some(q, &got, 1), 1);
             break;
         case 3:
-            CHECK_OK(spn_queue_remove(q, &got));
+            CHECK_OK(spn_queue_take_many(q, &got, 1, SPN_FOREVER, &count));
             break;
         case 4:
-            CHECK_EQ(spn_queue_drain(q, &got, 1), 1);
-            break;
-        case 5:
-            CHECK_OK(spn_queue_take_many(q, &got, 1, 0, &count));
-            break;
-        case 6:
-            CHECK_EQ(spn_queue_remove_item(q, item(4)), 1);
+            CHECK_OK(spn_queue_remove_item(q, item(4)));
             got = item(4);
             break;
-        case 7:
-            REQUIRE_OK(spn_queue_iter_begin(&iter, q));
-            CHECK_OK(spn_queue_iter_next(iter, &got));
-            CHECK_OK(spn_queue_iter_remove(iter));
-            spn_queue_iter_end(iter);
+        case 5:
+            CHECK(remove_at(q, 0));
+            got = item(4);
             break;
         default:
-            CHECK_EQ(spn_queue_clear(q), 1);
+            CHECK_EQ(take_all(q), 1);
             got = item(4);
             break;
         }
@@ -133,17 +125,17 @@ TEST(queue_transfer__transfer_among_others__first_in_first_out, "LTQ-4", "LTQ-11
 
     add_range(q, 0, 1);
     block_transfer(&p[0], &c[0], q, 1);
-    CHECK_EQ(spn_queue_offer(q, item(2)), 1);
+    CHECK_OK(spn_queue_put(q, item(2), 0));
     block_transfer(&p[1], &c[1], q, 3);
     add_range(q, 4, 5);
     CHECK_EQ(spn_queue_size(q), 5);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 0);
+    CHECK_EQ(index_of(take_now(q)), 0);
     CHECK_EQ(atomic_load(&p[0].done), 0);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 1);
+    CHECK_EQ(index_of(take_now(q)), 1);
     CHECK_OK(peer_finish(&p[0]));
-    /* drain_to takes from blocked transfers, too, and releases them. */
+    /* A walk takes from blocked transfers, too, and releases them. */
     REQUIRE_OK(spn_queue_create(&sink, SPN_QUEUE_LINKED, NULL));
-    CHECK_OK(spn_queue_drain_to(q, sink, INT64_MAX, &moved));
+    CHECK_OK(move_to(q, sink, INT64_MAX, &moved));
     CHECK_EQ(moved, 3);
     CHECK_OK(peer_finish(&p[1]));
     expect_range(sink, 2, 5);
@@ -153,7 +145,7 @@ TEST(queue_transfer__transfer_among_others__first_in_first_out, "LTQ-4", "LTQ-11
 }
 
 /* A sink that refuses leaves a transfer where it was, and its producer waiting. */
-TEST(queue_transfer__drained_into_full_sink__waits_on, "LTQ-11", "Q-34")
+TEST(queue_transfer__walked_into_a_full_queue__waits_on, "LTQ-11", "Q-34")
 {
     spn_queue_opts opts = SPN_QUEUE_OPTS_INIT;
     spn_queue *q = open_transfer(), *sink;
@@ -165,7 +157,7 @@ TEST(queue_transfer__drained_into_full_sink__waits_on, "LTQ-11", "Q-34")
     REQUIRE_OK(spn_queue_create(&sink, SPN_QUEUE_ARRAY, &opts));
     block_transfer(&p[0], &c[0], q, 0);
     block_transfer(&p[1], &c[1], q, 1);
-    CHECK_STATUS(spn_queue_drain_to(q, sink, 9, &moved), SPN_EFULL);
+    CHECK_STATUS(move_to(q, sink, 9, &moved), SPN_EFULL);
     CHECK_EQ(moved, 1);
     CHECK_OK(peer_finish(&p[0]));
     CHECK(peer_still_waits(&p[1]));
@@ -191,8 +183,8 @@ TEST(queue_transfer__gives_up__withdraws_its_item, "LTQ-5", "LTQ-6", "LTQ-14")
             for (int i = 0; i < 3; i++) {
                 add_range(q, 2 * i, 2 * i + 1);
                 if (by_timeout && i == out) {
-                    start_call(&p[i], &c[i], form_named("try_transfer_timed"), q,
-                               2 * i + 1, T_SHORT_NS);
+                    start_call(&p[i], &c[i], form_named("transfer"), q, 2 * i + 1,
+                               T_SHORT_NS);
                     T_AWAIT(spn_queue_size(q) == 2 * i + 2 || atomic_load(&p[i].done));
                 } else {
                     block_transfer(&p[i], &c[i], q, 2 * i + 1);
@@ -202,10 +194,10 @@ TEST(queue_transfer__gives_up__withdraws_its_item, "LTQ-5", "LTQ-6", "LTQ-14")
                 CHECK_OK(spn_thread_interrupt(p[out].thread));
             CHECK_STATUS(peer_finish(&p[out]), by_timeout ? SPN_ETIMEDOUT : SPN_EINTR);
             CHECK_EQ(spn_queue_size(q), 5);
-            CHECK_EQ(spn_queue_contains(q, item(2 * out + 1)), 0);
+            CHECK_STATUS(spn_queue_contains(q, item(2 * out + 1)), SPN_EEMPTY);
             for (int i = 0; i < 6; i++)
                 if (i != 2 * out + 1)
-                    CHECK_EQ(index_of(spn_queue_poll(q)), i);
+                    CHECK_EQ(index_of(take_now(q)), i);
             for (int i = 0; i < 3; i++)
                 if (i != out)
                     CHECK_OK(peer_finish(&p[i]));
@@ -227,17 +219,18 @@ TEST(queue_transfer__timed__at_least_its_time, "LTQ-6", "G-7")
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         const int64_t start = spn_now();
 
-        CHECK_STATUS(spn_queue_try_transfer_timed(q, item(9), times[i]), SPN_ETIMEDOUT);
+        CHECK_STATUS(spn_queue_transfer(q, item(9), times[i]),
+                     times[i] > 0 ? SPN_ETIMEDOUT : SPN_EFULL);
         CHECK(times[i] <= 0 || spn_now() - start >= times[i]);
         CHECK_EQ(spn_queue_size(q), 2);
-        CHECK_EQ(spn_queue_contains(q, item(9)), 0);
+        CHECK_STATUS(spn_queue_contains(q, item(9)), SPN_EEMPTY);
     }
-    start_call(&p, &c, form_named("try_transfer_timed"), q, 2, T_LONG_NS);
+    start_call(&p, &c, form_named("transfer"), q, 2, T_LONG_NS);
     peer_await_blocked(&p);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 0);
-    CHECK_EQ(index_of(spn_queue_poll(q)), 1);
+    CHECK_EQ(index_of(take_now(q)), 0);
+    CHECK_EQ(index_of(take_now(q)), 1);
     CHECK(peer_still_waits(&p));
-    CHECK_EQ(index_of(spn_queue_poll(q)), 2);
+    CHECK_EQ(index_of(take_now(q)), 2);
     CHECK_OK(peer_finish(&p));
     shut(q);
 }
@@ -250,16 +243,16 @@ TEST(queue_transfer__flag_set__take_gives_what_is_there, "LTQ-8", "Q-31")
 
     add_range(q, 0, 2);
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK_OK(spn_queue_take(q, &got));
-    CHECK_OK(spn_queue_poll_timed(q, &got, SPN_FOREVER));
+    CHECK_OK(spn_queue_take(q, &got, SPN_FOREVER));
+    CHECK_OK(spn_queue_take(q, &got, SPN_FOREVER));
     CHECK_EQ(spn_thread_is_interrupted(spn_thread_current()), 1);
-    CHECK_STATUS(spn_queue_take(q, &got), SPN_EINTR);
+    CHECK_STATUS(spn_queue_take(q, &got, SPN_FOREVER), SPN_EINTR);
     CHECK_EQ(spn_thread_interrupted(), 0);
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK_STATUS(spn_queue_transfer(q, item(1)), SPN_EINTR);
+    CHECK_STATUS(spn_queue_transfer(q, item(1), SPN_FOREVER), SPN_EINTR);
     CHECK_EQ(spn_thread_interrupted(), 0);
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK_STATUS(spn_queue_try_transfer_timed(q, item(1), T_LONG_NS), SPN_EINTR);
+    CHECK_STATUS(spn_queue_transfer(q, item(1), T_LONG_NS), SPN_EINTR);
     expect_empty(q);
     shut(q);
 }
@@ -277,13 +270,13 @@ TEST(queue_transfer__waiting_consumers__served_in_order, "LTQ-12", "LTQ-9")
     for (int i = 0; i < N; i++) {
         switch (i % 3) {
         case 0:
-            CHECK_EQ(spn_queue_offer(q, item(i)), 1);
+            CHECK_OK(spn_queue_put(q, item(i), 0));
             break;
         case 1:
-            CHECK_OK(spn_queue_transfer(q, item(i))); /* need not wait */
+            CHECK_OK(spn_queue_transfer(q, item(i), SPN_FOREVER)); /* need not wait */
             break;
         default:
-            CHECK_OK(spn_queue_try_transfer(q, item(i)));
+            CHECK_OK(spn_queue_transfer(q, item(i), 0));
             break;
         }
         CHECK_EQ(spn_queue_size(q), 0);
@@ -315,17 +308,16 @@ static void transfer_or_poll(int index, void *arg)
 
             do
                 rc = i % 2 == 0
-                         ? spn_queue_try_transfer(c->q, item(mine))
-                         : spn_queue_try_transfer_timed(c->q, item(mine),
-                                                        (int64_t)(t_random(&seed) %
-                                                                  20000));
-            while (rc == SPN_EEMPTY || rc == SPN_ETIMEDOUT);
+                         ? spn_queue_transfer(c->q, item(mine), 0)
+                         : spn_queue_transfer(c->q, item(mine),
+                                              (int64_t)(t_random(&seed) % 20000));
+            while (rc == SPN_EFULL || rc == SPN_ETIMEDOUT);
             CHECK_OK(rc);
         }
         atomic_fetch_add(&c->stop, 1);
     } else {
         while (atomic_load(&c->stop) < 2)
-            if (spn_queue_poll_timed(c->q, &got, (int64_t)(t_random(&seed) % 20000)) ==
+            if (spn_queue_take(c->q, &got, (int64_t)(t_random(&seed) % 20000)) ==
                 SPN_OK)
                 CHECK_EQ(atomic_fetch_add(&c->got[index_of(got)], 1), 0);
     }
@@ -352,14 +344,14 @@ TEST(queue_transfer__many_withdrawn__no_nodes_left, "LTQ-14")
     long live;
 
     add_range(q, 0, 1);
-    CHECK_STATUS(spn_queue_try_transfer_timed(q, item(5), 0), SPN_ETIMEDOUT);
+    CHECK_STATUS(spn_queue_transfer(q, item(5), 0), SPN_EFULL);
     live = atomic_load(&counting_live);
     for (int i = 0; i < t_rounds(5000); i++)
-        CHECK_STATUS(spn_queue_try_transfer_timed(q, item(5), 0), SPN_ETIMEDOUT);
+        CHECK_STATUS(spn_queue_transfer(q, item(5), 0), SPN_EFULL);
     CHECK_EQ(atomic_load(&counting_live), live);
     add_range(q, 1, 2000);
     for (int i = 1; i < 2000; i++)
-        CHECK_EQ(spn_queue_remove_item(q, item(i)), 1);
+        CHECK_OK(spn_queue_remove_item(q, item(i)));
     CHECK(atomic_load(&counting_live) <= live + 65); /* a bounded stock */
     expect_range(q, 0, 1);
     expect_empty(q);
@@ -392,10 +384,10 @@ TEST(queue_transfer__no_memory__nothing_changes, "G-22")
 
     CHECK(spn_thread_current() != NULL);
     atomic_store(&counting_refuse, 1);
-    CHECK_STATUS(spn_queue_transfer(q, item(1)), SPN_ENOMEM);
-    CHECK_STATUS(spn_queue_try_transfer_timed(q, item(1), 0), SPN_ENOMEM);
-    CHECK_STATUS(spn_queue_try_transfer(q, item(1)), SPN_EEMPTY);
-    CHECK_STATUS(spn_queue_put(q, item(1)), SPN_ENOMEM);
+    CHECK_STATUS(spn_queue_transfer(q, item(1), SPN_FOREVER), SPN_ENOMEM);
+    CHECK_STATUS(spn_queue_transfer(q, item(1), 1), SPN_ENOMEM);
+    CHECK_STATUS(spn_queue_transfer(q, item(1), 0), SPN_EFULL);
+    CHECK_STATUS(spn_queue_put(q, item(1), SPN_FOREVER), SPN_ENOMEM);
     atomic_store(&counting_refuse, 0);
     expect_empty(q);
     add_range(q, 0, 3);

@@ -20,8 +20,8 @@ static bool unchanged(const struct kind *k, const struct form *f, spn_queue *q)
     bool ok = spn_queue_size(q) == n;
 
     for (int i = 0; i < n; i++)
-        ok = index_of(spn_queue_poll(q)) == i && ok;
-    return ok && spn_queue_poll(q) == NULL && spn_queue_waiting_consumers(q) == 0;
+        ok = index_of(take_now(q)) == i && ok;
+    return ok && take_now(q) == NULL && spn_queue_waiting_consumers(q) == 0;
 }
 
 /* Does what the form waits for, once: takes an item, or brings item(MINE). */
@@ -29,8 +29,8 @@ static int release(const struct kind *k, const struct form *f, spn_queue *q)
 {
     (void)k;
     if (f->insert)
-        return index_of(spn_queue_poll(q));
-    return spn_queue_offer(q, item(MINE)) == 1 ? MINE : -1;
+        return index_of(take_now(q));
+    return spn_queue_put(q, item(MINE), 0) == SPN_OK ? MINE : -1;
 }
 
 /* ---- success ------------------------------------------------------------------------- */
@@ -65,11 +65,12 @@ TEST_EACH(queue__blocked_call__released_by_other_side, "Q-8", "Q-10", "Q-13", "Q
         ok = CHECK_EQ(spn_queue_waiting_consumers(q), 0) && ok;
         ok = CHECK_EQ(spn_queue_size(q), filled(k, f)) && ok;
         if (f->insert && filled(k, f) > 0) {
-            ok = CHECK_EQ(spn_queue_offer(q, item(1)), 0) && ok; /* full again */
+            ok = CHECK_STATUS(spn_queue_put(q, item(1), 0), SPN_EFULL) &&
+                 ok; /* full again */
             if (is(k, INSIDE))
-                ok = CHECK_EQ(spn_queue_contains(q, item(MINE)), 1) && ok;
+                ok = CHECK_OK(spn_queue_contains(q, item(MINE))) && ok;
         }
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
         name_form(k, f, ok);
     }
@@ -93,7 +94,7 @@ TEST_EACH(queue__foreign_thread_blocked__released, "G-14")
         peer_await_blocked(&p);
         ok = CHECK(release(k, f, q) >= 0);
         ok = CHECK_OK(peer_finish(&p)) && ok;
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
         name_form(k, f, ok);
     }
@@ -123,9 +124,9 @@ TEST_EACH(queue__several_blocked__as_many_released_as_served, "G-20", "LBQ-5", "
             int done;
 
             if (f->insert)
-                ok = CHECK(spn_queue_poll(q) != NULL) && ok;
+                ok = CHECK(take_now(q) != NULL) && ok;
             else
-                ok = CHECK_EQ(spn_queue_offer(q, item(MINE + n)), 1) && ok;
+                ok = CHECK_OK(spn_queue_put(q, item(MINE + n), 0)) && ok;
             do {
                 done = 0;
                 for (int i = 0; i < N; i++)
@@ -141,13 +142,13 @@ TEST_EACH(queue__several_blocked__as_many_released_as_served, "G-20", "LBQ-5", "
         if (!f->insert)
             ok = CHECK_EQ(sum, 1 + 2 + 3 + 4) && ok;
         ok = CHECK_EQ(spn_queue_size(q), filled(k, f)) && ok;
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
         name_form(k, f, ok);
     }
 }
 
-/* clear, remove_item and drain make room for a put that waits. */
+/* Walks, remove_item and take_many make room for a put that waits. */
 TEST_EACH(queue__room_made_from_inside__put_goes_on, "Q-19", "Q-28", "Q-17", "Q-22")
 {
     if (!is(k, BOUNDED | KEEPS))
@@ -167,41 +168,33 @@ TEST_EACH(queue__room_made_from_inside__put_goes_on, "Q-19", "Q-28", "Q-17", "Q-
         block_put(&p, &c, q, MINE);
         switch (how) {
         case 0:
-            CHECK_EQ(spn_queue_clear(q), n);
+            CHECK_EQ(take_all(q), n);
             left = 1;
             break;
         case 1:
-            CHECK_EQ(spn_queue_drain(q, some, 16) >= n, 1);
+            CHECK_EQ(take_some(q, some, 16) >= n, 1);
             left = -1; /* it may have come along */
             break;
         case 2:
-            CHECK_EQ(spn_queue_remove_item(q, item(n / 2)), 1);
+            CHECK_OK(spn_queue_remove_item(q, item(n / 2)));
             break;
         case 3:
-            CHECK_EQ(spn_queue_remove_all(q, named, 1), 1);
+            CHECK_EQ(remove_all(q, named, 1), 1);
             break;
         case 4:
-            CHECK_EQ(spn_queue_retain_all(q, named, 0), 1);
+            CHECK_EQ(retain_all(q, named, 0), 1);
             left = 1;
             break;
-        default: {
-            spn_queue_iter *iter;
-            void *got;
-
-            REQUIRE_OK(spn_queue_iter_begin(&iter, q));
-            for (int i = 0; i < n; i++)
-                CHECK_OK(spn_queue_iter_next(iter, &got));
-            CHECK_OK(spn_queue_iter_remove(iter));
-            spn_queue_iter_end(iter);
+        default:
+            CHECK(remove_at(q, n - 1));
             break;
-        }
         }
         CHECK_OK(peer_finish(&p));
         if (left >= 0)
             CHECK_EQ(spn_queue_size(q), left);
         if (is(k, INSIDE) && left >= 0)
-            CHECK_EQ(spn_queue_contains(q, item(MINE)), 1);
-        (void)spn_queue_clear(q);
+            CHECK_OK(spn_queue_contains(q, item(MINE)));
+        (void)take_all(q);
         shut(q);
     }
 }
@@ -221,12 +214,12 @@ TEST_EACH(queue__emptied_from_inside__waiting_take_served, "Q-17", "Q-18", "G-20
         struct peer p;
 
         for (int i = 0; i < n; i++)
-            CHECK_EQ(spn_queue_remove_item(q, item(i)), 1);
+            CHECK_OK(spn_queue_remove_item(q, item(i)));
         block_take(&p, &c, q);
         if (many)
             CHECK_OK(spn_queue_put_many(q, one, 1, 0, NULL));
         else
-            CHECK_OK(spn_queue_add(q, item(MINE)));
+            CHECK_OK(spn_queue_put(q, item(MINE), 0));
         CHECK_OK(peer_finish(&p));
         CHECK_EQ(index_of(c.item), MINE);
         expect_empty(q);
@@ -234,7 +227,7 @@ TEST_EACH(queue__emptied_from_inside__waiting_take_served, "Q-17", "Q-18", "G-20
     }
 }
 
-/* A pool of two: one hands to the other through offer and take, put and poll_timed. */
+/* A pool of two: one hands to the other, with and without waiting. */
 struct pair {
     spn_queue *q;
     int rounds;
@@ -249,15 +242,15 @@ static void hand_over(int index, void *arg)
         void *got = NULL;
 
         if (index == 0 && i % 2 == 0) {
-            while (spn_queue_offer(pair->q, item(i)) != 1)
+            while (spn_queue_put(pair->q, item(i), 0) != SPN_OK)
                 t_pause();
         } else if (index == 0) {
-            CHECK_OK(spn_queue_put(pair->q, item(i)));
+            CHECK_OK(spn_queue_put(pair->q, item(i), SPN_FOREVER));
         } else if (i % 2 == 0) {
-            CHECK_OK(spn_queue_take(pair->q, &got));
+            CHECK_OK(spn_queue_take(pair->q, &got, SPN_FOREVER));
             pair->sum += index_of(got);
         } else {
-            CHECK_OK(spn_queue_poll_timed(pair->q, &got, T_LONG_NS));
+            CHECK_OK(spn_queue_take(pair->q, &got, T_LONG_NS));
             pair->sum += index_of(got);
         }
     }
@@ -275,8 +268,8 @@ TEST_EACH(queue__two_threads__hand_over, "Q-29", "G-19", "LBQ-4")
 
 /* ---- time ------------------------------------------------------------------------------ */
 
-/* A timed form waits its time and not less; with none or a negative one it does not
- * wait; nothing has changed afterwards. */
+/* A call waits its time and not less; with none or a negative one it does not wait,
+ * and says that it is full or empty; nothing has changed afterwards. */
 TEST_EACH(queue__timed_call__waits_its_time, "Q-10", "Q-13", "G-6", "G-7", "LBD-6",
           "LBD-7", "LTQ-6", "SQ-6", "DQ-7", "PBQ-7")
 {
@@ -284,13 +277,15 @@ TEST_EACH(queue__timed_call__waits_its_time, "Q-10", "Q-13", "G-6", "G-7", "LBD-
 
     EACH_FORM(f)
     {
-        if (!can_block(k, f) || !f->timed)
+        if (!can_block(k, f))
             continue;
         for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
             spn_queue *q = open_blocking(k, f);
             struct call c = { f, q, f->insert ? item(MINE) : NULL, times[i] };
             const int64_t start = spn_now();
-            bool ok = CHECK_STATUS(f->run(&c), SPN_ETIMEDOUT);
+            bool ok = CHECK_STATUS(f->run(&c), times[i] > 0 ? SPN_ETIMEDOUT
+                                               : f->insert  ? SPN_EFULL
+                                                            : SPN_EEMPTY);
 
             ok = CHECK(times[i] <= 0 || spn_now() - start >= times[i]) && ok;
             if (!f->insert)
@@ -302,14 +297,14 @@ TEST_EACH(queue__timed_call__waits_its_time, "Q-10", "Q-13", "G-6", "G-7", "LBD-
     }
 }
 
-/* A timed form that need not wait succeeds whatever the time. */
+/* A call that need not wait succeeds whatever the time. */
 TEST_EACH(queue__timed_call_that_need_not_wait__succeeds, "G-6", "G-8", "Q-12")
 {
     static const int64_t times[] = { 0, -1, INT64_MIN, INT64_MAX, INT64_MAX - 1, 1 };
 
     EACH_FORM(f)
     {
-        if (!is(k, f->needs) || !f->timed || f->always || !is(k, KEEPS))
+        if (!is(k, f->needs) || f->always || !is(k, KEEPS))
             continue;
         for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
             spn_queue *q = open_kind(k);
@@ -321,7 +316,7 @@ TEST_EACH(queue__timed_call_that_need_not_wait__succeeds, "G-6", "G-8", "Q-12")
             ok = CHECK_OK(f->run(&c));
             ok = CHECK_EQ(index_of(c.item), 3) && ok;
             ok = CHECK_EQ(spn_queue_size(q), f->insert) && ok;
-            (void)spn_queue_clear(q);
+            (void)take_all(q);
             shut(q);
             name_form(k, f, ok);
         }
@@ -338,7 +333,7 @@ TEST_EACH(queue__very_long_timeout__for_ever, "G-8")
         struct peer p;
         bool ok;
 
-        if (!can_block(k, f) || !f->timed)
+        if (!can_block(k, f))
             continue;
         q = open_blocking(k, f);
         start_call(&p, &c, f, q, MINE, INT64_MAX - 1);
@@ -346,7 +341,7 @@ TEST_EACH(queue__very_long_timeout__for_ever, "G-8")
         ok = CHECK_EQ(atomic_load(&p.done), 0);
         ok = CHECK(release(k, f, q) >= 0) && ok;
         ok = CHECK_OK(peer_finish(&p)) && ok;
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
         name_form(k, f, ok);
     }
@@ -364,24 +359,27 @@ TEST_EACH(queue__many_time_outs_behind_a_waiter__no_memory, "SQ-13", "LTQ-14", "
         long live;
         bool ok = true;
 
-        if (!can_block(k, f) || !f->timed)
+        if (!can_block(k, f))
             continue;
         q = open_blocking(k, f);
         block_call(&p, &c, f, q, MINE);
-        mine = (struct call){ f, q, item(MINE + 1), 0 };
+        mine = (struct call){ f, q, item(MINE + 1), 1 };
         (void)f->run(&mine); /* this thread's record, a node: now or never */
         live = atomic_load(&counting_live);
         for (int i = 0; i < t_rounds(300); i++) {
             mine = (struct call){ f, q, f->insert ? item(MINE + 1) : NULL,
                                   i % 8 == 0 ? 2000 : 0 };
-            ok = CHECK_STATUS(f->run(&mine), SPN_ETIMEDOUT) && ok;
+            ok = CHECK_STATUS(f->run(&mine), i % 8 == 0  ? SPN_ETIMEDOUT
+                                             : f->insert ? SPN_EFULL
+                                                         : SPN_EEMPTY) &&
+                 ok;
         }
         ok = CHECK_EQ(atomic_load(&counting_live), live) && ok;
         ok = CHECK_EQ(spn_queue_waiting_consumers(q), !f->insert) && ok;
         ok = CHECK_EQ(atomic_load(&p.done), 0) && ok;
         ok = CHECK(release(k, f, q) >= 0) && ok;
         ok = CHECK_OK(peer_finish(&p)) && ok;
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
         name_form(k, f, ok);
     }
@@ -465,19 +463,21 @@ TEST_EACH(queue__one_of_three_interrupted__others_served, "Q-32", "G-11")
                     void *got;
 
                     /* A queue of one is empty until the first has come in. */
-                    T_AWAIT((got = spn_queue_poll(q)) != NULL);
+                    T_AWAIT((got = take_now(q)) != NULL);
                     ok = CHECK(got != item(MINE + out)) && ok;
                 } else {
-                    ok = CHECK_OK(spn_queue_put(q, item(MINE + i))) && ok;
+                    ok = CHECK_OK(spn_queue_put(q, item(MINE + i), SPN_FOREVER)) && ok;
                 }
             }
             for (int i = 0; i < 3; i++)
                 if (i != out)
                     ok = CHECK_OK(peer_finish(&p[i])) && ok;
             if (f->insert && is(k, INSIDE))
-                ok = CHECK_EQ(spn_queue_contains(q, item(MINE + out)), 0) && ok;
+                ok =
+                    CHECK_STATUS(spn_queue_contains(q, item(MINE + out)), SPN_EEMPTY) &&
+                    ok;
             ok = CHECK_EQ(spn_queue_size(q), filled(k, f)) && ok;
-            (void)spn_queue_clear(q);
+            (void)take_all(q);
             shut(q);
             name_form(k, f, ok);
         }
@@ -506,31 +506,31 @@ TEST_EACH(queue__flag_set_and_no_need_to_wait__as_the_kind_says, "Q-31", "LTQ-8"
         ok = CHECK_STATUS(f->run(&c), eintr ? SPN_EINTR : SPN_OK) && ok;
         ok = CHECK_EQ(spn_thread_interrupted(), !eintr) && ok;
         ok = CHECK_EQ(spn_queue_size(q), (f->insert ? 0 : 1) ^ !eintr) && ok;
-        (void)spn_queue_clear(q);
+        (void)take_all(q);
         shut(q);
         name_form(k, f, ok);
     }
 }
 
-/* Calls that never wait neither look at the flag nor clear it. */
+/* Calls that do not wait neither look at the flag nor clear it. */
 TEST_EACH(queue__flag_set__ignored_where_nothing_waits, "Q-31", "G-13")
 {
     spn_queue *q = open_kind(k);
     void *got, *some[2] = { item(1), item(2) };
 
     CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    CHECK(spn_queue_poll(q) == NULL);
-    CHECK_STATUS(spn_queue_remove(q, &got), SPN_EEMPTY);
+    CHECK(take_now(q) == NULL);
+    CHECK_STATUS(spn_queue_take(q, &got, 0), SPN_EEMPTY);
     if (is(k, KEEPS)) {
-        CHECK_EQ(spn_queue_offer(q, item(1)), 1);
-        CHECK(spn_queue_poll(q) == item(1));
-        CHECK_OK(spn_queue_add(q, item(1)));
-        CHECK(spn_queue_peek(q) == item(1));
-        CHECK_OK(spn_queue_remove(q, &got));
-        CHECK_OK(spn_queue_add_all(q, some, 1, NULL));
-        CHECK_EQ(spn_queue_drain(q, some, 2), 1);
+        CHECK_OK(spn_queue_put(q, item(1), 0));
+        CHECK(take_now(q) == item(1));
+        CHECK_OK(spn_queue_put(q, item(1), 0));
+        CHECK(first_of(q) == item(1));
+        CHECK_OK(spn_queue_take(q, &got, 0));
+        CHECK_OK(spn_queue_put_many(q, some, 1, 0, NULL));
+        CHECK_EQ(take_some(q, some, 2), 1);
     }
-    (void)spn_queue_clear(q);
+    (void)take_all(q);
     CHECK_OK(spn_queue_close(q));
     CHECK_EQ(spn_thread_interrupted(), 1);
     shut(q);
@@ -582,7 +582,7 @@ static void insert_until_closed(int index, void *arg)
     switch (index) {
     case 0:
     case 1:
-        while ((rc = spn_queue_put(e->q, item(1))) == SPN_OK) {
+        while ((rc = spn_queue_put(e->q, item(1), SPN_FOREVER)) == SPN_OK) {
             atomic_fetch_add(&e->accepted, 1);
             if (spn_queue_size(e->q) > 50)
                 t_pause(); /* an unbounded one would hold the consumers up */
@@ -592,7 +592,7 @@ static void insert_until_closed(int index, void *arg)
     case 2:
     case 3:
     case 4:
-        while ((rc = spn_queue_take(e->q, &got)) == SPN_OK)
+        while ((rc = spn_queue_take(e->q, &got, SPN_FOREVER)) == SPN_OK)
             atomic_fetch_add(&e->taken, 1);
         CHECK_STATUS(rc, SPN_ECLOSED);
         break;

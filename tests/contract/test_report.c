@@ -68,6 +68,7 @@ struct heard {
     atomic_llong suppressed;
     char message[1024], pool[256], file[4096];
     spn_refusal refusal;
+    spn_pool_stats stats;
 };
 
 static void listen(void *ctx, const spn_exhaustion *what)
@@ -78,6 +79,9 @@ static void listen(void *ctx, const spn_exhaustion *what)
     (void)snprintf(h->pool, sizeof h->pool, "%s", what->pool);
     (void)snprintf(h->file, sizeof h->file, "%s", what->file != NULL ? what->file : "");
     h->refusal = *what->refusal;
+    h->stats = *what->stats;
+    h->stats.name = NULL; /* gone after the call */
+    CHECK_STR(what->stats->name, what->pool);
     atomic_fetch_add(&h->suppressed, what->suppressed);
     atomic_fetch_add(&h->calls, 1);
 }
@@ -209,7 +213,8 @@ TEST(report__pool_exhausted__line_file_and_listener, "X-14", "P33")
     CHECK_EQ(log_lines, 1);
     CHECK_STR(h.pool, "full");
     CHECK_EQ(h.refusal.reason, SPN_REFUSED_FULL);
-    CHECK_EQ(h.refusal.stats.queued, 2);
+    CHECK_EQ(h.stats.queued, 2);
+    CHECK_STATUS(spn_refusal_stats(&h.refusal, &h.stats), SPN_EINVAL); /* it is over */
     CHECK(strstr(h.file, "/spindle_stacks.20") != NULL);
     CHECK_EQ(stat(h.file, &info), 0);
     CHECK_EQ(info.st_mode & 0777, 0600);
@@ -354,7 +359,7 @@ TEST(report__other_threads_of_the_library__stacks_there, "X-14", "REP-5")
         CHECK(has_stack(file_text, tthread.name));
         stop_reporting(&f, report);
         full_pool_stop(&other);
-        CHECK_OK(spn_timer_stop(timer, NULL));
+        CHECK_OK(spn_timer_stop(timer, NULL, NULL));
         CHECK_OK(spn_timer_destroy(timer));
         CHECK_EQ(remove_folder(), 1);
     }
@@ -490,7 +495,7 @@ TEST(report__shut_down_pool__not_reported, "X-14")
 
     make_folder();
     report = start_reporting(&f, &ropts, 0);
-    CHECK_OK(spn_pool_shutdown(f.pool));
+    CHECK_OK(pool_shutdown(f.pool));
     item_init(&item);
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     stop_reporting(&f, report);
@@ -881,7 +886,7 @@ TEST(report__thread_does_not_answer__left_out, "X-14", "P34")
         T_AWAIT(atomic_load(&h.calls) == 1);
         CHECK(strstr(read_file(h.file), "(no stack: it did not answer)") != NULL);
         if (after) { /* the pool lives on with another policy */
-            CHECK_OK(spn_pool_set_reject(f.pool, spn_reject_abort()));
+            CHECK_OK(pool_set_reject(f.pool, spn_reject_abort()));
             CHECK_OK(spn_reject_report_destroy(report));
         }
         atomic_store(&unblock, 1);
@@ -972,7 +977,7 @@ TEST(report__unanswered_signal__taken_again_and_given_back, "X-14", "P34")
     CHECK_STATUS(spn_executor_execute(f.executor, &item.task), SPN_EREJECTED);
     T_AWAIT(atomic_load(&h.calls) == 1);
     CHECK(strstr(read_file(h.file), "(no stack: it did not answer)") != NULL);
-    CHECK_OK(spn_pool_set_reject(f.pool, spn_reject_abort()));
+    CHECK_OK(pool_set_reject(f.pool, spn_reject_abort()));
     CHECK_OK(spn_reject_report_destroy(report));
     CHECK_EQ(sigaction(number, NULL, &action), 0);
     CHECK((action.sa_flags & SA_SIGINFO) != 0); /* it waits for the answer */
@@ -1051,6 +1056,29 @@ TEST(report__destroyed_by_listener__deadlock_told, "P9")
     CHECK_EQ(atomic_load(&itself_rc), SPN_EDEADLK);
     full_pool_stop(&f);
     CHECK_OK(spn_reject_report_destroy(itself));
+}
+
+/* A report that somebody asks for is made as for an exhausted pool, once per interval. */
+TEST(report__asked_for__as_for_an_exhausted_pool, "X-14", "MET-15")
+{
+    struct heard h;
+    spn_reject_report_opts opts = report_opts(&h);
+    spn_pool_opts pool_opts = SPN_POOL_OPTS_INIT;
+    spn_reject_report *report;
+    spn_pool *pool;
+
+    opts.no_stacks = 1;
+    pool_opts.name = "io";
+    REQUIRE_OK(spn_reject_report_create(&report, &opts));
+    REQUIRE_OK(spn_pool_create(&pool, &pool_opts));
+    CHECK_OK(spn_report_pool(report, pool));
+    CHECK_STATUS(spn_report_pool(report, pool), SPN_EBUSY);
+    T_AWAIT(atomic_load(&h.calls) == 1);
+    CHECK(strstr(h.message, "Thread pool is reported! Thread Name: io,") != NULL);
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
+    CHECK_OK(spn_reject_report_destroy(report));
+    CHECK_EQ(atomic_load(&h.calls), 1);
 }
 
 /* An interrupt does not keep destroy from its end, and is not lost. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_repository.c - one pool for each side and port, replaced, changed and ended. */
 #include "counting.h"
+#include "pool_calls.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -73,15 +74,15 @@ TEST(repository__same_side_and_port__same_pool, "REP-8", "S-11")
     open_repository(0);
     a = take("dubbo://h:20880/x?" REST, true);
     CHECK(take("tri://other:20880/y?threads=7", true) == a);
-    CHECK_EQ(spn_pool_max_threads(a), 2);
+    CHECK_EQ(pool_stats(a).max_threads, 2);
     CHECK(take("dubbo://h:20880?side=provider", true) == a);
     b = take("dubbo://h:20881?" REST, true);
     c = take("dubbo://h:20880?side=consumer&reject=abort", true);
     d = take("dubbo://h:20880?side=CONSUMER", true);
     CHECK(b != a && c != a && c == d);
-    CHECK_EQ(spn_pool_core_threads(c), 0); /* cached */
-    CHECK_EQ(spn_pool_max_threads(c), SPN_POOL_THREADS_MAX);
-    CHECK_STR(spn_pool_name(a), "dubbo-protocol-20880");
+    CHECK_EQ(pool_stats(c).core_threads, 0); /* cached */
+    CHECK_EQ(pool_stats(c).max_threads, SPN_POOL_THREADS_MAX);
+    CHECK_STR(pool_stats(a).name, "dubbo-protocol-20880");
     close_repository();
 }
 
@@ -93,20 +94,20 @@ TEST(repository__shut_down__is_replaced, "REP-9", "REP-16", "X-18", "S-11")
 
     open_repository(0);
     a = take("h:1?" REST, false);
-    CHECK_OK(spn_pool_shutdown(a));
+    CHECK_OK(pool_shutdown(a));
     b = take("h:1?" REST, true);
     CHECK(b != a);
-    CHECK_EQ(spn_pool_is_shutdown(b), 0);
-    CHECK_EQ(spn_pool_is_terminated(a), 1); /* still there */
+    CHECK_EQ(pool_is_shutdown(b), 0);
+    CHECK_EQ(pool_is_terminated(a), 1); /* still there */
     CHECK_OK(spn_repository_release(r, a));
     CHECK_STATUS(spn_repository_release(r, b), SPN_EINVAL); /* not taken */
-    CHECK_OK(spn_pool_shutdown(b));
+    CHECK_OK(pool_shutdown(b));
     CHECK_OK(get("h:1?" REST, &c));
-    CHECK_EQ(spn_pool_is_shutdown(c), 0);
+    CHECK_EQ(pool_is_shutdown(c), 0);
     CHECK_OK(spn_repository_release(r, c));
     live = atomic_load(&counting_live);
     for (int i = 0; i < 20; i++) {
-        CHECK_OK(spn_pool_shutdown(take("h:1?" REST, true)));
+        CHECK_OK(pool_shutdown(take("h:1?" REST, true)));
         (void)take("h:1?" REST, true);
     }
     CHECK_EQ(atomic_load(&counting_live), live); /* replaced ones have gone */
@@ -178,8 +179,8 @@ TEST(repository__changes__reach_the_pool, "REP-11", "REP-12", "X-18")
     open_repository(0);
     pool = take("h:1?" REST, false);
     CHECK_OK(spn_repository_update(r, two, &problem));
-    CHECK_EQ(spn_pool_core_threads(pool), 5);
-    CHECK_EQ(spn_pool_max_threads(pool), 5);
+    CHECK_EQ(pool_stats(pool).core_threads, 5);
+    CHECK_EQ(pool_stats(pool).max_threads, 5);
     CHECK_OK(spn_repository_reconfigure(r, two, &problem));
     CHECK_STATUS(spn_repository_update(r, none, &problem), SPN_EEMPTY);
     CHECK_STATUS(spn_repository_reconfigure(r, none, &problem), SPN_EEMPTY);
@@ -269,8 +270,8 @@ TEST(repository__shared__made_once, "REP-14")
     CHECK_OK(spn_repository_shared(r, &executor));
     CHECK_OK(spn_repository_shared(r, &again));
     CHECK(executor == again);
-    CHECK_EQ(spn_pool_max_threads(spn_executor_pool(executor)), SPN_POOL_THREADS_MAX);
-    CHECK_STR(spn_pool_name(spn_executor_pool(executor)),
+    CHECK_EQ(pool_stats(spn_executor_pool(executor)).max_threads, SPN_POOL_THREADS_MAX);
+    CHECK_STR(pool_stats(spn_executor_pool(executor)).name,
               "Dubbo-framework-shared-handler");
     for (int i = 0; i < 3; i++)
         CHECK_OK(spn_executor_call(executor, count_one, &ran));
@@ -287,13 +288,13 @@ TEST(repository__shared__made_once, "REP-14")
     CHECK_OK(spn_repository_scheduled(r, &scheduled));
     CHECK_OK(spn_repository_scheduled(r, &twin));
     CHECK(scheduled == twin);
-    CHECK_EQ(spn_pool_core_threads(spn_scheduled_pool(scheduled)), 8);
+    CHECK_EQ(pool_stats(spn_scheduled_pool(scheduled)).core_threads, 8);
     CHECK_OK(spn_executor_call(spn_scheduled_executor(scheduled), count_one, &ran));
     T_AWAIT(atomic_load(&ran) == 4);
     CHECK_OK(spn_repository_each(r, note, keys));
     CHECK_STR(keys, "shared consumer/1 scheduled ");
     close_repository();
-    CHECK_EQ(spn_timeout_is_pending(&never), 0);
+    CHECK(spn_timeout_state(&never) != SPN_TIMEOUT_PENDING);
 }
 
 static int wait_gate(void *arg)
@@ -327,9 +328,9 @@ TEST(repository__destroy_all__within_its_deadline, "REP-15")
     CHECK_OK(spn_executor_call(spn_pool_executor(pool), wait_gate, &gate));
     CHECK_OK(spn_executor_call(spn_pool_executor(other), wait_interrupt, latch));
     CHECK_OK(spn_executor_call(spn_pool_executor(other), count_one, &ran));
-    T_AWAIT(spn_pool_active(other) == 1);
+    T_AWAIT(pool_stats(other).active == 1);
     CHECK_STATUS(spn_repository_destroy_all(r, 0), SPN_ETIMEDOUT); /* the gate's */
-    CHECK_OK(spn_pool_await(other, T_LONG_NS));                    /* interrupted */
+    CHECK_OK(pool_await(other, T_LONG_NS));                        /* interrupted */
     CHECK_EQ(atomic_load(&ran), 0);                                /* dropped */
     CHECK_STATUS(spn_repository_get_or_create(r, url, &other, &problem), SPN_ESHUTDOWN);
     CHECK_STATUS(spn_repository_get(r, url, &other, &problem), SPN_ESHUTDOWN);
@@ -404,7 +405,7 @@ TEST(repository__timer_callback_blocks__is_interrupted, "REP-15")
     CHECK(rc == SPN_OK || rc == SPN_ETIMEDOUT);
     if (rc != SPN_OK) /* the machine gave it no CPU for the tenth of a second it has */
         CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
-    CHECK_EQ(spn_timeout_is_cancelled(&second_timeout), 1);
+    CHECK_EQ(spn_timeout_state(&second_timeout), SPN_TIMEOUT_CANCELLED);
     CHECK_OK(spn_repository_destroy(r));
     CHECK_OK(spn_latch_destroy(callback_latch));
 }
@@ -423,7 +424,7 @@ TEST(repository__timer_callback_hangs__within_its_deadline, "REP-15")
     CHECK_STATUS(spn_repository_destroy(r), SPN_EBUSY);
     atomic_store(&callback_gate, 1);
     CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
-    CHECK_EQ(spn_timeout_is_cancelled(&second_timeout), 1);
+    CHECK_EQ(spn_timeout_state(&second_timeout), SPN_TIMEOUT_CANCELLED);
     CHECK_OK(spn_repository_destroy(r));
 }
 
@@ -442,7 +443,7 @@ TEST(repository__destroyed_from_inside__is_refused, "REP-15")
     open_repository(0);
     pool = take("h:1?" REST, true);
     CHECK_OK(spn_executor_call(spn_pool_executor(pool), end_from_inside, &rc));
-    T_AWAIT(spn_pool_completed_count(pool) == 1);
+    T_AWAIT(pool_ended(pool) == 1);
     CHECK_STATUS(rc, SPN_EDEADLK);
     CHECK(take("h:1", true) == pool);
     close_repository();
@@ -461,8 +462,8 @@ TEST(repository__isolation__by_service_key, "REP-17")
     CHECK(a != b && b != c);
     CHECK(take("dubbo://h:9/x?interface=demo.A&version=1.0&group=g", true) == a);
     CHECK(take("dubbo://h:9/x?interface=demo.A&side=consumer&reject=abort", true) != a);
-    CHECK_STR(spn_pool_name(a), "isolation-g/demo.A:1.0");
-    CHECK_STR(spn_pool_name(c), "dubbo-protocol-1");
+    CHECK_STR(pool_stats(a).name, "isolation-g/demo.A:1.0");
+    CHECK_STR(pool_stats(c).name, "dubbo-protocol-1");
     CHECK_OK(spn_repository_each(r, note, keys));
     CHECK_STR(keys, "service/g/demo.A:1.0 service/demo.B provider/1 consumer/9 ");
     close_repository();
@@ -485,14 +486,14 @@ TEST(repository__long_service_key__name_is_cut, "REP-17")
         (void)snprintf(text, sizeof text, "dubbo://h:1/x?interface=%s&" REST, service);
         pool = take(text, true);
         REQUIRE(pool != NULL);
-        CHECK_EQ((int)strlen(spn_pool_name(pool)), ROOM);
-        CHECK(strncmp(spn_pool_name(pool), "isolation-aaa", 13) == 0);
+        CHECK_EQ((int)strlen(pool_stats(pool).name), ROOM);
+        CHECK(strncmp(pool_stats(pool).name, "isolation-aaa", 13) == 0);
     }
     /* The last byte there is room for would be the first of two. */
     memset(service, 'a', sizeof service);
     (void)snprintf(service + ROOM - 11, sizeof service - ROOM + 11, "\xc3\xa4");
     (void)snprintf(text, sizeof text, "dubbo://h:1/x?interface=%s&" REST, service);
-    CHECK_EQ((int)strlen(spn_pool_name(take(text, true))), ROOM - 1);
+    CHECK_EQ((int)strlen(pool_stats(take(text, true)).name), ROOM - 1);
     close_repository();
 }
 
@@ -574,7 +575,7 @@ TEST(repository__changed_under_load__nothing_lost, "REP-13", "X-18", "P36")
     t_parallel(T_THREADS, load, pool);
     CHECK_OK(spn_repository_reconfigure(r, last, &problem));
     T_AWAIT(atomic_load(&ran_under_load) == atomic_load(&accepted));
-    T_AWAIT(spn_pool_threads(pool) <= 4);
+    T_AWAIT(pool_stats(pool).threads <= 4);
     CHECK_OK(spn_pool_stats_get(pool, &stats));
     CHECK_EQ(stats.core_threads, 2);
     CHECK_EQ(stats.max_threads, 4);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_scheduled.c - the scheduled executor: what runs when, and in which order. */
+#include "cause.h"
+#include "pool_calls.h"
 #include "scheds.h"
 
 #include <dirent.h>
@@ -22,8 +24,8 @@ TEST(scheduled__delayed__runs_once_and_not_before, "STPE-2", "EXE-9")
     advance(1);
     CHECK_OK(spn_future_get(jobs[0].future, &value, T_LONG_NS));
     CHECK(value == &jobs[0]);
-    CHECK_EQ(spn_future_is_done(jobs[0].future), 1);
-    CHECK_EQ(spn_future_is_cancelled(jobs[0].future), 0);
+    CHECK(spn_future_get_state(jobs[0].future) != SPN_FUTURE_PENDING);
+    CHECK(spn_future_get_state(jobs[0].future) != SPN_FUTURE_CANCELED);
     CHECK_EQ(jobs[0].at[0], SPN_SEC(1010));
     close_pool();
     CHECK_EQ(runs(0), 1);
@@ -33,13 +35,13 @@ TEST(scheduled__delayed__runs_once_and_not_before, "STPE-2", "EXE-9")
 TEST(scheduled__real_clock__not_before, "EXE-9", "STPE-2", "STPE-40")
 {
     for (int32_t threads = 1; threads <= 2; threads++) {
+        spn_scheduled_opts o = spn_scheduled_opts_pool(threads);
         const int64_t since = spn_now();
         bool in_order;
         void *value;
 
-        open_clocked(threads == 1 ? spn_scheduled_opts_single()
-                                  : spn_scheduled_opts_pool(threads),
-                     0);
+        o.fixed = threads == 1;
+        open_clocked(o, 0);
         schedule(0, SPN_MS(20));
         schedule(1, SPN_MS(10));
         /* Unless this thread was held up, the second is due first. */
@@ -87,7 +89,7 @@ TEST(scheduled__many__none_is_early, "STPE-2", "STPE-40", "P22")
     await_end();
     CHECK_EQ(atomic_load(&fired), COUNT);
     CHECK_EQ(atomic_load(&early), 0);
-    CHECK_EQ(spn_pool_completed_count(pool), COUNT);
+    CHECK_EQ(pool_ended(pool), COUNT);
     destroy();
 }
 
@@ -119,7 +121,7 @@ TEST(scheduled__due_before_all_time__runs_and_skips, "STPE-2")
         what.skip_missed = 1;
         REQUIRE_OK(spn_scheduled_schedule_with(sched, &what, &again));
         T_AWAIT(atomic_load(&fired) == 2);
-        T_AWAIT(spn_pool_queued(pool) == 1); /* the next is within an hour */
+        T_AWAIT(pool_stats(pool).queued == 1); /* the next is within an hour */
         CHECK_EQ(atomic_load(&fired), 2);
         CHECK_EQ(spn_future_cancel(again, 0), 1);
         spn_future_unref(once);
@@ -165,12 +167,11 @@ TEST(scheduled__execute_call_submit__due_now, "STPE-1")
     CHECK_EQ(atomic_load(&piece.runs), 1);
     CHECK_EQ(runs(1), 1);
     CHECK(remaining(0) <= 0);
-    CHECK_EQ(spn_scheduled_is_periodic(jobs[0].future), 0);
     /* With a delay, a task of the caller's waits, too. */
     CHECK_OK(spn_scheduled_execute(sched, &later.task, SPN_SEC(1)));
     CHECK_STATUS(spn_scheduled_execute(sched, &later.task, 0), SPN_EBUSY);
     CHECK_OK(spn_scheduled_call(sched, job_run, &jobs[2], SPN_SEC(1)));
-    CHECK_EQ(spn_pool_queued(pool), 2);
+    CHECK_EQ(pool_stats(pool).queued, 2);
     advance(SPN_SEC(1));
     await_runs(2, 1);
     CHECK_EQ(atomic_load(&later.runs), 1);
@@ -188,7 +189,7 @@ static int code_of(spn_future *f)
 {
     int code = 0;
 
-    CHECK_OK(spn_future_error(f, &code, NULL, 0));
+    CHECK_OK(t_cause(f, &code, NULL, 0));
     return code;
 }
 
@@ -329,7 +330,6 @@ TEST(scheduled__fixed_rate__does_not_drift, "STPE-3", "STPE-4", "P25")
 {
     open_pool(1);
     at_rate(0, SPN_SEC(5), SPN_SEC(10));
-    CHECK_EQ(spn_scheduled_is_periodic(jobs[0].future), 1);
     jobs[0].act = take_time;
     for (int k = 0; k < 8; k++) {
         await_queued(1);
@@ -340,7 +340,7 @@ TEST(scheduled__fixed_rate__does_not_drift, "STPE-3", "STPE-4", "P25")
     for (int k = 0; k < 8; k++)
         CHECK_EQ(jobs[0].at[k], SPN_SEC(1000 + 5 + 10 * k));
     await_queued(1);
-    CHECK_EQ(spn_future_is_done(jobs[0].future), 0);
+    CHECK_EQ(spn_future_get_state(jobs[0].future), SPN_FUTURE_PENDING);
     cut_pool();
 }
 
@@ -458,7 +458,7 @@ TEST(scheduled__bad_periods__are_refused, "STPE-8")
     CHECK_STATUS(spn_scheduled_with_fixed_delay(sched, NULL, NULL, 0, 1, &f),
                  SPN_EINVAL);
     CHECK_STATUS(spn_scheduled_call(sched, NULL, NULL, 0), SPN_EINVAL);
-    CHECK_EQ(spn_pool_queued(pool), 0);
+    CHECK_EQ(pool_stats(pool).queued, 0);
     close_pool();
 }
 
@@ -531,7 +531,7 @@ TEST(scheduled__periodic_fails__goes_on_if_told_to, "STPE-15", "P26")
         CHECK_EQ(spn_scheduled_failed_runs(sched), k);
         advance(SPN_SEC(1));
     }
-    CHECK_EQ(spn_future_is_done(jobs[0].future), 0);
+    CHECK_EQ(spn_future_get_state(jobs[0].future), SPN_FUTURE_PENDING);
     cut_pool();
 }
 
@@ -625,7 +625,7 @@ TEST(scheduled__periodic_cancelled__runs_no_more, "STPE-16", "STPE-14")
     CHECK_EQ(spn_future_cancel(jobs[1].future, 0), 1);
     CHECK_EQ(spn_future_cancel(jobs[1].future, 0), 0);
     CHECK_STATUS(spn_future_get(jobs[1].future, &value, 0), SPN_ECANCELED);
-    CHECK_EQ(spn_pool_queued(pool), 0);
+    CHECK_EQ(pool_stats(pool).queued, 0);
     advance(SPN_SEC(10));
     schedule(2, 0);
     await_runs(2, 1);
@@ -655,14 +655,13 @@ TEST(scheduled__cancelled__leaves_the_queue, "STPE-20", "STPE-22", "STPE-28", "P
     spn_pool_stats s;
 
     open_pool(1);
-    CHECK_EQ(spn_scheduled_get_policy(sched, SPN_SCHEDULED_REMOVE_ON_CANCEL), 1);
     schedule(0, SPN_SEC(1));
     at_rate(1, SPN_SEC(1), SPN_SEC(1));
-    CHECK_EQ(spn_pool_queued(pool), 2);
+    CHECK_EQ(pool_stats(pool).queued, 2);
     CHECK_EQ(spn_future_cancel(jobs[0].future, 0), 1);
-    CHECK_EQ(spn_pool_queued(pool), 1);
+    CHECK_EQ(pool_stats(pool).queued, 1);
     CHECK_EQ(spn_future_complete_error(jobs[1].future, -5, NULL), 1); /* any outcome */
-    CHECK_EQ(spn_pool_queued(pool), 0);
+    CHECK_EQ(pool_stats(pool).queued, 0);
     CHECK_OK(spn_executor_shutdown(ex));
     await_end();
     s = expect_even();
@@ -671,18 +670,17 @@ TEST(scheduled__cancelled__leaves_the_queue, "STPE-20", "STPE-22", "STPE-28", "P
 
     o.remove_on_cancel = 0;
     open_with(o);
-    CHECK_EQ(spn_scheduled_get_policy(sched, SPN_SCHEDULED_REMOVE_ON_CANCEL), 0);
     schedule(0, SPN_SEC(1));
     schedule(1, SPN_SEC(2));
     schedule(2, SPN_SEC(2));
     CHECK_EQ(spn_future_cancel(jobs[0].future, 0), 1);
     CHECK_EQ(spn_future_cancel(jobs[1].future, 0), 1);
-    CHECK_EQ(spn_pool_queued(pool), 3);
+    CHECK_EQ(pool_stats(pool).queued, 3);
     advance(SPN_SEC(1));
     await_queued(2);
     CHECK_EQ(runs(0), 0);
     CHECK_EQ(spn_pool_purge(pool), 1);
-    CHECK_EQ(spn_pool_queued(pool), 1);
+    CHECK_EQ(pool_stats(pool).queued, 1);
     cut_pool();
 }
 
@@ -710,16 +708,16 @@ TEST(scheduled__schedule_and_cancel__nothing_stays, "STPE-21", "STPE-23", "X-2",
     }
     if (!T_ASAN)
         CHECK(t_resident_kb() - before_kb < 4096); /* 23 bytes for each */
-    CHECK_EQ(spn_pool_queued(pool), KEPT);
+    CHECK_EQ(pool_stats(pool).queued, KEPT);
     for (int i = 0; i < KEPT; i++) { /* from anywhere in the heap */
         const int at = (int)((int64_t)i * 1009 % KEPT);
 
         CHECK_EQ(spn_future_cancel(kept[at], 0), 1);
         spn_future_unref(kept[at]);
     }
-    CHECK_EQ(spn_pool_queued(pool), 0);
-    CHECK_EQ(spn_pool_task_count(pool), 0);
-    CHECK_EQ(spn_pool_completed_count(pool), 0);
+    CHECK_EQ(pool_stats(pool).queued, 0);
+    CHECK_EQ(pool_tasks(pool), 0);
+    CHECK_EQ(pool_ended(pool), 0);
     close_pool();
     CHECK_EQ(runs(0), 0);
 }
@@ -743,8 +741,8 @@ TEST(scheduled__snapshot__has_the_handles, "STPE-18", "STPE-19")
     CHECK_EQ(spn_scheduled_remove(sched, jobs[0].future), 0);
     CHECK_EQ(spn_scheduled_remove(sched, jobs[2].future), 1);
     CHECK_EQ(spn_scheduled_remove(sched, jobs[2].future), 0);
-    CHECK_EQ(spn_future_is_done(jobs[2].future), 0);
-    CHECK_EQ(spn_pool_queued(pool), 3);
+    CHECK_EQ(spn_future_get_state(jobs[2].future), SPN_FUTURE_PENDING);
+    CHECK_EQ(pool_stats(pool).queued, 3);
     CHECK_OK(spn_latch_count_down(gate));
     advance(SPN_SEC(10));
     close_pool();
@@ -766,14 +764,14 @@ TEST(scheduled__drain__takes_what_is_due, "STPE-41")
     CHECK_EQ(spn_scheduled_drain(sched, tasks, 2), 2);
     CHECK(spn_future_of_task(tasks[0]) == jobs[5].future);
     CHECK(spn_future_of_task(tasks[1]) == jobs[4].future);
-    CHECK_EQ(spn_pool_queued(pool), 4);
+    CHECK_EQ(pool_stats(pool).queued, 4);
     CHECK_EQ(spn_task_run(tasks[0]), 0);
     CHECK_OK(spn_task_drop(tasks[1], SPN_ECANCELED));
     CHECK_EQ(runs(5), 1);
-    CHECK_EQ(spn_future_is_cancelled(jobs[4].future), 1);
+    CHECK_EQ(spn_future_get_state(jobs[4].future), SPN_FUTURE_CANCELED);
     CHECK_EQ(spn_scheduled_drain(sched, tasks, 4), 1);
     CHECK_OK(spn_task_drop(tasks[0], SPN_ECANCELED));
-    CHECK_EQ(spn_pool_queued(pool), 3);
+    CHECK_EQ(pool_stats(pool).queued, 3);
     cut_pool();
 }
 
@@ -783,18 +781,18 @@ TEST(scheduled__drain__takes_what_is_due, "STPE-41")
 TEST(scheduled__threads__up_to_core, "STPE-35", "STPE-36", "STPE-37")
 {
     open_pool(3);
-    CHECK_EQ(spn_pool_threads(pool), 0);
+    CHECK_EQ(pool_stats(pool).threads, 0);
     for (int i = 0; i < 5; i++) {
         schedule(i, i % 2 == 0 ? 0 : SPN_SEC(10));
-        CHECK_EQ(spn_pool_threads(pool), i < 3 ? i + 1 : 3);
+        CHECK_EQ(pool_stats(pool).threads, i < 3 ? i + 1 : 3);
     }
-    CHECK_EQ(spn_pool_max_threads(pool), 3);
-    CHECK_OK(spn_pool_set_max_threads(pool, 20));
+    CHECK_EQ(pool_stats(pool).max_threads, 3);
+    CHECK_OK(pool_set_max(pool, 20));
     for (int i = 5; i < 20; i++)
         schedule(i, 0);
     for (int i = 5; i < 20; i++)
         await_runs(i, 1);
-    CHECK_EQ(spn_pool_largest(pool), 3);
+    CHECK_EQ(pool_stats(pool).largest, 3);
     cut_pool();
 }
 
@@ -814,7 +812,7 @@ TEST(scheduled__core_0__works_without_spinning, "STPE-30", "EXE-13", "P16")
     (void)getrusage(RUSAGE_SELF, &after);
     /* The wait itself takes no turns at the CPU, */
     CHECK(after.ru_nvcsw - before.ru_nvcsw < 3000);
-    CHECK_EQ(spn_pool_threads(pool), 1);
+    CHECK_EQ(pool_stats(pool).threads, 1);
     /* and does not keep it. */
     for (int i = 3; i < JOBS && !slept; i++) {
         const int64_t before_ns = t_cpu_of_others_ns();
@@ -825,12 +823,12 @@ TEST(scheduled__core_0__works_without_spinning, "STPE-30", "EXE-13", "P16")
     }
     CHECK(slept);
     CHECK_EQ(spn_future_cancel(jobs[2].future, 0), 1);
-    T_AWAIT(spn_pool_threads(pool) == 0);
+    T_AWAIT(pool_stats(pool).threads == 0);
     schedule(1, SPN_MS(1));
     CHECK_OK(spn_executor_shutdown(ex));
     await_end();
     CHECK_EQ(runs(1), 1);
-    CHECK_EQ(spn_pool_largest(pool), 1);
+    CHECK_EQ(pool_stats(pool).largest, 1);
     destroy();
 }
 
@@ -886,11 +884,11 @@ TEST(scheduled__far_tasks__no_wakeups, "STPE-37", "STPE-30", "P16")
         schedule(1, SPN_SEC(3601));
         schedule(2, 0);
         await_runs(2, 1);
-        T_AWAIT(spn_pool_active(pool) == 0);
+        T_AWAIT(pool_stats(pool).active == 0);
         for (int looks = 0; looks < 50 && !quiet; looks++)
             quiet = are_quiet();
         CHECK(quiet);
-        CHECK_EQ(spn_pool_threads(pool), core > 1 ? core : 1);
+        CHECK_EQ(pool_stats(pool).threads, core > 1 ? core : 1);
         cut_pool();
     }
 }
@@ -900,7 +898,7 @@ TEST(scheduled__earlier_task__shortens_the_sleep, "STPE-38", "P4")
 {
     open_clocked(spn_scheduled_opts_pool(1), 0);
     schedule(0, SPN_SEC(3600));
-    T_AWAIT(spn_pool_threads(pool) == 1 && spn_pool_active(pool) == 0);
+    T_AWAIT(pool_stats(pool).threads == 1 && pool_stats(pool).active == 0);
     schedule(1, SPN_MS(5));
     CHECK_OK(spn_future_get(jobs[1].future, NULL, T_LONG_NS));
     cut_pool();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_scheduled_end.c - the end of a scheduled executor, its policies and its knobs. */
+#include "pool_calls.h"
 #include "scheds.h"
 
 /* ---- shutdown ------------------------------------------------------------------------- */
@@ -8,8 +9,6 @@
 TEST(scheduled__shutdown__delayed_run_periodic_do_not, "STPE-24", "STPE-28", "STPE-34")
 {
     open_pool(1);
-    CHECK_EQ(spn_scheduled_get_policy(sched, SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN), 1);
-    CHECK_EQ(spn_scheduled_get_policy(sched, SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN), 0);
     schedule(0, SPN_SEC(1));
     at_rate(1, SPN_SEC(1), SPN_SEC(1));
     with_delay(2, SPN_SEC(1), SPN_SEC(1));
@@ -18,10 +17,10 @@ TEST(scheduled__shutdown__delayed_run_periodic_do_not, "STPE-24", "STPE-28", "ST
     CHECK_OK(spn_executor_shutdown(ex));
     CHECK_OK(spn_executor_shutdown(ex));
     CHECK_EQ(spn_executor_is_shutdown(ex), 1);
-    CHECK_EQ(spn_pool_is_terminating(pool), 1);
-    CHECK_EQ(spn_future_is_cancelled(jobs[1].future), 1);
-    CHECK_EQ(spn_future_is_cancelled(jobs[2].future), 1);
-    CHECK_EQ(spn_future_is_done(jobs[0].future), 0);
+    CHECK_EQ(pool_is_terminating(pool), 1);
+    CHECK_EQ(spn_future_get_state(jobs[1].future), SPN_FUTURE_CANCELED);
+    CHECK_EQ(spn_future_get_state(jobs[2].future), SPN_FUTURE_CANCELED);
+    CHECK_EQ(spn_future_get_state(jobs[0].future), SPN_FUTURE_PENDING);
     CHECK_STATUS(spn_executor_await(ex, 0), SPN_ETIMEDOUT);
     CHECK_STATUS(spn_scheduled_destroy(sched), SPN_EBUSY);
     advance(SPN_SEC(1));
@@ -29,8 +28,8 @@ TEST(scheduled__shutdown__delayed_run_periodic_do_not, "STPE-24", "STPE-28", "ST
     CHECK_EQ(runs(0), 1);
     CHECK_EQ(runs(1) + runs(2), 0);
     CHECK_EQ(runs(3), 1);
-    CHECK_EQ(spn_pool_is_terminating(pool), 0);
-    CHECK_EQ(spn_pool_completed_count(pool), 2);
+    CHECK_EQ(pool_is_terminating(pool), 0);
+    CHECK_EQ(pool_ended(pool), 2);
     destroy();
 }
 
@@ -49,8 +48,8 @@ TEST(scheduled__no_delayed__only_what_is_due_runs, "STPE-25")
     schedule(3, SPN_SEC(2));
     advance(SPN_SEC(1));
     CHECK_OK(spn_executor_shutdown(ex));
-    CHECK_EQ(spn_future_is_cancelled(jobs[3].future), 1);
-    CHECK_EQ(spn_pool_queued(pool), 2);
+    CHECK_EQ(spn_future_get_state(jobs[3].future), SPN_FUTURE_CANCELED);
+    CHECK_EQ(pool_stats(pool).queued, 2);
     CHECK_OK(spn_latch_count_down(gate));
     await_end();
     CHECK_EQ(runs(1), 1);
@@ -83,7 +82,7 @@ TEST(scheduled__periodic_on__goes_on_after_shutdown, "STPE-26")
     atomic_store(&jobs[1].fails, -5);
     advance(SPN_SEC(1));
     await_end();
-    CHECK_EQ(spn_future_is_failed(jobs[1].future), 1);
+    CHECK_EQ(spn_future_get_state(jobs[1].future), SPN_FUTURE_FAILED);
     destroy();
 }
 
@@ -95,69 +94,22 @@ TEST(scheduled__periodic_running_at_shutdown__finishes_its_run, "STPE-27")
     at_rate(0, 0, SPN_SEC(1));
     T_AWAIT(runs(0) == 1);
     CHECK_OK(spn_executor_shutdown(ex));
-    CHECK_EQ(spn_future_is_done(jobs[0].future), 0);
+    CHECK_EQ(spn_future_get_state(jobs[0].future), SPN_FUTURE_PENDING);
     CHECK_OK(spn_latch_count_down(gate));
     await_end();
     CHECK_EQ(atomic_load(&jobs[0].ended), 1);
     CHECK_EQ(atomic_load(&jobs[0].interrupted), 0);
-    CHECK_EQ(spn_future_is_cancelled(jobs[0].future), 1);
+    CHECK_EQ(spn_future_get_state(jobs[0].future), SPN_FUTURE_CANCELED);
     destroy();
-}
-
-/* All three have their default, and read back what was set. */
-TEST(scheduled__policies__read_back, "STPE-28")
-{
-    static const int usual[] = { [SPN_SCHEDULED_REMOVE_ON_CANCEL] = 1,
-                                 [SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN] = 1,
-                                 [SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN] = 0 };
-
-    open_pool(1);
-    for (int p = 0; p < 3; p++) {
-        CHECK_EQ(spn_scheduled_get_policy(sched, p), usual[p]);
-        for (int on = 0; on < 2; on++) {
-            CHECK_OK(spn_scheduled_set_policy(sched, p, on));
-            CHECK_EQ(spn_scheduled_get_policy(sched, p), on);
-        }
-    }
-    close_pool();
-}
-
-/* Turned off after shutdown: what is forbidden now is cancelled, and it ends. */
-TEST(scheduled__policy_off_after_shutdown__cancels_at_once, "STPE-29")
-{
-    spn_scheduled_opts o = spn_scheduled_opts_pool(1);
-
-    o.periodic_after_shutdown = 1;
-    open_with(o);
-    schedule(0, SPN_SEC(1));
-    at_rate(1, SPN_SEC(1), SPN_SEC(1));
-    CHECK_OK(spn_executor_shutdown(ex));
-    CHECK_EQ(spn_pool_queued(pool), 2);
-    CHECK_OK(spn_scheduled_set_policy(sched, SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN, 0));
-    CHECK_EQ(spn_future_is_cancelled(jobs[1].future), 1);
-    CHECK_EQ(spn_pool_queued(pool), 1);
-    CHECK_OK(spn_scheduled_set_policy(sched, SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN, 0));
-    CHECK_EQ(spn_future_is_cancelled(jobs[0].future), 1);
-    await_end();
-    destroy();
-}
-
-/* Before shutdown a policy changes nothing that waits. */
-TEST(scheduled__policy_before_shutdown__cancels_nothing, "STPE-29")
-{
-    open_pool(1);
-    schedule(0, SPN_SEC(1));
-    CHECK_OK(spn_scheduled_set_policy(sched, SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN, 0));
-    CHECK_EQ(spn_pool_queued(pool), 1);
-    close_pool();
-    CHECK_EQ(runs(0), 0);
 }
 
 static spn_task *back[16];
 static int backs;
 
-static void keep(void *ctx, spn_task *task)
+static void keep(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     CHECK(ctx == &backs);
     back[backs++] = task;
 }
@@ -178,14 +130,14 @@ TEST(scheduled__shutdown_now__returns_all, "STPE-31")
     CHECK_OK(spn_executor_shutdown_now(ex, keep, &backs, &count));
     CHECK_EQ(count, 9);
     CHECK_EQ(backs, 9);
-    CHECK_EQ(spn_pool_queued(pool), 0);
+    CHECK_EQ(pool_stats(pool).queued, 0);
     await_end();
     for (int i = 0; i < 9; i++) {
         const int was = i / 3 + i % 3 * 3; /* by due time, then submission */
 
         CHECK(spn_future_of_task(back[i]) == jobs[was].future);
-        CHECK_EQ(spn_future_is_done(jobs[was].future), 0);
-        CHECK_EQ(spn_future_is_cancelled(jobs[was].future), 0);
+        CHECK_EQ(spn_future_get_state(jobs[was].future), SPN_FUTURE_PENDING);
+        CHECK(spn_future_get_state(jobs[was].future) != SPN_FUTURE_CANCELED);
         /* Theirs now: run one by hand, drop one, cancel one. */
         if (i % 3 == 0)
             CHECK_EQ(spn_task_run(back[i]), 0);
@@ -194,7 +146,7 @@ TEST(scheduled__shutdown_now__returns_all, "STPE-31")
                 CHECK_EQ(spn_future_cancel(jobs[was].future, 0), 1);
             CHECK_OK(spn_task_drop(back[i], SPN_ECANCELED));
         }
-        CHECK_EQ(spn_future_is_done(jobs[was].future), 1);
+        CHECK(spn_future_get_state(jobs[was].future) != SPN_FUTURE_PENDING);
     }
     CHECK_EQ(runs(0) + runs(1) + runs(2), 3);
     destroy();
@@ -215,7 +167,7 @@ TEST(scheduled__shutdown_now_while_two_run__three_return, "STPE-32")
     CHECK_OK(spn_executor_shutdown_now(ex, keep, &backs, &count));
     CHECK_EQ(count, 3);
     await_end();
-    CHECK_EQ(spn_pool_completed_count(pool), 2);
+    CHECK_EQ(pool_ended(pool), 2);
     CHECK_EQ(atomic_load(&places), 2);
     for (int i = 0; i < 2; i++) /* interrupted */
         CHECK_EQ(atomic_load(&jobs[i].interrupted), 1);
@@ -291,17 +243,13 @@ TEST(scheduled__reject_policy__is_asked, "STPE-33", "STPE-34")
 
     o.reject = spn_reject_discard();
     open_with(o);
-    CHECK(spn_pool_reject(pool) == spn_reject_discard());
     CHECK_OK(spn_executor_shutdown(ex));
     REQUIRE_OK(spn_scheduled_schedule(sched, job_call, &jobs[0], 1, &jobs[0].future));
-    CHECK_EQ(spn_future_is_done(jobs[0].future), 1); /* never silent */
+    CHECK(spn_future_get_state(jobs[0].future) !=
+          SPN_FUTURE_PENDING); /* never silent */
     await_end();
     CHECK_EQ(runs(0), 0);
     destroy();
-    open_pool(1);
-    CHECK(spn_pool_reject(pool) == spn_reject_abort());
-    CHECK(spn_pool_factory(pool) == spn_thread_factory_default());
-    close_pool();
 }
 
 /* All threads held, a second wave behind them: the numbers are exact. */
@@ -315,14 +263,14 @@ TEST(scheduled__wedged__counts_are_exact, "STPE-42", "STPE-34")
         jobs[i].gate = gate;
         schedule(i, 0);
     }
-    T_AWAIT(spn_pool_active(pool) == CORE);
+    T_AWAIT(pool_stats(pool).active == CORE);
     for (int i = CORE; i < 12; i++)
         schedule(i, 0);
     schedule(12, SPN_SEC(1));
     at_rate(13, SPN_SEC(1), SPN_SEC(1));
-    CHECK_EQ(spn_pool_queued(pool), 11);
-    CHECK_EQ(spn_pool_active(pool), CORE);
-    CHECK_EQ(spn_pool_task_count(pool), 14);
+    CHECK_EQ(pool_stats(pool).queued, 11);
+    CHECK_EQ(pool_stats(pool).active, CORE);
+    CHECK_EQ(pool_tasks(pool), 14);
     CHECK_OK(spn_pool_stats_get(pool, &s));
     CHECK_EQ(s.accepted, 14);
     CHECK_EQ(s.pending, 14);
@@ -333,7 +281,7 @@ TEST(scheduled__wedged__counts_are_exact, "STPE-42", "STPE-34")
     await_runs(12, 1);
     await_runs(13, 1);
     await_queued(1);
-    CHECK_EQ(spn_pool_completed_count(pool), 14);
+    CHECK_EQ(pool_ended(pool), 14);
     CHECK_OK(spn_executor_shutdown(ex));
     await_end();
     s = expect_even();
@@ -348,16 +296,16 @@ TEST(scheduled__wedged__counts_are_exact, "STPE-42", "STPE-34")
 /* A single one cannot be changed, and runs tasks and delayed tasks. */
 TEST(scheduled__unconfigurable__still_runs, "EXE-8", "EXE-9")
 {
+    spn_scheduled_opts o = spn_scheduled_opts_pool(1);
     spn_pool *p;
     void *value;
 
-    open_with(spn_scheduled_opts_single());
+    o.fixed = 1;
+    open_with(o);
     p = spn_executor_pool(ex);
     CHECK(p == pool);
-    CHECK_STATUS(spn_pool_set_core_threads(p, 2), SPN_ESTATE);
-    CHECK_STATUS(spn_scheduled_set_policy(sched, 0, 0), SPN_ESTATE);
-    CHECK_STATUS(spn_scheduled_set_policy(NULL, 0, 0), SPN_EINVAL);
-    CHECK_STATUS(spn_pool_set_core_threads(NULL, 2), SPN_EINVAL);
+    CHECK_STATUS(pool_set_core(p, 2), SPN_ESTATE);
+    CHECK_STATUS(pool_set_core(NULL, 2), SPN_EINVAL);
     CHECK_OK(spn_executor_submit(ex, job_call, &jobs[0], &jobs[0].future));
     schedule(1, SPN_SEC(1));
     CHECK_OK(spn_future_get(jobs[0].future, &value, T_LONG_NS));
@@ -377,8 +325,8 @@ TEST(scheduled__factories__sizes, "EXE-13")
         CHECK_STATUS(spn_scheduled_create(&s, &o), n < 0 ? SPN_EINVAL : SPN_OK);
         if (n < 0)
             continue;
-        CHECK_EQ(spn_pool_core_threads(spn_scheduled_pool(s)), n);
-        CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(s)));
+        CHECK_EQ(pool_stats(spn_scheduled_pool(s)).core_threads, n);
+        CHECK_OK(pool_shutdown(spn_scheduled_pool(s)));
         CHECK_OK(spn_scheduled_destroy(s));
     }
 }
@@ -445,11 +393,11 @@ TEST(scheduled__core_changes__work_goes_on, "STPE-34", "STPE-36")
     for (int i = 0; i < 3; i++)
         await_runs(i, 1);
     schedule(4, SPN_SEC(1));
-    CHECK_OK(spn_pool_set_core_threads(pool, 0));
-    T_AWAIT(spn_pool_threads(pool) == 1);
+    CHECK_OK(pool_set_core(pool, 0));
+    T_AWAIT(pool_stats(pool).threads == 1);
     advance(SPN_SEC(1));
     await_runs(4, 1);
-    T_AWAIT(spn_pool_threads(pool) == 0);
+    T_AWAIT(pool_stats(pool).threads == 0);
     close_pool();
 }
 

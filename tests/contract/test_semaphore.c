@@ -62,7 +62,7 @@ TEST(semaphore__default_options__no_permits, "G-3")
 
     REQUIRE_OK(spn_semaphore_create(&semaphore, NULL));
     CHECK_EQ(spn_semaphore_available(semaphore), 0);
-    CHECK_STATUS(spn_semaphore_try_acquire(semaphore, 1), SPN_EEMPTY);
+    CHECK_STATUS(spn_semaphore_acquire(semaphore, 1, 0), SPN_ETIMEDOUT);
     CHECK_OK(spn_semaphore_destroy(semaphore));
 
     old.size = sizeof old.size;
@@ -81,15 +81,12 @@ TEST(semaphore__acquire__all_or_nothing, "G-6")
         CHECK_OK(spn_semaphore_acquire(semaphore, 2, SPN_FOREVER));
         CHECK_EQ(spn_semaphore_available(semaphore), 3);
         CHECK_STATUS(spn_semaphore_acquire(semaphore, 4, 0), SPN_ETIMEDOUT);
-        CHECK_STATUS(spn_semaphore_try_acquire(semaphore, 4), SPN_EEMPTY);
         CHECK_STATUS(spn_semaphore_acquire(semaphore, 4, SPN_MS(1)), SPN_ETIMEDOUT);
         CHECK_EQ(spn_semaphore_available(semaphore), 3);
-        CHECK_OK(spn_semaphore_try_acquire(semaphore, 3));
+        CHECK_OK(spn_semaphore_acquire(semaphore, 3, 0));
         CHECK_EQ(spn_semaphore_available(semaphore), 0);
         CHECK_OK(spn_semaphore_release(semaphore, 9));
         CHECK_EQ(spn_semaphore_available(semaphore), 9);
-        CHECK_EQ(spn_semaphore_drain(semaphore), 9);
-        CHECK_EQ(spn_semaphore_drain(semaphore), 0);
         CHECK_OK(spn_semaphore_destroy(semaphore));
     }
 }
@@ -102,7 +99,6 @@ TEST(semaphore__count_below_one__refused, "G-3")
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         CHECK_STATUS(spn_semaphore_acquire(semaphore, bad[i], SPN_FOREVER), SPN_EINVAL);
-        CHECK_STATUS(spn_semaphore_try_acquire(semaphore, bad[i]), SPN_EINVAL);
         CHECK_STATUS(spn_semaphore_release(semaphore, bad[i]), SPN_EINVAL);
         CHECK_EQ(spn_semaphore_available(semaphore), 3);
     }
@@ -125,7 +121,7 @@ TEST(semaphore__too_many_permits__erange, "G-3")
     CHECK_OK(spn_semaphore_acquire(semaphore, SPN_SEMAPHORE_MAX, 0));
     CHECK_EQ(spn_semaphore_available(semaphore), 0);
     CHECK_OK(spn_semaphore_release(semaphore, SPN_SEMAPHORE_MAX));
-    CHECK_EQ(spn_semaphore_drain(semaphore), SPN_SEMAPHORE_MAX);
+    CHECK_EQ(spn_semaphore_available(semaphore), SPN_SEMAPHORE_MAX);
     CHECK_OK(spn_semaphore_destroy(semaphore));
 }
 
@@ -192,9 +188,7 @@ TEST(semaphore__fair_with_a_waiter__nobody_overtakes, "G-20")
     CHECK_STATUS(spn_semaphore_acquire(semaphore, 1, 0), SPN_ETIMEDOUT);
     CHECK_STATUS(spn_semaphore_acquire(semaphore, 1, SPN_MS(2)), SPN_ETIMEDOUT);
     CHECK_EQ(spn_semaphore_available(semaphore), 2);
-    CHECK_OK(spn_semaphore_try_acquire(semaphore, 1));
-    CHECK_EQ(spn_semaphore_available(semaphore), 1);
-    CHECK_OK(spn_semaphore_release(semaphore, 2));
+    CHECK_OK(spn_semaphore_release(semaphore, 1));
     CHECK_OK(peer_finish(&p));
     CHECK_EQ(spn_semaphore_available(semaphore), 0);
     CHECK_OK(spn_semaphore_destroy(semaphore));
@@ -244,24 +238,6 @@ TEST(semaphore__head_waiter_leaves__next_ones_are_served, "G-11", "G-20")
             CHECK_EQ(spn_semaphore_available(semaphore), 0);
             CHECK_OK(spn_semaphore_destroy(semaphore));
         }
-}
-
-/* Drain takes what is free, also what a waiter could not use yet. */
-TEST(semaphore__drained_with_a_waiter__takes_what_is_free, "G-20")
-{
-    spn_semaphore *semaphore = make(0, 1);
-    struct acquire a;
-    struct peer p;
-
-    start_waiter(&p, &a, semaphore, 2);
-    CHECK_OK(spn_semaphore_release(semaphore, 1));
-    CHECK_EQ(spn_semaphore_drain(semaphore), 1);
-    CHECK_OK(spn_semaphore_release(semaphore, 1));
-    CHECK_EQ(atomic_load(&p.done), 0);
-    CHECK_OK(spn_semaphore_release(semaphore, 1));
-    CHECK_OK(peer_finish(&p));
-    CHECK_EQ(spn_semaphore_available(semaphore), 0);
-    CHECK_OK(spn_semaphore_destroy(semaphore));
 }
 
 struct crowd {

@@ -52,7 +52,7 @@ static void failed(spn_serial_timer *t, spn_serial_task *task, int code, void *c
     atomic_fetch_add(&reports, 1);
 }
 
-static void open_with(uint32_t keep_cancelled)
+static void open_timer(void)
 {
     spn_serial_timer_opts o = SPN_SERIAL_TIMER_OPTS_INIT;
 
@@ -62,17 +62,11 @@ static void open_with(uint32_t keep_cancelled)
     atomic_store(&reports, 0);
     REQUIRE_OK(spn_clock_create_manual(&clock_, START));
     o.clock = clock_;
-    o.keep_cancelled = keep_cancelled;
     o.failed = failed;
     o.ctx = &reports;
     REQUIRE_OK(spn_serial_timer_create(&timer, &o));
     for (int i = 0; i < TASKS; i++)
         REQUIRE_OK(spn_serial_task_create(&pieces[i].task, run, &pieces[i]));
-}
-
-static void open_timer(void)
-{
-    open_with(0);
 }
 
 static void close_timer(void)
@@ -104,7 +98,7 @@ static void advance(int64_t by_ns)
 /* All that was due so far has run, and so has this. */
 static void flush(int i)
 {
-    REQUIRE_OK(spn_serial_timer_schedule(timer, pieces[i].task, 0));
+    REQUIRE_OK(spn_serial_timer_schedule(timer, pieces[i].task, 0, SPN_REPEAT_NONE, 0));
     await_runs(i, 1);
 }
 
@@ -112,28 +106,40 @@ static void flush(int i)
 TEST(serial_timer__bad_times__are_refused, "TMR-1", "TMR-2")
 {
     open_timer();
-    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, -1), SPN_EINVAL);
-    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, INT64_MIN),
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, -1, SPN_REPEAT_NONE,
+                                           0),
                  SPN_EINVAL);
-    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, INT64_MAX),
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, INT64_MIN,
+                                           SPN_REPEAT_NONE, 0),
                  SPN_EINVAL);
-    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task,
-                                           INT64_MAX - START + 1),
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, INT64_MAX,
+                                           SPN_REPEAT_NONE, 0),
                  SPN_EINVAL);
-    CHECK_STATUS(spn_serial_timer_schedule(timer, NULL, 1), SPN_EINVAL);
-    CHECK_STATUS(spn_serial_timer_schedule_at(timer, pieces[0].task, -1), SPN_EINVAL);
-    CHECK_STATUS(spn_serial_timer_schedule_at(timer, pieces[0].task, INT64_MIN),
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, INT64_MAX - START + 1,
+                                           SPN_REPEAT_NONE, 0),
+                 SPN_EINVAL);
+    CHECK_STATUS(spn_serial_timer_schedule(timer, NULL, 1, SPN_REPEAT_NONE, 0),
+                 SPN_EINVAL);
+    CHECK_STATUS(spn_serial_timer_schedule_at(timer, pieces[0].task, -1,
+                                              SPN_REPEAT_NONE, 0),
+                 SPN_EINVAL);
+    CHECK_STATUS(spn_serial_timer_schedule_at(timer, pieces[0].task, INT64_MIN,
+                                              SPN_REPEAT_NONE, 0),
                  SPN_EINVAL);
     for (int how = SPN_REPEAT_RATE; how <= SPN_REPEAT_DELAY; how++) {
         spn_serial_task *t = pieces[0].task;
 
-        CHECK_STATUS(spn_serial_timer_repeat(timer, t, how, 1, 0), SPN_EINVAL);
-        CHECK_STATUS(spn_serial_timer_repeat(timer, t, how, 1, -1), SPN_EINVAL);
-        CHECK_STATUS(spn_serial_timer_repeat(timer, t, how, -1, 1), SPN_EINVAL);
-        CHECK_STATUS(spn_serial_timer_repeat(timer, NULL, how, 1, 1), SPN_EINVAL);
-        CHECK_STATUS(spn_serial_timer_repeat_at(timer, t, how, -1, 1), SPN_EINVAL);
-        CHECK_STATUS(spn_serial_timer_repeat_at(timer, t, how, 1, 0), SPN_EINVAL);
+        CHECK_STATUS(spn_serial_timer_schedule(timer, t, 1, how, 0), SPN_EINVAL);
+        CHECK_STATUS(spn_serial_timer_schedule(timer, t, 1, how, -1), SPN_EINVAL);
+        CHECK_STATUS(spn_serial_timer_schedule(timer, t, -1, how, 1), SPN_EINVAL);
+        CHECK_STATUS(spn_serial_timer_schedule(timer, NULL, 1, how, 1), SPN_EINVAL);
+        CHECK_STATUS(spn_serial_timer_schedule_at(timer, t, -1, how, 1), SPN_EINVAL);
+        CHECK_STATUS(spn_serial_timer_schedule_at(timer, t, 1, how, 0), SPN_EINVAL);
     }
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, 1, SPN_REPEAT_NONE,
+                                           1),
+                 SPN_EINVAL);
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, 1, 3, 1), SPN_EINVAL);
     CHECK_EQ(spn_serial_timer_pending(timer), 0);
     flush(0); /* it was not used up */
     close_timer();
@@ -143,17 +149,26 @@ TEST(serial_timer__bad_times__are_refused, "TMR-1", "TMR-2")
 TEST(serial_timer__task__is_scheduled_once, "TMR-3")
 {
     open_timer();
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, SPN_SEC(1)));
-    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, 0), SPN_ESTATE);
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, SPN_SEC(1),
+                                       SPN_REPEAT_NONE, 0));
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[0].task, 0, SPN_REPEAT_NONE,
+                                           0),
+                 SPN_ESTATE);
     flush(1);
-    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[1].task, 0), SPN_ESTATE);
-    CHECK_STATUS(spn_serial_timer_repeat(timer, pieces[1].task, SPN_REPEAT_RATE, 0, 1),
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[1].task, 0, SPN_REPEAT_NONE,
+                                           0),
+                 SPN_ESTATE);
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[1].task, 0, SPN_REPEAT_RATE,
+                                           1),
                  SPN_ESTATE);
     CHECK_EQ(spn_serial_task_cancel(pieces[0].task), 1);
-    CHECK_STATUS(spn_serial_timer_schedule_at(timer, pieces[0].task, START),
+    CHECK_STATUS(spn_serial_timer_schedule_at(timer, pieces[0].task, START,
+                                              SPN_REPEAT_NONE, 0),
                  SPN_ESTATE);
     CHECK_EQ(spn_serial_task_cancel(pieces[2].task), 0);
-    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[2].task, 0), SPN_ESTATE);
+    CHECK_STATUS(spn_serial_timer_schedule(timer, pieces[2].task, 0, SPN_REPEAT_NONE,
+                                           0),
+                 SPN_ESTATE);
     close_timer();
 }
 
@@ -166,12 +181,17 @@ TEST(serial_timer__cancelled__takes_nothing, "TMR-4", "TMR-9")
     CHECK_OK(spn_serial_timer_create(&other, NULL));
     CHECK_OK(spn_serial_timer_cancel(other));
     CHECK_OK(spn_serial_timer_cancel(other));
-    CHECK_STATUS(spn_serial_timer_schedule(other, pieces[0].task, 0), SPN_ESTATE);
-    CHECK_STATUS(spn_serial_timer_schedule_at(other, pieces[0].task, 0), SPN_ESTATE);
-    CHECK_STATUS(spn_serial_timer_repeat(other, pieces[0].task, SPN_REPEAT_RATE, 0, 1),
+    CHECK_STATUS(spn_serial_timer_schedule(other, pieces[0].task, 0, SPN_REPEAT_NONE,
+                                           0),
                  SPN_ESTATE);
-    CHECK_STATUS(spn_serial_timer_repeat_at(other, pieces[0].task, SPN_REPEAT_DELAY, 0,
-                                            1),
+    CHECK_STATUS(spn_serial_timer_schedule_at(other, pieces[0].task, 0, SPN_REPEAT_NONE,
+                                              0),
+                 SPN_ESTATE);
+    CHECK_STATUS(spn_serial_timer_schedule(other, pieces[0].task, 0, SPN_REPEAT_RATE,
+                                           1),
+                 SPN_ESTATE);
+    CHECK_STATUS(spn_serial_timer_schedule_at(other, pieces[0].task, 0,
+                                              SPN_REPEAT_DELAY, 1),
                  SPN_ESTATE);
     CHECK_OK(spn_serial_timer_await(other, SPN_FOREVER));
     CHECK_OK(spn_serial_timer_destroy(other));
@@ -183,10 +203,11 @@ TEST(serial_timer__cancelled__takes_nothing, "TMR-4", "TMR-9")
 TEST(serial_timer__past__runs_at_once, "TMR-5", "TMR-6")
 {
     open_timer();
-    CHECK_OK(spn_serial_timer_schedule_at(timer, pieces[0].task, 0));
+    CHECK_OK(
+        spn_serial_timer_schedule_at(timer, pieces[0].task, 0, SPN_REPEAT_NONE, 0));
     await_runs(0, 1);
-    CHECK_OK(spn_serial_timer_repeat_at(timer, pieces[1].task, SPN_REPEAT_DELAY,
-                                        START - SPN_SEC(105), SPN_SEC(10)));
+    CHECK_OK(spn_serial_timer_schedule_at(timer, pieces[1].task, START - SPN_SEC(105),
+                                          SPN_REPEAT_DELAY, SPN_SEC(10)));
     await_runs(1, 1);
     advance(SPN_SEC(10) - 1);
     flush(2);
@@ -203,8 +224,8 @@ TEST(serial_timer__past__runs_at_once, "TMR-5", "TMR-6")
 TEST(serial_timer__past_fixed_rate__catches_up, "TMR-7", "TMR-13")
 {
     open_timer();
-    CHECK_OK(spn_serial_timer_repeat_at(timer, pieces[0].task, SPN_REPEAT_RATE,
-                                        START - SPN_SEC(105), SPN_SEC(10)));
+    CHECK_OK(spn_serial_timer_schedule_at(timer, pieces[0].task, START - SPN_SEC(105),
+                                          SPN_REPEAT_RATE, SPN_SEC(10)));
     await_runs(0, 11);
     T_AWAIT(spn_serial_timer_pending(timer) == 1);
     flush(1);
@@ -230,10 +251,13 @@ TEST(serial_timer__tasks__one_after_another, "TMR-8", "TMR-14")
 {
     open_timer();
     pieces[0].act = take_time;
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[2].task, SPN_SEC(2)));
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, SPN_SEC(1)));
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[3].task, SPN_SEC(3)));
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[2].task, SPN_SEC(2),
+                                       SPN_REPEAT_NONE, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, SPN_SEC(1),
+                                       SPN_REPEAT_NONE, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[3].task, SPN_SEC(3),
+                                       SPN_REPEAT_NONE, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0, SPN_REPEAT_NONE, 0));
     for (int i = 0; i < 4; i++)
         await_runs(i, 1);
     for (int i = 0; i < 4; i++)
@@ -248,8 +272,8 @@ TEST(serial_timer__repeat__delay_and_rate, "TMR-6", "TMR-7")
 {
     for (int how = SPN_REPEAT_RATE; how <= SPN_REPEAT_DELAY; how++) {
         open_timer();
-        CHECK_OK(spn_serial_timer_repeat(timer, pieces[0].task, how, SPN_SEC(10),
-                                         SPN_SEC(10)));
+        CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, SPN_SEC(10), how,
+                                           SPN_SEC(10)));
         advance(SPN_SEC(12)); /* two late */
         await_runs(0, 1);
         T_AWAIT(spn_serial_timer_pending(timer) == 1);
@@ -278,10 +302,11 @@ TEST(serial_timer__cancel__no_more_starts, "TMR-9", "TMR-15")
     open_timer();
     REQUIRE_OK(spn_latch_create(&gate, 1));
     pieces[0].act = hold;
-    CHECK_OK(spn_serial_timer_repeat(timer, pieces[0].task, SPN_REPEAT_RATE, 0, 1));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0, SPN_REPEAT_RATE, 1));
     T_AWAIT(atomic_load(&places) == 1);
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, 0));
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[2].task, SPN_SEC(1)));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, 0, SPN_REPEAT_NONE, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[2].task, SPN_SEC(1),
+                                       SPN_REPEAT_NONE, 0));
     CHECK_STATUS(spn_serial_timer_destroy(timer), SPN_EBUSY);
     CHECK_OK(spn_serial_timer_cancel(timer));
     CHECK_EQ(spn_serial_timer_pending(timer), 0);
@@ -307,8 +332,9 @@ TEST(serial_timer__cancelled_by_a_task__that_is_the_last, "TMR-9")
 {
     open_timer();
     pieces[0].act = end_timer;
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, SPN_SEC(1)));
-    CHECK_OK(spn_serial_timer_repeat(timer, pieces[0].task, SPN_REPEAT_RATE, 0, 1));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, SPN_SEC(1),
+                                       SPN_REPEAT_NONE, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0, SPN_REPEAT_RATE, 1));
     CHECK_OK(spn_serial_timer_await(timer, T_LONG_NS));
     advance(SPN_SEC(5));
     CHECK_EQ(runs(0), 1);
@@ -326,19 +352,20 @@ TEST(serial_timer__task_cancel__says_what_it_prevented, "TMR-10")
 {
     open_timer();
     CHECK_EQ(spn_serial_task_cancel(pieces[0].task), 0); /* never scheduled */
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, SPN_SEC(1)));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[1].task, SPN_SEC(1),
+                                       SPN_REPEAT_NONE, 0));
     CHECK_EQ(spn_serial_task_cancel(pieces[1].task), 1); /* waits */
     CHECK_EQ(spn_serial_task_cancel(pieces[1].task), 0); /* cancelled before */
     flush(2);
     CHECK_EQ(spn_serial_task_cancel(pieces[2].task), 0); /* has run */
-    CHECK_OK(
-        spn_serial_timer_repeat(timer, pieces[3].task, SPN_REPEAT_RATE, 0, SPN_SEC(1)));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[3].task, 0, SPN_REPEAT_RATE,
+                                       SPN_SEC(1)));
     await_runs(3, 1);
     CHECK_EQ(spn_serial_task_cancel(pieces[3].task), 1); /* would run again */
     CHECK_EQ(spn_serial_task_cancel(pieces[3].task), 0);
     pieces[4].act = cancel_self; /* from inside: no more after this */
-    CHECK_OK(spn_serial_timer_repeat(timer, pieces[4].task, SPN_REPEAT_DELAY, 0,
-                                     SPN_SEC(1)));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[4].task, 0, SPN_REPEAT_DELAY,
+                                       SPN_SEC(1)));
     await_runs(4, 1);
     advance(SPN_SEC(10));
     flush(5);
@@ -349,34 +376,13 @@ TEST(serial_timer__task_cancel__says_what_it_prevented, "TMR-10")
     close_timer();
 }
 
-/* Cancelled tasks go at once; or wait for purge, which counts them. */
-TEST(serial_timer__purge__counts_the_cancelled, "TMR-11")
-{
-    for (uint32_t keep = 0; keep < 2; keep++) {
-        open_with(keep);
-        for (int i = 0; i < 6; i++)
-            CHECK_OK(spn_serial_timer_schedule(timer, pieces[i].task, SPN_SEC(1 + i)));
-        for (int i = 0; i < 6; i += 2)
-            CHECK_EQ(spn_serial_task_cancel(pieces[i].task), 1);
-        CHECK_EQ(spn_serial_timer_pending(timer), keep != 0 ? 6 : 3);
-        CHECK_EQ(spn_serial_timer_purge(timer), keep != 0 ? 3 : 0);
-        CHECK_EQ(spn_serial_timer_purge(timer), 0);
-        CHECK_EQ(spn_serial_timer_pending(timer), 3);
-        advance(SPN_SEC(10));
-        await_runs(5, 1);
-        CHECK_EQ(runs(0) + runs(2) + runs(4), 0);
-        CHECK_EQ(runs(1) + runs(3), 2);
-        close_timer();
-    }
-}
-
 /* A failing task is reported, and the timer and the task go on. */
 TEST(serial_timer__failing_task__is_survived, "TMR-12", "P26")
 {
     open_timer();
     pieces[0].fails = -9;
-    CHECK_OK(
-        spn_serial_timer_repeat(timer, pieces[0].task, SPN_REPEAT_RATE, 0, SPN_SEC(1)));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0, SPN_REPEAT_RATE,
+                                       SPN_SEC(1)));
     for (int k = 1; k <= 3; k++) {
         await_runs(0, k);
         T_AWAIT(atomic_load(&reports) == k);
@@ -388,7 +394,7 @@ TEST(serial_timer__failing_task__is_survived, "TMR-12", "P26")
     close_timer();
     open_timer(); /* and one that runs once */
     pieces[0].fails = 4;
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0, SPN_REPEAT_NONE, 0));
     T_AWAIT(atomic_load(&reports) == 1);
     flush(1);
     close_timer();
@@ -407,7 +413,7 @@ TEST(serial_timer__task_ends_its_thread__is_survived, "TMR-12")
     open_timer();
     pieces[0].fails = SPN_EFAILED;
     pieces[0].act = end_thread;
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, 0, SPN_REPEAT_NONE, 0));
     await_runs(0, 1);
     T_AWAIT(atomic_load(&reports) == 1);
     flush(1);
@@ -421,7 +427,8 @@ TEST(serial_timer__scheduled_time__of_the_last_run, "TMR-13")
 
     open_timer();
     CHECK_STATUS(spn_serial_task_scheduled_time(pieces[0].task, &due), SPN_ESTATE);
-    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, SPN_SEC(3)));
+    CHECK_OK(spn_serial_timer_schedule(timer, pieces[0].task, SPN_SEC(3),
+                                       SPN_REPEAT_NONE, 0));
     CHECK_STATUS(spn_serial_task_scheduled_time(pieces[0].task, &due), SPN_ESTATE);
     advance(SPN_SEC(5));
     await_runs(0, 1);
@@ -430,17 +437,15 @@ TEST(serial_timer__scheduled_time__of_the_last_run, "TMR-13")
     close_timer();
 }
 
-/* A task's references, and one that nobody keeps but the timer. */
-TEST(serial_timer__task_references__last_one_frees, "TMR-15")
+/* A task that nobody keeps but the timer. */
+TEST(serial_timer__task_dropped__still_runs, "TMR-15")
 {
-    spn_serial_task *task;
+    spn_serial_task *task, *own;
 
     open_timer();
     REQUIRE_OK(spn_serial_task_create(&task, run, &pieces[0]));
-    CHECK(spn_serial_task_ref(task) == task);
-    spn_serial_task_unref(task);
-    CHECK_OK(spn_serial_timer_schedule(timer, task, SPN_SEC(1)));
-    spn_serial_task *own = pieces[0].task;
+    CHECK_OK(spn_serial_timer_schedule(timer, task, SPN_SEC(1), SPN_REPEAT_NONE, 0));
+    own = pieces[0].task;
     pieces[0].task = task;
     spn_serial_task_unref(task);
     advance(SPN_SEC(1));

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "base/cpu.h"
+#include "pool_calls.h"
 #include "rpc_serving.h"
 
 /* ---- services ---------------------------------------------------------------------- */
@@ -375,7 +376,7 @@ TEST(server__method_ends_its_thread__answered_and_over, "EXC-4", "EXC-6", "EXC-2
         CHECK_EQ(stats.dropped, 1);
         CHECK_EQ(stats.one_way, 1);
         CHECK_EQ(stats.exceptions, 1);
-        CHECK_EQ(stats.statuses[spn_server_status_slot(80)], 2);
+        CHECK_EQ(demo_replies(&stats, 80), 2);
         close(fd);
         serving_end(&s);
     }
@@ -706,7 +707,7 @@ TEST(server__expired_in_the_queue__status_31_and_not_run, "EXC-11")
         T_AWAIT(atomic_load(&s.demo.hanging) == 1);
         peer_send(fd, &late);
         peer_send(fd, &patient);
-        T_AWAIT(spn_pool_queued(spn_server_pool(s.server)) == 2);
+        T_AWAIT(pool_stats(spn_server_pool(s.server)).queued == 2);
         /* Its millisecond passes. */
         CHECK_OK(
             spn_clock_sleep_until(spn_clock_monotonic(),
@@ -1093,7 +1094,7 @@ TEST(server__client_gone__requests_end_without_reply, "EXC-17")
     peer_send(fd, &hanging);
     T_AWAIT(atomic_load(&s.demo.hanging) == 1);
     peer_send(fd, &ask_hello);
-    T_AWAIT(spn_pool_queued(spn_server_pool(s.server)) == 1);
+    T_AWAIT(pool_stats(spn_server_pool(s.server)).queued == 1);
     peer_reset(fd); /* an end in order would have its replies */
     T_AWAIT(stats_of(s.server).connections == 0);
     CHECK_EQ(stats_of(s.server).in_flight, 3);
@@ -1845,7 +1846,8 @@ TEST(server__stopped_by_its_own_method__deadlock_told, "EXC-19")
     }
 }
 
-/* Two servers on one port, a server without a start, one that was stopped. */
+/* Two servers on one port, one on another machine's address, a server without a start, one
+ * that was stopped. */
 TEST(server__states__refused_in_words, "EXC-20")
 {
     spn_problem problem = SPN_PROBLEM_INIT;
@@ -1860,6 +1862,12 @@ TEST(server__states__refused_in_words, "EXC-20")
     CHECK_EQ(spn_server_port(server), 0);
     CHECK_STATUS(spn_server_start(server, &problem), SPN_EADDRINUSE);
     CHECK_HAS(problem.text, "127.0.0.1");
+    CHECK_OK(spn_server_destroy(server));
+    REQUIRE_OK(spn_server_create(&server, "dubbo://192.0.2.1:1?dispatcher=direct", NULL,
+                                 &problem)); /* an address of another machine */
+    CHECK_STATUS(spn_server_start(server, &problem), SPN_EINVAL);
+    CHECK_HAS(problem.text, "192.0.2.1");
+    CHECK_HAS(problem.text, "this machine");
     CHECK_OK(spn_server_destroy(server));
     REQUIRE_OK(spn_server_create(&server, url, NULL, &problem));
     CHECK_OK(spn_server_stop(server, 0));
@@ -1879,18 +1887,18 @@ TEST(server__reset__changes_the_pool, "EXC-21")
     serve_with(&s, "threads=4", NULL);
     pool = spn_server_pool(s.server);
     CHECK_OK(spn_server_reset(s.server, "dubbo://x:1?threads=7", &problem));
-    CHECK_EQ(spn_pool_core_threads(pool), 7);
-    CHECK_EQ(spn_pool_max_threads(pool), 7);
+    CHECK_EQ(pool_stats(pool).core_threads, 7);
+    CHECK_EQ(pool_stats(pool).max_threads, 7);
     CHECK_STATUS(spn_server_reset(s.server, "dubbo://x:1?threads=x", &problem),
                  SPN_EINVAL);
     CHECK_STATUS(spn_server_reset(s.server, "dubbo://x:1?threads=9&accepts=x",
                                   &problem),
                  SPN_EINVAL);
-    CHECK_EQ(spn_pool_max_threads(pool), 7);
+    CHECK_EQ(pool_stats(pool).max_threads, 7);
     CHECK_OK(spn_server_reset(s.server, "dubbo://x:1?accepts=3", &problem));
     url = spn_server_url(s.server);
-    CHECK_STR(spn_url_get(url, "threads"), "7");
-    CHECK_STR(spn_url_get(url, "accepts"), "3");
+    CHECK_STR(spn_url_get(url, NULL, "threads"), "7");
+    CHECK_STR(spn_url_get(url, NULL, "accepts"), "3");
     CHECK_EQ(spn_url_port(url), s.port);
     spn_url_unref(url);
     serving_end(&s);
@@ -1945,8 +1953,8 @@ TEST(server__numbers__exact_when_quiet, "EXC-22")
     CHECK_EQ(stats.accepted, PEERS);
     CHECK_EQ(stats.requests, EACH * PEERS);
     CHECK_EQ(stats.replies, EACH * PEERS);
-    CHECK_EQ(stats.statuses[spn_server_status_slot(20)], EACH * PEERS * 4 / 5);
-    CHECK_EQ(stats.statuses[spn_server_status_slot(70)], EACH * PEERS / 5);
+    CHECK_EQ(demo_replies(&stats, 20), EACH * PEERS * 4 / 5);
+    CHECK_EQ(demo_replies(&stats, 70), EACH * PEERS / 5);
     CHECK_EQ(stats.bytes_in, sent);
     CHECK(stats.bytes_out > EACH * PEERS * 17);
     CHECK_EQ(stats.dispatched[SPN_CHANNEL_REQUEST][SPN_PLACE_PREFERRED], EACH * PEERS);

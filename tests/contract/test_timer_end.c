@@ -10,6 +10,8 @@
 
 #include <spindle.h>
 
+#include "wheel/timer.h"
+
 #define TICK SPN_MS(10)
 
 static spn_clock *clock_;
@@ -65,13 +67,13 @@ static int stop(void)
     spn_timer_stats s;
     int count = 0;
 
-    REQUIRE_OK(spn_timer_stop(timer, &left));
+    REQUIRE_OK(spn_timer_stop(timer, &left, NULL));
     while (spn_timeout_pop(&left) != NULL)
         count++;
     s = stats_now();
     CHECK_EQ(s.armed, s.fired + s.cancelled + s.replaced + s.returned);
     CHECK_EQ(s.pending, 0);
-    CHECK_OK(spn_timer_check(timer));
+    CHECK_OK(spn__timer_check(timer));
     return count;
 }
 
@@ -123,9 +125,10 @@ TEST(timer__callback_ends_the_timers_thread__nothing_stops, "G-21", "HWT-27")
     for (int i = 1; i <= 50; i++) {
         CHECK_OK(spn_clock_advance(clock_, TICK));
         T_AWAIT(atomic_load(&sum) == 2 + i);
-        T_AWAIT(spn_timeout_is_pending(&again) == 1); /* before the clock moves on */
+        T_AWAIT(spn_timeout_state(&again) ==
+                SPN_TIMEOUT_PENDING); /* before the clock moves on */
     }
-    CHECK_EQ(spn_timeout_is_expired(&ending), 1);
+    CHECK_EQ(spn_timeout_state(&ending), SPN_TIMEOUT_EXPIRED);
     T_AWAIT(atomic_load(&failures) == 51);
     T_AWAIT(stats_now().failed == 51);
     /* What is earlier than all it knows wakes the thread that took over. */
@@ -133,7 +136,7 @@ TEST(timer__callback_ends_the_timers_thread__nothing_stops, "G-21", "HWT-27")
     T_AWAIT(atomic_load(&sum) == 53);
     CHECK_EQ(spn_timer_cancel(timer, &again), SPN_TIMEOUT_REMOVED);
     CHECK_EQ(shut(), 1);
-    CHECK_EQ(spn_timeout_is_cancelled(&far), 1);
+    CHECK_EQ(spn_timeout_state(&far), SPN_TIMEOUT_CANCELLED);
 }
 
 enum { MANY = 1000 };
@@ -246,7 +249,7 @@ TEST(timer__cancel_sync_of_one_that_ends_its_thread__returns, "G-21", "HWT-34")
     peer_await_blocked(&p);
     atomic_store(&may_end, 1);
     CHECK_EQ(peer_finish(&p), SPN_TIMEOUT_RUNNING);
-    CHECK_EQ(spn_timeout_is_cancelled(&t), 1);
+    CHECK_EQ(spn_timeout_state(&t), SPN_TIMEOUT_CANCELLED);
     CHECK_EQ(shut(), 0);
 }
 
@@ -388,49 +391,72 @@ TEST(timer__callbacks_end_the_pools_threads__all_run, "G-21", "HWT-27", "HWT-28"
 
 /* ---- what the library owns ----------------------------------------------------------- */
 
-static atomic_int reasons[2]; /* told with SPN_OK, with SPN_ECANCELED */
+static atomic_int expired_calls, gone_calls[2]; /* by cancel, by stop */
 
-static void end_when_told(void *arg, int reason)
+static void end_at_its_time(spn_timeout_handle *handle, void *arg)
+{
+    (void)handle;
+    (void)arg;
+    atomic_fetch_add(&expired_calls, 1);
+    pthread_exit(NULL);
+}
+
+static void end_when_gone(void *arg, int reason)
 {
     (void)arg;
-    atomic_fetch_add(&reasons[reason != SPN_OK], 1);
+    CHECK(reason == SPN_ECANCELED || reason == SPN_ESHUTDOWN);
+    atomic_fetch_add(&gone_calls[reason == SPN_ESHUTDOWN], 1);
     pthread_exit(NULL);
+}
+
+static spn_timeout_handle *end_later(int64_t delay_ns)
+{
+    spn_timeout_handle *h;
+
+    REQUIRE_OK(spn_timer_new_timeout(timer, end_at_its_time, end_when_gone, NULL,
+                                     delay_ns, &h));
+    return h;
+}
+
+static void open_counting(uint32_t drive)
+{
+    atomic_store(&expired_calls, 0);
+    atomic_store(&gone_calls[0], 0);
+    atomic_store(&gone_calls[1], 0);
+    open_with(defaults(drive));
 }
 
 static void *stop_here(void *arg)
 {
     (void)arg;
-    CHECK_OK(spn_timer_stop(timer, NULL)); /* which does not return */
+    CHECK_OK(spn_timer_stop(timer, NULL, NULL)); /* which does not return */
     return &sum;
 }
 
 /* Functions of handles end their threads, when their time has come, when they are cancelled,
- * and in stop: each is told once, nothing is kept, and the timer can be destroyed. */
+ * and in stop: each is called once, nothing is kept, and the timer can be destroyed. */
 TEST(timer__handles_end_their_threads__told_once, "G-21", "HWT-33")
 {
     spn_timeout_handle *expired, *cancelled, *left[2];
     pthread_t thread;
     void *result;
 
-    atomic_store(&reasons[0], 0);
-    atomic_store(&reasons[1], 0);
-    open_with(defaults(SPN_TIMER_THREAD));
-    REQUIRE_OK(spn_timer_new_timeout(timer, end_when_told, NULL, TICK, &expired));
-    REQUIRE_OK(
-        spn_timer_new_timeout(timer, end_when_told, NULL, SPN_SEC(9), &cancelled));
+    open_counting(SPN_TIMER_THREAD);
+    expired = end_later(TICK);
+    cancelled = end_later(SPN_SEC(9));
     for (int i = 0; i < 2; i++)
-        REQUIRE_OK(
-            spn_timer_new_timeout(timer, end_when_told, NULL, SPN_SEC(9), &left[i]));
+        left[i] = end_later(SPN_SEC(9));
     CHECK_OK(spn_clock_advance(clock_, TICK));
-    T_AWAIT(atomic_load(&reasons[0]) == 1);
+    T_AWAIT(atomic_load(&expired_calls) == 1);
     CHECK_EQ(spn_timeout_handle_cancel(cancelled), SPN_TIMEOUT_REMOVED);
-    T_AWAIT(atomic_load(&reasons[1]) == 1);
+    T_AWAIT(atomic_load(&gone_calls[0]) == 1);
     /* Stop tells the two, the first of which ends the thread that it is called on. */
     REQUIRE(pthread_create(&thread, NULL, stop_here, NULL) == 0);
     REQUIRE(pthread_join(thread, &result) == 0);
     CHECK(result != &sum);
-    CHECK_EQ(atomic_load(&reasons[0]), 1);
-    CHECK_EQ(atomic_load(&reasons[1]), 3);
+    CHECK_EQ(atomic_load(&expired_calls), 1);
+    CHECK_EQ(atomic_load(&gone_calls[0]), 1);
+    CHECK_EQ(atomic_load(&gone_calls[1]), 2);
     CHECK_EQ(shut(), 0);
     spn_timeout_handle_unref(expired);
     spn_timeout_handle_unref(cancelled);
@@ -438,11 +464,43 @@ TEST(timer__handles_end_their_threads__told_once, "G-21", "HWT-33")
     spn_timeout_handle_unref(left[1]);
 }
 
-static int end_task(void *arg)
+static spn_timeout *given_timeout;
+static spn_timeout_handle_list given_handles;
+
+static void *stop_with_lists(void *arg)
 {
     (void)arg;
-    atomic_fetch_add(&sum, 1);
-    pthread_exit(NULL);
+    CHECK_OK(spn_timer_stop(timer, &given_timeout, &given_handles)); /* likewise */
+    return &sum;
+}
+
+/* Stop's lists are stored before a gone that stop calls ends the thread: nothing that was to
+ * be given back is lost. */
+TEST(timer__gone_ends_stops_thread__lists_are_stored, "G-21", "HWT-10", "HWT-33")
+{
+    spn_timeout embedded = SPN_TIMEOUT_INIT;
+    spn_timeout_handle *cancelled, *left;
+    pthread_t thread;
+    void *result;
+
+    open_counting(SPN_TIMER_DRIVEN);
+    schedule(&embedded, add_one, SPN_SEC(9));
+    cancelled = end_later(SPN_SEC(9));
+    left = end_later(SPN_SEC(9));
+    CHECK_EQ(spn_timeout_handle_cancel(cancelled), SPN_TIMEOUT_REMOVED);
+    REQUIRE(pthread_create(&thread, NULL, stop_with_lists, NULL) == 0);
+    REQUIRE(pthread_join(thread, &result) == 0);
+    CHECK(result != &sum);
+    CHECK_EQ(atomic_load(&gone_calls[0]), 1);
+    CHECK_EQ(atomic_load(&gone_calls[1]), 0);
+    CHECK(spn_timeout_pop(&given_timeout) == &embedded);
+    CHECK(given_timeout == NULL);
+    CHECK(spn_timeout_handle_take(&given_handles) == left);
+    CHECK(spn_timeout_handle_take(&given_handles) == NULL);
+    spn_timeout_handle_unref(left); /* the list's */
+    CHECK_EQ(shut(), 0);
+    spn_timeout_handle_unref(cancelled);
+    spn_timeout_handle_unref(left);
 }
 
 static int end_stage(void *arg, const spn_outcome *outcome, void **result)
@@ -454,32 +512,23 @@ static int end_stage(void *arg, const spn_outcome *outcome, void **result)
     pthread_exit(NULL);
 }
 
-/* A delayed task that is run where the timer hands it on ends the timer's thread, and so
- * does a stage of a future that times out: nothing is kept, and time goes on. */
-TEST(timer__delayed_task_and_stage_end_the_thread__let_go, "G-21", "CF-33")
+/* A stage of a future that times out ends the timer's thread: nothing is kept, and time
+ * goes on. */
+TEST(timer__stage_of_a_timeout_ends_the_thread__let_go, "G-21", "CF-33")
 {
-    spn_delayed_executor *delayed;
     spn_future *f, *after;
     void *result;
     spn_timeout later = SPN_TIMEOUT_INIT;
 
     open_with(defaults(SPN_TIMER_THREAD));
-    REQUIRE_OK(
-        spn_delayed_executor_create(&delayed, timer, spn_executor_direct(), TICK));
-    REQUIRE_OK(
-        spn_executor_call(spn_delayed_executor_executor(delayed), end_task, NULL));
     REQUIRE_OK(spn_future_create(&f, NULL));
-    REQUIRE_OK(spn_future_or_timeout(f, timer, TICK));
-    REQUIRE_OK(spn_future_handle(f, end_stage, NULL, &after));
+    REQUIRE_OK(spn_future_or_timeout(f, timer, TICK, NULL));
+    REQUIRE_OK(spn_future_handle(f, NULL, end_stage, NULL, &after));
     schedule(&later, add_one, TICK);
     CHECK_OK(spn_clock_advance(clock_, TICK));
-    T_AWAIT(atomic_load(&sum) == 3);
+    T_AWAIT(atomic_load(&sum) == 2);
     CHECK_STATUS(spn_future_get(after, &result, SPN_FOREVER), SPN_EFAILED);
-    T_AWAIT(spn_delayed_executor_pending(delayed) == 0);
     spn_future_unref(after);
     spn_future_unref(f);
-    CHECK_EQ(stop(), 0);
-    CHECK_OK(spn_delayed_executor_destroy(delayed));
-    CHECK_OK(spn_timer_destroy(timer));
-    CHECK_OK(spn_clock_destroy(clock_));
+    CHECK_EQ(shut(), 0);
 }

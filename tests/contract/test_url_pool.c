@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_url_pool.c - pools made of URLs, and changed by them. */
 #include "counting.h"
+#include "pool_calls.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -70,9 +71,8 @@ TEST(url_pool__each_kind__has_its_defaults, "REP-1", "REP-2", "REP-3", "X-13")
         CHECK_EQ(stats.max_threads, shapes[i].max);
         CHECK_EQ(stats.keep_alive_ns, shapes[i].alive_ns);
         CHECK_EQ(stats.capacity, shapes[i].capacity);
-        CHECK_STR(spn_pool_reject(spn_url_pool_pool(up))->name, "report");
-        CHECK_STR(spn_pool_name(spn_url_pool_pool(up)), "Dubbo");
-        CHECK_EQ(spn_pool_threads(spn_url_pool_pool(up)), 0);
+        CHECK_STR(pool_stats(spn_url_pool_pool(up)).name, "Dubbo");
+        CHECK_EQ(pool_stats(spn_url_pool_pool(up)).threads, 0);
         finish(up);
     }
 }
@@ -92,13 +92,13 @@ TEST(url_pool__threads__are_named, "REP-4")
     opts.name = "mine";
     opts.threadpool = "cached";
     REQUIRE_OK(make(&up, "h:1?threadname=demo", &opts));
-    CHECK_EQ(spn_pool_core_threads(spn_url_pool_pool(up)), 0); /* cached */
+    CHECK_EQ(pool_stats(spn_url_pool_pool(up)).core_threads, 0); /* cached */
     CHECK_OK(spn_executor_call(spn_url_pool_executor(up), note_name, name));
     finish(up);
     CHECK_STR(name, "demo-thread-1");
     REQUIRE_OK(make(&up, "h:1?threadpool=fixed", &opts));
-    CHECK_EQ(spn_pool_core_threads(spn_url_pool_pool(up)), 200);
-    CHECK_STR(spn_pool_name(spn_url_pool_pool(up)), "mine");
+    CHECK_EQ(pool_stats(spn_url_pool_pool(up)).core_threads, 200);
+    CHECK_STR(pool_stats(spn_url_pool_pool(up)).name, "mine");
     finish(up);
 }
 
@@ -112,9 +112,10 @@ TEST(url_pool__wrong_values__are_told, "REP-1", "REP-6")
         { "h?threadpool=fast", "'fast'; there are: cached, eager, fixed, limited",
           SPN_EEMPTY },
         { "h?reject=x",
-          "abort, block, caller-runs, discard, discard-oldest, new-thread, "
+          "abort, block, caller-runs, chain, discard, discard-oldest, new-thread, "
           "report",
           SPN_EEMPTY },
+        { "h?reject=abort:block", "'abort:block' is no name for a reject", SPN_EINVAL },
         { "h?queue=x", "fifo, lanes, priority", SPN_EEMPTY },
         { "h?threads=many", "threads=many is no number", SPN_EINVAL },
         { "h?threads=0", "threads=0", SPN_ERANGE },
@@ -206,28 +207,170 @@ TEST(url_pool__exhausted__reports, "REP-5", "X-14")
     CHECK_EQ(rmdir(directory), 0);
 }
 
-/* The other policies by name. */
+/* A task that tells what a policy did with it. */
+struct refused {
+    spn_task task;
+    atomic_int here, elsewhere, dropped; /* how often */
+    spn_thread *submitter;
+};
+
+static int refused_run(spn_task *task)
+{
+    struct refused *r = (struct refused *)(void *)task;
+
+    atomic_fetch_add(spn_thread_current() == r->submitter ? &r->here : &r->elsewhere,
+                     1);
+    return 0;
+}
+
+static void refused_drop(spn_task *task, int reason)
+{
+    (void)reason;
+    atomic_fetch_add(&((struct refused *)(void *)task)->dropped, 1);
+}
+
+/* Of a pool with one thread, which is held, and a place, which is taken: what becomes of
+ * the task that waits and of the next one. */
+static void refuse_one(const char *text, struct refused two[2], int expected)
+{
+    atomic_int gate = 0;
+    spn_url_pool *up;
+
+    REQUIRE_OK(make(&up, text, NULL));
+    for (int i = 0; i < 2; i++)
+        two[i] = (struct refused){ .task = SPN_TASK_INIT(refused_run, refused_drop),
+                                   .submitter = spn_thread_current() };
+    CHECK_OK(spn_executor_call(spn_url_pool_executor(up), wait_for, &gate));
+    CHECK_OK(spn_executor_execute(spn_url_pool_executor(up), &two[0].task));
+    CHECK_STATUS(spn_executor_execute(spn_url_pool_executor(up), &two[1].task),
+                 expected);
+    atomic_store(&gate, 1);
+    finish(up);
+    CHECK_EQ(two[0].elsewhere + two[0].dropped, 1);
+}
+
+/* The other policies by name: each does what it is named for. */
 TEST(url_pool__policies__by_name, "REP-5")
 {
-    static const char *const names[] = { "abort",          "caller-runs", "discard",
-                                         "discard-oldest", "new-thread",  "block" };
+    static const struct {
+        const char *name;
+        int rc, here, elsewhere, dropped, oldest_dropped;
+    } rows[] = {
+        { "abort", SPN_EREJECTED, 0, 0, 0, 0 },
+        { "caller-runs", SPN_OK, 1, 0, 0, 0 },
+        { "discard", SPN_OK, 0, 0, 1, 0 },
+        { "discard-oldest", SPN_OK, 0, 1, 0, 1 },
+        { "new-thread", SPN_OK, 0, 1, 0, 0 },
+        { "block", SPN_ETIMEDOUT, 0, 0, 0, 0 },
+    };
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const spn_reject_policy *policy;
-        spn_url_pool *up;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct refused two[2];
         char text[128];
 
-        (void)snprintf(text, sizeof text, "h?reject=%s&reject.timeout=1234", names[i]);
-        REQUIRE_OK(make(&up, text, NULL));
-        policy = spn_pool_reject(spn_url_pool_pool(up));
-        CHECK_EQ(strcspn(policy->name, "-_ ") == strcspn(names[i], "-_ "), 1);
-        if (i == 0)
-            CHECK(policy == spn_reject_abort());
-        if (i == 5)
-            CHECK_EQ(((const spn_reject_block *)(const void *)policy)->timeout_ns,
-                     SPN_MS(1234));
+        (void)snprintf(text, sizeof text,
+                       "h?threads=1&queues=1&reject=%s&reject.timeout=1", rows[i].name);
+        refuse_one(text, two, rows[i].rc);
+        CHECK_EQ(two[1].here, rows[i].here);
+        T_AWAIT(atomic_load(&two[1].elsewhere) == rows[i].elsewhere);
+        CHECK_EQ(two[1].dropped, rows[i].dropped);
+        CHECK_EQ(two[0].dropped, rows[i].oldest_dropped);
+    }
+}
+
+/* A chain asks its members in order, each with the keys it has alone. */
+TEST(url_pool__chain__asks_its_members_in_turn, "REP-19", "S-6")
+{
+    const int64_t before_ns = spn_now();
+    struct refused two[2];
+    spn_url_pool *up;
+
+    refuse_one("h?threads=1&queues=1&reject=chain: block , caller-runs,"
+               "&reject.timeout=5",
+               two, SPN_OK);
+    CHECK(spn_now() - before_ns >= SPN_MS(5));
+    CHECK_EQ(two[1].here, 1);
+    refuse_one("h?threads=1&queues=1&reject=chain:discard,caller-runs", two, SPN_OK);
+    CHECK_EQ(two[1].dropped, 1);
+    REQUIRE_OK(make(&up,
+                    "h?reject=chain:abort,abort,abort,abort,abort,abort,abort,abort",
+                    NULL));
+    finish(up);
+}
+
+static int count_run(void *arg)
+{
+    return ++*(int *)arg > 0 ? 0 : -1;
+}
+
+/* A full pool with a chain: the block policy waits its time, then the submitter runs the
+ * task; the report says its line before the next one is asked. */
+TEST(url_pool__chain__second_takes_what_the_first_refuses, "REP-19", "REP-5")
+{
+    static const char *const texts[] = {
+        "h?threads=1&reject=chain:block,caller-runs&reject.timeout=1",
+        "h?threads=1&reject=chain:report,caller-runs&dump.enable=false"
+    };
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        spn_url_pool_opts opts = SPN_URL_POOL_OPTS_INIT;
+        spn_pool_stats stats = SPN_POOL_STATS_INIT;
+        atomic_int gate = 0;
+        spn_url_pool *up;
+        int runs = 0;
+
+        opts.exhausted = on_exhausted;
+        atomic_store(&told, 0);
+        REQUIRE_OK(make(&up, texts[i], &opts));
+        CHECK_OK(spn_executor_call(spn_url_pool_executor(up), wait_for, &gate));
+        CHECK_OK(spn_executor_call(spn_url_pool_executor(up), count_run, &runs));
+        CHECK_EQ(runs, 1); /* by then, so here */
+        if (i == 1)
+            T_AWAIT(atomic_load(&told) != 0);
+        atomic_store(&gate, 1);
+        CHECK_OK(spn_pool_stats_get(spn_url_pool_pool(up), &stats));
+        CHECK_EQ(stats.caller_ran, 1);
         finish(up);
     }
+}
+
+/* What cannot be a chain is told, with what there is, and nothing made for it is left. */
+TEST(url_pool__chain__wrong_ones_are_told, "REP-19", "REP-6")
+{
+    static const struct {
+        const char *text, *says;
+        int rc;
+    } wrong[] = {
+        { "h?reject=chain",
+          "reject=chain: the chain is empty; expected 1 to 8 policies", SPN_EINVAL },
+        { "h?reject=chain:", "the chain is empty", SPN_EINVAL },
+        { "h?reject=chain:,, ,", "the chain is empty", SPN_EINVAL },
+        { "h?reject=chain:block,fast",
+          "there is no reject 'fast'; there are: abort, block", SPN_EEMPTY },
+        { "h?reject=chain:report,Block",
+          "a name has a-z, 0-9, _ and -; expected 1 to 8 policies", SPN_EINVAL },
+        { "h?reject=chain:block,chain", "a chain cannot be in a chain", SPN_EINVAL },
+        { "h?reject=chain:chain:block", "there are: abort, block, caller-runs, chain",
+          SPN_EINVAL },
+        { "h?reject=chain:block,report,block,block,block,block,block,block,abort",
+          "too many policies", SPN_ERANGE },
+        { "h?reject=chain:abort,block&reject.timeout=x", "reject.timeout=x",
+          SPN_EINVAL },
+        { "h?reject=chain:abort,"
+          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+          "there are: abort, block, caller-runs, chain, discard", SPN_EINVAL },
+    };
+    const long live = atomic_load(&counting_live);
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        spn_url_pool *up = (void *)&problem;
+
+        CHECK_STATUS(make(&up, wrong[i].text, NULL), wrong[i].rc);
+        CHECK(up == NULL);
+        if (!CHECK(strstr(problem.text, wrong[i].says) != NULL))
+            printf("  %s: %s\n", wrong[i].text, problem.text);
+    }
+    CHECK_EQ(atomic_load(&counting_live), live);
 }
 
 /* I/O threads. */
@@ -258,8 +401,8 @@ static void change(spn_pool *pool, bool update, const char *text, int rc, int co
     CHECK_STATUS(update ? spn_url_pool_update(pool, url, &problem)
                         : spn_url_pool_reconfigure(pool, url, &problem),
                  rc);
-    CHECK_EQ(spn_pool_core_threads(pool), core);
-    CHECK_EQ(spn_pool_max_threads(pool), max);
+    CHECK_EQ(pool_stats(pool).core_threads, core);
+    CHECK_EQ(pool_stats(pool).max_threads, max);
     spn_url_unref(url);
 }
 
@@ -283,7 +426,7 @@ TEST(url_pool__update__follows_the_asymmetric_rule, "REP-11", "S-11")
     change(pool, true, "h?threads=5", SPN_OK, 5, 5);
     change(pool, true, "h?threads=3", SPN_OK, 3, 3); /* fixed: both, down */
     change(pool, true, "h?threads=4&corethreads=1&alive=5&queues=7", SPN_OK, 4, 4);
-    CHECK_EQ(spn_pool_keep_alive(pool), SPN_SEC(60));
+    CHECK_EQ(pool_stats(pool).keep_alive_ns, SPN_SEC(60));
     change(pool, true, "h?threads=2147483647", SPN_OK, SPN_POOL_THREADS_MAX,
            SPN_POOL_THREADS_MAX);
     CHECK_OK(spn_pool_close(pool));
@@ -309,7 +452,7 @@ TEST(url_pool__reconfigure__all_or_nothing, "REP-12")
     CHECK_EQ(stats.capacity, 30);
     CHECK_EQ(stats.keep_alive_ns, SPN_MS(40));
     change(pool, false, "h?threads=5&alive=1", SPN_EINVAL, 10, 20); /* core above */
-    CHECK_EQ(spn_pool_keep_alive(pool), SPN_MS(40));
+    CHECK_EQ(pool_stats(pool).keep_alive_ns, SPN_MS(40));
     CHECK_STR(problem.text, "corethreads=10 is more than threads, which is 5");
     change(pool, false, "h?queues=0&threads=30", SPN_EINVAL, 10, 20); /* to hand-off */
     change(pool, false, "h?threads=0", SPN_ERANGE, 10, 20);
@@ -412,7 +555,7 @@ TEST(url_pool__wrapped_threadpool__is_used, "EXT-10", "EXT-16")
     CHECK_OK(spn_extensions_register(x, &e, NULL));
     opts.extensions = x;
     REQUIRE_OK(make(&up, "h?threadpool=limited&threads=3", &opts));
-    CHECK_EQ(spn_pool_max_threads(spn_url_pool_pool(up)), 6);
+    CHECK_EQ(pool_stats(spn_url_pool_pool(up)).max_threads, 6);
     CHECK_STATUS(spn_extensions_destroy(x), SPN_EBUSY);
     finish(up);
     CHECK_OK(spn_extensions_destroy(x));

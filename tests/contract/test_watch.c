@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_watch.c - thresholds, slow tasks, reports; time is a manual clock's where it can be. */
+/* test_watch.c - thresholds and slow tasks; time is a manual clock's where it can be. */
 #include <spindle/watch.h>
 
 #include <poll.h>
@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "metrics_add.h"
+#include "pool_calls.h"
 #include "test.h"
 
 static struct {
@@ -84,7 +86,7 @@ static void open_watch_of(int threads, spn_watch_opts opts)
     pool_opts.queue_capacity = 2;
     REQUIRE_OK(spn_task_times_install(times, &pool_opts.hooks));
     REQUIRE_OK(spn_pool_create(&pool, &pool_opts));
-    REQUIRE_OK(spn_metrics_add_pool(metrics, pool, times));
+    REQUIRE_OK(METRICS_ADD(metrics, .pool = pool, .times = times));
     opts.metrics = metrics;
     opts.clock = clock_;
     opts.alarm = hear;
@@ -185,7 +187,7 @@ TEST(watch__timed_task_refused__not_told_as_waiting, "MET-12")
     jobs[3] = (spn_job)SPN_JOB_INIT(hold, NULL);
     CHECK_STATUS(submit(), SPN_EREJECTED);
     atomic_store(&gate, 1);
-    T_AWAIT(spn_pool_completed_count(pool) == 3);
+    T_AWAIT(pool_ended(pool) == 3);
     CHECK_EQ(spn_watch_check(watch), 0);
     atomic_store(&gate, 0);
     job_count = 4; /* the refused one does not come again */
@@ -217,7 +219,7 @@ TEST(watch__names_alike_but_for_the_end__told_apart, "MET-12")
     for (int i = 0; i < 2; i++) {
         name[sizeof name - 2] = (char)('a' + i);
         REQUIRE_OK(spn_pool_create(&pools[i], &pool_opts));
-        REQUIRE_OK(spn_metrics_add_pool(metrics, pools[i], NULL));
+        REQUIRE_OK(METRICS_ADD(metrics, .pool = pools[i]));
         held[i] = (spn_job)SPN_JOB_INIT(hold, NULL);
         CHECK_OK(spn_executor_execute(spn_pool_executor(pools[i]), &held[i].task));
     }
@@ -252,7 +254,7 @@ TEST(watch__slow_task__told_once_per_run, "MET-13")
         CHECK(heard.last.value >= SPN_MS(2));
         CHECK_EQ(spn_watch_check(watch), 0);
         atomic_store(&gate, 1);
-        T_AWAIT(spn_pool_active(pool) == 0);
+        T_AWAIT(pool_stats(pool).active == 0);
     }
     CHECK_EQ(spn_watch_check(watch), 0);
     close_watch();
@@ -303,7 +305,7 @@ TEST(watch__idle_or_stopped__nothing_told, "MET-13", "P49")
     open_watch(opts);
     atomic_store(&gate, 1);
     hold_one(); /* makes the thread, and is over at once */
-    T_AWAIT(atomic_load(&running) == 1 && spn_pool_active(pool) == 0);
+    T_AWAIT(atomic_load(&running) == 1 && pool_stats(pool).active == 0);
     for (int look = 0; look < 3; look++) {
         CHECK_EQ(spn_watch_check(watch), 0);
         stand_still();
@@ -342,71 +344,7 @@ TEST(watch__timer__looks_by_itself, "MET-12")
     CHECK_EQ(heard.calls[SPN_ALARM_ACTIVE], 1);
     close_watch();
     CHECK_EQ(spn_timer_pending(timer), 0);
-    CHECK_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
     CHECK_OK(spn_clock_destroy(clock));
-}
-
-static char text[8192];
-
-static int keep(void *ctx, const char *piece, size_t length)
-{
-    (void)ctx;
-    REQUIRE(length < sizeof text);
-    memcpy(text, piece, length);
-    text[length] = '\0';
-    return 0;
-}
-
-/* A report has every pool and what it runs, once per interval. */
-TEST(watch__report__once_per_interval, "MET-14")
-{
-    spn_watch_opts opts = SPN_WATCH_OPTS_INIT;
-    int64_t swallowed = -1;
-
-    opts.interval_ns = 100;
-    open_watch(opts);
-    hold_one();
-    T_AWAIT(atomic_load(&running) == 1);
-    CHECK_OK(spn_watch_report(watch, keep, NULL, &swallowed));
-    CHECK_EQ(swallowed, 0);
-    CHECK(strstr(text, "pool io: running, threads 1 (active 1,") != NULL);
-    CHECK(strstr(text, "s: held\n") != NULL);
-    CHECK_STATUS(spn_watch_report(watch, keep, NULL, &swallowed), SPN_EBUSY);
-    CHECK_STATUS(spn_watch_report(watch, keep, NULL, NULL), SPN_EBUSY);
-    CHECK_OK(spn_clock_advance(clock_, 100));
-    CHECK_OK(spn_watch_report(watch, keep, NULL, &swallowed));
-    CHECK_EQ(swallowed, 2);
-    close_watch();
-}
-
-static atomic_int told;
-static char told_message[512];
-
-static void on_exhausted(void *ctx, const spn_exhaustion *what)
-{
-    (void)ctx;
-    snprintf(told_message, sizeof told_message, "%s", what->message);
-    CHECK_EQ(what->refusal->reason, 0);
-    atomic_fetch_add(&told, 1);
-}
-
-/* The exhaustion report can be asked for, at most once per interval. */
-TEST(watch__report_asked_for__as_for_an_exhausted_pool, "MET-14", "X-14")
-{
-    spn_reject_report_opts opts = SPN_REJECT_REPORT_OPTS_INIT;
-    spn_reject_report *report;
-
-    open_watch((spn_watch_opts)SPN_WATCH_OPTS_INIT);
-    opts.no_stacks = 1;
-    opts.exhausted = on_exhausted;
-    atomic_store(&told, 0);
-    REQUIRE_OK(spn_reject_report_create(&report, &opts));
-    CHECK_OK(spn_report_pool(report, pool));
-    CHECK_STATUS(spn_report_pool(report, pool), SPN_EBUSY);
-    T_AWAIT(atomic_load(&told) == 1);
-    CHECK(strstr(told_message, "Thread pool is reported! Thread Name: io,") != NULL);
-    CHECK_OK(spn_reject_report_destroy(report));
-    CHECK_EQ(atomic_load(&told), 1);
-    close_watch();
 }

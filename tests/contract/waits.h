@@ -26,6 +26,7 @@
 #include <spindle/thread.h>
 
 #include "peer.h"
+#include "pool_calls.h"
 #include "test.h"
 
 struct subject {
@@ -129,7 +130,7 @@ static inline bool semaphore_intact(struct subject *s)
     return spn_semaphore_available(s->semaphore) == 0 &&
            spn_semaphore_release(s->semaphore, s->permits) == SPN_OK &&
            spn_semaphore_available(s->semaphore) == s->permits &&
-           spn_semaphore_drain(s->semaphore) == s->permits;
+           spn_semaphore_acquire(s->semaphore, s->permits, 0) == SPN_OK;
 }
 
 static inline void semaphore_close(struct subject *s)
@@ -156,7 +157,8 @@ static inline void future_release(struct subject *s)
 
 static inline bool future_intact(struct subject *s)
 {
-    return spn_future_is_done(s->future) == 0 && spn_future_dependents(s->future) == 0;
+    return spn_future_get_state(s->future) == SPN_FUTURE_PENDING &&
+           spn_future_dependents(s->future) == 0;
 }
 
 static inline void future_close(struct subject *s)
@@ -309,28 +311,28 @@ static inline void pool_open(struct subject *s)
 
 static inline int pool_wait(struct subject *s, int64_t timeout_ns)
 {
-    return spn_pool_await(s->pool, timeout_ns);
+    return pool_await(s->pool, timeout_ns);
 }
 
 static inline int executor_wait(struct subject *s, int64_t timeout_ns)
 {
-    return spn_executor_await(spn_pool_executor(s->pool), timeout_ns);
+    return pool_await(s->pool, timeout_ns);
 }
 
 static inline void pool_release(struct subject *s)
 {
-    CHECK_OK(spn_pool_shutdown(s->pool));
+    CHECK_OK(pool_shutdown(s->pool));
 }
 
 static inline bool pool_intact(struct subject *s)
 {
-    return spn_pool_is_shutdown(s->pool) == 0 && spn_pool_threads(s->pool) == 0;
+    return pool_is_shutdown(s->pool) == 0 && pool_stats(s->pool).threads == 0;
 }
 
 static inline void pool_close(struct subject *s)
 {
-    CHECK_OK(spn_pool_shutdown(s->pool));
-    CHECK_OK(spn_pool_await(s->pool, SPN_FOREVER));
+    CHECK_OK(pool_shutdown(s->pool));
+    CHECK_OK(pool_await(s->pool, SPN_FOREVER));
     CHECK_OK(spn_pool_destroy(s->pool));
 }
 
@@ -363,6 +365,8 @@ static inline void block_open(struct subject *s)
     opts.queue_capacity = 2;
     opts.reject = &policy;
     REQUIRE_OK(spn_pool_create(&s->pool, &opts));
+    REQUIRE(spn_pool_prestart(s->pool, SPN_DEFAULT) == 1);
+    T_AWAIT(pool_stats(s->pool).parked == 1); /* the worker sleeps */
     REQUIRE_OK(spn_pool_pause(s->pool));
     atomic_store(&s->room, 2);
     for (int i = 0; i < 2; i++)
@@ -380,13 +384,13 @@ static inline void block_release(struct subject *s)
 {
     const int32_t room = atomic_fetch_add(&s->room, 1) + 1;
 
-    CHECK_OK(spn_pool_set_queue_capacity(s->pool, room));
+    CHECK_OK(pool_set_capacity(s->pool, room));
 }
 
 static inline bool block_intact(struct subject *s)
 {
-    return spn_pool_queued(s->pool) == 2 && spn_pool_task_count(s->pool) == 2 &&
-           spn_pool_completed_count(s->pool) == 0;
+    return pool_stats(s->pool).queued == 2 && pool_tasks(s->pool) == 2 &&
+           pool_ended(s->pool) == 0;
 }
 
 /* ---- tokens, groups, limiters ------------------------------------------------ */
@@ -443,7 +447,9 @@ static inline void group_release(struct subject *s)
 
 static inline bool group_intact(struct subject *s)
 {
-    return spn_group_live(s->group) == 1;
+    spn_group_stats stats = SPN_GROUP_STATS_INIT;
+
+    return spn_group_stats_get(s->group, &stats) == SPN_OK && stats.live == 1;
 }
 
 static inline void group_close(struct subject *s)

@@ -158,9 +158,10 @@ static void pass_items(spn_queue_kind kind, size_t n)
     COST_CHECK(spn_queue_create(&queue, kind, &opts) == SPN_OK);
     for (size_t i = 0; i < n; i += QUEUED) {
         for (size_t k = 0; k < QUEUED; k++)
-            COST_CHECK(spn_queue_put(queue, &opts) == SPN_OK);
+            COST_CHECK(spn_queue_put(queue, &opts, SPN_FOREVER) == SPN_OK);
         for (size_t k = 0; k < QUEUED; k++)
-            COST_CHECK(spn_queue_take(queue, &item) == SPN_OK && item == &opts);
+            COST_CHECK(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK &&
+                       item == &opts);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <spindle-rpc.h>
 
 #include "cost.h"
-#include "rpc/frame.h"
+#include "rpc/server/request.h"
 
 enum { BODY_MAX = 1024, FRAMES = 64 };
 
@@ -24,21 +24,21 @@ enum { ATTACHMENTS = sizeof attachments / sizeof *attachments };
 
 static size_t write_call(unsigned char *body)
 {
-    spn_hwriter w;
+    struct spn__hwriter w;
     size_t length;
 
-    COST_CHECK(spn_hwriter_init(&w, body, BODY_MAX, NULL) == SPN_OK);
+    spn__hwriter_init(&w, body, BODY_MAX, 0);
     for (size_t i = 0; i < HEAD; i++)
-        spn_hwriter_text(&w, head[i]);
-    spn_hwriter_text(&w, "world");
-    spn_hwriter_begin_map(&w, NULL);
+        spn__hwriter_text(&w, head[i]);
+    spn__hwriter_text(&w, "world");
+    spn__hwriter_begin_map(&w, NULL);
     for (size_t i = 0; i < ATTACHMENTS; i++) {
-        spn_hwriter_text(&w, attachments[i][0]);
-        spn_hwriter_text(&w, attachments[i][1]);
+        spn__hwriter_text(&w, attachments[i][0]);
+        spn__hwriter_text(&w, attachments[i][1]);
     }
-    spn_hwriter_end(&w);
-    COST_CHECK(spn_hwriter_status(&w) == SPN_OK);
-    COST_CHECK(spn_hwriter_bytes(&w, &length) == body); /* nothing was allocated */
+    spn__hwriter_end(&w);
+    COST_CHECK(spn__hwriter_status(&w) == SPN_OK);
+    COST_CHECK(spn__hwriter_bytes(&w, &length) == body); /* nothing was allocated */
     return length;
 }
 
@@ -58,16 +58,18 @@ void cost_hessian_read(size_t n)
 
     COST_CHECK(spn_harena_create(&arena, NULL) == SPN_OK);
     for (size_t i = 0; i < n; i++) {
-        spn_hreader r;
+        struct spn__hreader r;
         spn_hspan text;
         spn_hvalue *argument, *map;
 
+        const unsigned char *at = body, *const end = body + length;
+
         spn_harena_reset(arena);
-        COST_CHECK(spn_hreader_init(&r, arena, body, length, NULL, NULL) == SPN_OK);
         for (size_t k = 0; k < HEAD; k++)
-            COST_CHECK(spn_hreader_view(&r, &text) == SPN_OK);
-        COST_CHECK(spn_hreader_any(&r, &argument) == SPN_OK);
-        COST_CHECK(spn_hreader_any(&r, &map) == SPN_OK);
+            COST_CHECK(spn__plain_text(&at, end, &text));
+        spn__hreader_init(&r, arena, at, (size_t)(end - at), NULL);
+        COST_CHECK(spn__hreader_any(&r, &argument) == SPN_OK);
+        COST_CHECK(spn__hreader_any(&r, &map) == SPN_OK);
         COST_CHECK(spn_hvalue_get(map, "timeout") != NULL);
     }
 }

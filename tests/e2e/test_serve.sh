@@ -42,19 +42,26 @@ run() {
 says() { check "says '$1'" grep -q -- "$1" "$out/stdout"; }
 complains() { check "complains '$1'" grep -q -- "$1" "$out/stderr"; }
 
-# start ARGUMENT...: a server; its addresses in $address and $page.
+# start ARGUMENT...: a server; its addresses in $address and $page, and those of a file's other
+# sections in ${addresses[@]} too.
 start() {
-    local line
+    local line=
+    addresses=()
+    page=
     what="serve $*"
     rm -f "$out/says"
     mkfifo "$out/says"
     "$spindle" serve --status-port=0 "$@" >"$out/says" 2>"$out/server" &
     server=$!
     exec 3<"$out/says"
-    read -r line <&3 # comes when it listens, or not at all
-    address=$(sed -n 's,^serving dubbo://\([^ ]*\) .*,\1,p' <<<"${line:-}")
-    read -r line <&3
-    page=$(sed -n 's,^status  http://\(.*\)/$,\1,p' <<<"${line:-}")
+    while [ -z "$page" ] && read -r line <&3; do # comes when it listens, or not at all
+        case $line in
+        'serving dubbo://'*) addresses+=("$(sed -n 's,^serving dubbo://\([^ ]*\) .*,\1,p' <<<"$line")") ;;
+        'status  http://'*) page=$(sed -n 's,^status  http://\(.*\)/$,\1,p' <<<"$line") ;;
+        *) break ;;
+        esac
+    done
+    address=${addresses[0]:-}
     check "it listens" [ -n "$address" ]
     check "it has a page" [ -n "$page" ]
 }
@@ -138,7 +145,7 @@ run 1 "$spindle" serve --no-status --seconds=0 dubbo://no.such.host.invalid:0
 complains '0.0.0.0'
 run 1 "$spindle" serve --no-status --seconds=0 'dubbo://127.0.0.1:0?iothreads=100000'
 complains 'iothreads=100000'
-for option in status-host status-socket status-name admin-token-file url-file plugin; do
+for option in status-host status-socket status-name admin-token-file url-file config plugin; do
     run 2 "$spindle" serve --$option
     complains "wants a value"
 done
@@ -457,6 +464,88 @@ json 'any(p["max"] == 2 for p in d["pools"])'
 printf 'dubbo://127.0.0.1:0?threads=5&queues=10\n' >"$out/url"
 kill -HUP "$server"
 json 'any(p["max"] == 5 for p in d["pools"])'
+stop 0
+
+# ---- a file with a section for each server ------------------------------------------------
+config() { printf '%s\n' "$@" >"$out/conf"; }
+config '[dubbo]' 'host = 127.0.0.1' 'threads = 2'
+run 2 "$spindle" serve --config="$out/conf" dubbo://127.0.0.1:0
+run 2 "$spindle" serve --config="$out/conf" --url-file="$out/url"
+complains 'not two of them'
+run 1 "$spindle" serve --no-status --config="$out/none"
+complains "$out/none: No such file"
+run 1 "$spindle" serve --no-status --config="$out"
+complains 'a directory'
+config '# a slip' '[dubbo]' 'host = 127.0.0.1' 'thread = 200'
+run 1 "$spindle" serve --no-status --seconds=0 --config="$out/conf"
+complains "^spindle serve: $out/conf:4: unknown key 'thread', did you mean 'threads'?\$"
+config '[dubbo]' 'threads = 2' '[dubbo b]' 'threads = many'
+run 1 "$spindle" serve --no-status --seconds=0 --config="$out/conf"
+complains '^spindle serve: \[dubbo b\]: threads=many is no number'
+config '[tri]' 'port = 0'
+run 1 "$spindle" serve --no-status --seconds=0 --config="$out/conf"
+complains 'section \[tri\]: only the protocol dubbo'
+seq -f '[dubbo %g]' 17 >"$out/conf"
+run 1 "$spindle" serve --no-status --seconds=0 --config="$out/conf"
+complains 'at most 16 sections'
+
+printf '[dubbo]\r\ndispatcher = message ; here\r\nthreads = 2\r\n[dubbo public]\r\nthreads = 3' >"$out/conf"
+start --config="$out/conf"
+check "there are two servers" [ "${#addresses[@]}" -eq 2 ]
+for server_address in "${addresses[@]}"; do
+    run 0 "$spindle" call "$server_address" $demo.sayHello bob
+    says bob
+done
+run 0 "$spindle" call "${addresses[1]}" $demo.echo
+json 'd["requests"]["received"] == 3 and [s["received"] for s in d["servers"]] == [1, 2]'
+json '[s["section"] for s in d["servers"]] == ["dubbo", "dubbo public"]'
+json '[s["dispatcher"] for s in d["servers"]] == ["message", "all"]'
+json '[p["max"] for p in d["pools"] if "provider" in p["name"]] == [2, 3]'
+run 0 http GET /metrics
+says '^spindle_rpc_requests_total{server="dubbo"} 1$'
+says '^spindle_rpc_requests_total{server="dubbo public"} 2$'
+says '^spindle_pool_threads_max{server="dubbo public",pool="[^"]*"} 3$'
+says '^spindle_rpc_latency_seconds_bucket{server="dubbo",le="[^"]*"} [0-9]*$'
+check "each family stands once" python3 -c '
+import re, sys
+names = re.findall("^# HELP ([^ ]*)", open(sys.argv[1]).read(), re.M)
+assert len(names) == len(set(names)) > 20, names' "$out/stdout"
+run 0 "$spindle" top --once "$page"
+says '^\[dubbo public\] 2 requests, '
+run 1 "$spindle" top --set=threads=4 "$page"
+complains 'SIGHUP'
+# Read again: sizes change, a section that is gone or new does not, a mistake changes nothing.
+config '[dubbo public]' 'threads = 5' '[dubbo new]' 'threads = 1'
+kill -HUP "$server"
+json '[p["max"] for p in d["pools"] if "provider" in p["name"]] == [2, 5]'
+config '[dubbo]' 'threads = 9' 'thread = 9'
+kill -HUP "$server"
+# Ctrl-C drains both: a call under way at each has its reply.
+rm -f "$out/looks"
+callers=()
+for server_address in "${addresses[@]}"; do
+    "$spindle" call --timeout=20000 "$server_address" $demo.sleep 2000 >"$out/slow.$server_address" 2>&1 &
+    callers+=($!)
+done
+json '[s["in_flight"] for s in d["servers"]] == [1, 1]'
+json '[p["max"] for p in d["pools"] if "provider" in p["name"]] == [2, 5]'
+stop 0
+complains '^spindle serve: \[dubbo\]: every request was answered, 2 in all; bye$'
+complains '^spindle serve: \[dubbo public\]: every request was answered, 3 in all; bye$'
+complains '^spindle serve: \[dubbo\]: the section is gone'
+complains 'new sections are served from the next start on'
+complains "unknown key 'thread'"
+wait "${callers[@]}"
+for server_address in "${addresses[@]}"; do
+    check "$server_address has its reply" grep -q '^2000$' "$out/slow.$server_address"
+done
+
+# An address that is taken: what was started ends again.
+start 'dubbo://127.0.0.1:0?threads=2'
+config '[dubbo]' 'host = 127.0.0.1' '[dubbo b]' 'host = 127.0.0.1' "port = ${address##*:}"
+run 1 "$spindle" serve --no-status --seconds=0 --config="$out/conf"
+complains '^spindle serve: \[dubbo b\]: cannot listen on 127.0.0.1'
+complains '^spindle serve: \[dubbo\]: every request was answered, 0 in all'
 stop 0
 
 # ---- a pool without room: refused at once, and the page goes on -----------------------------

@@ -7,7 +7,9 @@
 #include "faults.h"
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <spindle.h>
 
@@ -55,6 +57,24 @@ static void use_extensions(spn_extensions *x, const spn_url *url)
             spn_extensions_activate(x, "codec", url, NULL, NULL, found, 2, NULL) == 1;
 }
 
+/* A chain with two members that are made. */
+static void use_chain(spn_extensions *x)
+{
+    spn_url_pool_opts opts = SPN_URL_POOL_OPTS_INIT;
+    spn_url_pool *up = NULL;
+    spn_url *url = NULL;
+
+    opts.extensions = x;
+    if (ok(spn_url_parse(&url, "h?reject=chain:block,report&dump.enable=false",
+                         NULL)) &&
+        ok(spn_url_pool_create(&up, url, &opts, NULL))) {
+        CHECK_OK(spn_pool_close(spn_url_pool_pool(up)));
+        CHECK_OK(spn_url_pool_destroy(up));
+        whole++;
+    }
+    spn_url_unref(url);
+}
+
 static void use_repository(spn_repository *r, const spn_url *url)
 {
     spn_executor *shared;
@@ -74,6 +94,33 @@ static void use_repository(spn_repository *r, const spn_url *url)
         whole += ok(spn_repository_shared_timer(r, &timer));
 }
 
+/* Two sections of a file, /dev/fd/N of a pipe, so that nothing is left on the disk. */
+static int take_url(void *ctx, const char *section, const spn_url *url)
+{
+    int *told = ctx;
+
+    (void)section;
+    *told += spn_url_port(url);
+    return SPN_OK;
+}
+
+static void read_file(void)
+{
+    static const char text[] = "[dubbo]\nhost=h\nport=1\n[dubbo b]\nhost=h\nport=2\n";
+    char path[32];
+    int ends[2], told = 0;
+
+    REQUIRE(pipe(ends) == 0);
+    CHECK_EQ(write(ends[1], text, sizeof text - 1), sizeof text - 1);
+    CHECK_EQ(close(ends[1]), 0);
+    (void)snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    if (ok(spn_url_file_read(path, take_url, &told, NULL)))
+        whole += told == 3;
+    else
+        CHECK_EQ(told, 0);
+    CHECK_EQ(close(ends[0]), 0);
+}
+
 static void script(void)
 {
     spn_repository_opts of_repository = SPN_REPOSITORY_OPTS_INIT;
@@ -85,10 +132,12 @@ static void script(void)
                          NULL)) &&
         ok(spn_extensions_create(&x, NULL))) {
         use_extensions(x, url);
+        use_chain(x);
         of_repository.extensions = x;
         if (ok(spn_repository_create(&r, &of_repository)))
             use_repository(r, url);
     }
+    read_file();
     if (r != NULL)
         CHECK_OK(spn_repository_destroy_all(r, T_LONG_NS));
     CHECK_OK(spn_repository_destroy(r));
@@ -102,7 +151,7 @@ static void sweep(bool more)
     whole = 0;
     script();
     script(); /* what is kept for good is there */
-    CHECK_EQ(whole, 4);
+    CHECK_EQ(whole, 8);
     fault_sweep(script, more, 30);
 }
 

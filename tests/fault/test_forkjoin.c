@@ -74,9 +74,10 @@ static void use(spn_fj_pool *pool)
     if (ok(wide_invoke(pool, &result, 3)))
         CHECK_EQ(result, 40);
     spn_fj_task_init(&parent, run_parent);
-    (void)ok(spn_fj_pool_invoke(pool, &parent));
-    CHECK_OK(spn_fj_pool_shutdown(pool));
-    while (spn_fj_pool_await(pool, SPN_FOREVER) != SPN_OK)
+    if (ok(spn_fj_pool_submit(pool, &parent)))
+        (void)ok(spn_fj_task_join(&parent));
+    CHECK_OK(spn_executor_shutdown(spn_fj_pool_executor(pool)));
+    while (spn_executor_await(spn_fj_pool_executor(pool), SPN_FOREVER) != SPN_OK)
         ; /* no memory for this thread's record */
     CHECK_OK(spn_fj_pool_destroy(pool));
 }

@@ -40,7 +40,7 @@ static void use(spn_object_pool *pool)
 
     (void)ok(spn_object_pool_maintain(pool));
     if (ok(spn_object_pool_borrow(pool, &a, SPN_MS(1)))) {
-        if (ok(spn_object_pool_try_borrow(pool, &b)))
+        if (ok(spn_object_pool_borrow(pool, &b, 0)))
             CHECK_OK(spn_object_pool_invalidate(pool, b));
         CHECK_OK(spn_object_pool_return(pool, a));
     }
@@ -71,7 +71,7 @@ static void script(void)
     else
         CHECK(pool == NULL);
     CHECK_EQ(objects, 0);
-    (void)ok(spn_timer_stop(timer, NULL));
+    (void)ok(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }
 

@@ -48,7 +48,7 @@ TEST_EACH(fault_queue__no_record_for_a_waiter__enomem, "G-22", "G-14")
         ok = CHECK_STATUS(w.rc, SPN_ENOMEM);
         ok = CHECK_EQ(spn_queue_size(w.q), n) && ok;
         ok = CHECK_EQ(spn_queue_waiting_consumers(w.q), 0) && ok;
-        (void)spn_queue_clear(w.q);
+        (void)take_all(w.q);
         shut(w.q);
         name_form(k, &forms[f], ok);
     }
@@ -95,8 +95,8 @@ static int other_side(void *arg)
 {
     struct other *o = arg;
 
-    o->rc = o->insert ? spn_queue_offer_timed(o->q, o->item, T_LONG_NS)
-                      : spn_queue_poll_timed(o->q, &o->item, T_LONG_NS);
+    o->rc = o->insert ? spn_queue_put(o->q, o->item, T_LONG_NS)
+                      : spn_queue_take(o->q, &o->item, T_LONG_NS);
     return o->rc;
 }
 
@@ -115,8 +115,8 @@ static void meet(struct ledger *g, spn_queue *q, int index, bool insert)
         int join;
 
         do {
-            leave_with(g, spn_queue_poll(q) == item(index) ? (got = item(index), NULL)
-                                                           : NULL);
+            leave_with(g,
+                       take_now(q) == item(index) ? (got = item(index), NULL) : NULL);
             join = spn_thread_join(thread, SPN_US(200), NULL);
             CHECK(join == SPN_OK || join == SPN_ETIMEDOUT || join == SPN_ENOMEM);
         } while (join != SPN_OK);
@@ -130,9 +130,9 @@ static void meet(struct ledger *g, spn_queue *q, int index, bool insert)
         int join;
 
         do {
-            if (rc == SPN_OK && g->count == 0) {
-                rc = spn_queue_offer(q, item(index));
-                if (rc == 1)
+            if (rc != SPN_ENOMEM && g->count == 0) { /* full: nobody waits yet */
+                rc = spn_queue_put(q, item(index), 0);
+                if (rc == SPN_OK)
                     enter_if(g, index, SPN_OK);
                 else if (rc == SPN_ENOMEM) /* nobody will serve it */
                     CHECK_OK(spn_thread_interrupt(thread));
@@ -154,11 +154,10 @@ static void work_with_faults(const struct kind *k)
     static struct ledger g;
     const spn_queue_opts opts = opts_of(k);
     spn_queue *q = NULL, *sink = NULL;
-    spn_queue_iter *iter = NULL;
     void *got, *some[200];
     size_t done;
     int64_t moved, n;
-    int rc, count = 0;
+    int rc;
 
     memset(&g, 0, sizeof g);
     rc = spn_queue_create(&q, k->kind, &opts);
@@ -169,9 +168,7 @@ static void work_with_faults(const struct kind *k)
 
     /* One by one, past several growths of every storage. */
     for (int i = 0; i < 150; i++) {
-        rc = i % 3 == 0   ? spn_queue_add(q, item(i))
-             : i % 3 == 1 ? spn_queue_offer_timed(q, item(i), 0)
-                          : spn_queue_add(q, item(i));
+        rc = spn_queue_put(q, item(i), 0);
         enter_if(&g, i, rc);
         agree(&g, q);
     }
@@ -179,7 +176,7 @@ static void work_with_faults(const struct kind *k)
     for (int i = 0; i < 100; i++)
         some[i] = item(200 + i);
     done = 999;
-    rc = spn_queue_add_all(q, some, 100, &done);
+    rc = spn_queue_put_many(q, some, 100, 0, &done);
     CHECK(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EFULL);
     CHECK(done <= 100 && (rc != SPN_OK || done == 100));
     for (size_t i = 0; i < done; i++)
@@ -188,70 +185,62 @@ static void work_with_faults(const struct kind *k)
     for (int i = 0; i < 50; i++)
         some[i] = item(400 + i);
     rc = spn_queue_put_many(q, some, 50, 0, &done);
-    CHECK(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_ETIMEDOUT);
+    CHECK(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_EFULL);
     for (size_t i = 0; i < done; i++)
         enter_if(&g, 400 + (int)i, SPN_OK);
     agree(&g, q);
     if (is(k, TRAIT_DEQUE))
-        enter_if(&g, 500, spn_queue_add_first(q, item(500)));
+        enter_if(&g, 500, spn_queue_put_first(q, item(500), 0));
     if (is(k, TRAIT_TRANSFER)) {
-        rc = spn_queue_try_transfer_timed(q, item(501), 0);
+        rc = spn_queue_transfer(q, item(501), 1);
         CHECK(rc == SPN_ETIMEDOUT || rc == SPN_ENOMEM);
         agree(&g, q);
     }
-    /* Looking inside allocates for the iterator only. */
+    /* Looking inside allocates nothing. */
     if (is(k, INSIDE)) {
-        rc = spn_queue_iter_begin(&iter, q);
-        CHECK(rc == SPN_OK || rc == SPN_ENOMEM);
-        CHECK_EQ(iter != NULL, rc == SPN_OK);
-        if (rc == SPN_OK) {
-            for (; spn_queue_iter_next(iter, &got) == SPN_OK; count++)
-                CHECK(g.in[index_of(got)]);
-            CHECK_EQ(count, g.count);
-            if (count > 0) {
-                CHECK_OK(spn_queue_iter_remove(iter));
-                n = g.count;
-                for (int i = 0; i < ITEMS && n == g.count; i++)
-                    if (g.in[i] && spn_queue_contains(q, item(i)) == 0)
-                        leave_with(&g, item(i));
-            }
-            spn_queue_iter_end(iter);
+        n = content(q, some, 200);
+        CHECK_EQ(n, g.count);
+        for (int64_t i = 0; i < n && i < 200; i++)
+            CHECK(g.in[index_of(some[i])]);
+        if (n > 0) {
+            CHECK(remove_at(q, 0));
+            leave_with(&g, some[0]);
         }
         agree(&g, q);
         /* Into another queue, which may have no memory. */
         rc = spn_queue_create(&sink, SPN_QUEUE_LINKED, NULL);
         CHECK(rc == SPN_OK || rc == SPN_ENOMEM);
         if (rc == SPN_OK) {
-            rc = spn_queue_drain_to(q, sink, 130, &moved);
+            rc = move_to(q, sink, 130, &moved);
             CHECK(rc == SPN_OK || rc == SPN_ENOMEM);
             CHECK_EQ(spn_queue_size(sink), moved);
-            while ((got = spn_queue_poll(sink)) != NULL)
+            while ((got = take_now(sink)) != NULL)
                 leave_with(&g, got);
             agree(&g, q);
             shut(sink);
         }
     }
-    n = spn_queue_drain(q, some, 200);
+    n = take_some(q, some, 200);
     for (int64_t i = 0; i < n; i++)
         leave_with(&g, some[i]);
     agree(&g, q);
-    while ((got = spn_queue_poll(q)) != NULL)
+    while ((got = take_now(q)) != NULL)
         leave_with(&g, got);
     CHECK_EQ(g.count, 0);
     /* Waiting wants a record of the thread. */
     meet(&g, q, 600, false);
     meet(&g, q, 601, true);
-    while ((got = spn_queue_poll(q)) != NULL)
+    while ((got = take_now(q)) != NULL)
         leave_with(&g, got);
     CHECK_EQ(g.count, 0);
 
     /* The queue works as ever. */
     atomic_store(&fail_at, 0);
     for (int i = 0; i < room_of(k); i++)
-        CHECK_OK(spn_queue_add(q, item(i)));
+        CHECK_OK(spn_queue_put(q, item(i), 0));
     expect_range(q, 0, room_of(k));
-    rc = spn_queue_poll_timed(q, &got, 0);
-    CHECK_STATUS(rc, SPN_ETIMEDOUT);
+    rc = spn_queue_take(q, &got, 0);
+    CHECK_STATUS(rc, SPN_EEMPTY);
     shut(q);
 }
 

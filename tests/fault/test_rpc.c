@@ -16,6 +16,7 @@
 #include <spindle/server.h>
 #include <spindle/service.h>
 
+#include "cause.h"
 #include "faults.h"
 #include "test.h"
 
@@ -135,7 +136,7 @@ static bool submit(spn_client *client, const spn_invocation *what)
     }
     rc = spn_future_get(future, &value, T_LONG_NS);
     if (rc == SPN_EFAILED)
-        CHECK_OK(spn_future_error(future, &rc, text, sizeof text));
+        CHECK_OK(t_cause(future, &rc, text, sizeof text));
     else if (rc == SPN_OK)
         rc = spn_reply_check(value);
     ok = check_end(rc, value, text);

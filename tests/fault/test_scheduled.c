@@ -6,6 +6,7 @@
  */
 #include "faults.h"
 #include "own_threads.h"
+#include "pool_calls.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -74,17 +75,18 @@ static void use_scheduled(int32_t threads)
     (void)ok(spn_scheduled_call(sched, run, NULL, 0));
     (void)ok(spn_executor_submit(spn_scheduled_executor(sched), call, NULL, &now));
     if (far != NULL) /* dropped with SPN_EAGAIN if the only thread could not be made */
-        CHECK(spn_future_cancel(far, 0) == 1 || spn_future_is_done(far) == 1);
+        CHECK(spn_future_cancel(far, 0) == 1 ||
+              spn_future_get_state(far) != SPN_FUTURE_PENDING);
     if (once != NULL)
-        (void)!spn_future_join(once, NULL);
-    CHECK_OK(spn_pool_shutdown(pool));
-    CHECK_OK(spn_pool_await(pool, SPN_FOREVER));
+        (void)!spn_future_get(once, NULL, SPN_FOREVER);
+    CHECK_OK(pool_shutdown(pool));
+    CHECK_OK(pool_await(pool, SPN_FOREVER));
     CHECK_OK(spn_pool_stats_get(pool, &s));
     CHECK_EQ(s.pending, 0);
     CHECK_EQ(s.accepted, s.completed + s.failed + s.cancelled + s.returned + s.dropped);
-    CHECK(once == NULL || spn_future_is_done(once) == 1);
-    CHECK(again == NULL || spn_future_is_done(again) == 1);
-    CHECK(now == NULL || spn_future_is_done(now) == 1);
+    CHECK(once == NULL || spn_future_get_state(once) != SPN_FUTURE_PENDING);
+    CHECK(again == NULL || spn_future_get_state(again) != SPN_FUTURE_PENDING);
+    CHECK(now == NULL || spn_future_get_state(now) != SPN_FUTURE_PENDING);
     spn_future_unref(once);
     spn_future_unref(again);
     spn_future_unref(far);
@@ -132,15 +134,15 @@ static void use_many(void)
     CHECK_EQ(s.accepted, accepted);
     CHECK_EQ(s.rejected_no_memory, poor);
     CHECK_OK(spn_clock_advance(clock, SPN_SEC(3600) * 24));
-    CHECK_OK(spn_pool_shutdown(spn_scheduled_pool(sched)));
-    CHECK_OK(spn_pool_await(spn_scheduled_pool(sched), SPN_FOREVER));
+    CHECK_OK(pool_shutdown(spn_scheduled_pool(sched)));
+    CHECK_OK(pool_await(spn_scheduled_pool(sched), SPN_FOREVER));
     CHECK_OK(spn_pool_stats_get(spn_scheduled_pool(sched), &s));
     CHECK_EQ(s.pending, 0);
     CHECK_EQ(s.accepted, s.completed + s.cancelled + s.dropped);
     CHECK_EQ(s.completed, atomic_load(&runs));
     CHECK(s.dropped + s.cancelled == 0 || s.threads_failed > 0);
     for (int i = 0; i < MANY; i++) {
-        CHECK(f[i] == NULL || spn_future_is_done(f[i]) == 1);
+        CHECK(f[i] == NULL || spn_future_get_state(f[i]) != SPN_FUTURE_PENDING);
         spn_future_unref(f[i]);
     }
     CHECK_OK(spn_scheduled_destroy(sched));
@@ -157,10 +159,10 @@ static void use_timer(void)
     if (!ok(spn_serial_timer_create(&timer, &o)))
         return;
     if (ok(spn_serial_task_create(&task, run, NULL))) {
-        const int rc = spn_serial_timer_schedule(timer, task, 0);
+        const int rc = spn_serial_timer_schedule(timer, task, 0, SPN_REPEAT_NONE, 0);
 
         if (!ok(rc)) /* it may be tried again */
-            (void)ok(spn_serial_timer_schedule(timer, task, 0));
+            (void)ok(spn_serial_timer_schedule(timer, task, 0, SPN_REPEAT_NONE, 0));
     }
     CHECK_OK(spn_serial_timer_cancel(timer));
     CHECK_OK(spn_serial_timer_await(timer, SPN_FOREVER));

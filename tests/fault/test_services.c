@@ -125,13 +125,12 @@ static void use_completion(spn_executor *executor)
     if (!ok(spn_completion_create(&c, executor)))
         return;
     submitted += ok(spn_completion_submit(c, call, NULL, NULL, NULL));
-    submitted += ok(spn_completion_submit_run(c, run, NULL, NULL, NULL));
-    while (spn_completion_poll(c, &f) == SPN_OK) {
+    submitted += ok(spn_completion_submit(c, call, NULL, NULL, NULL));
+    while (spn_completion_take(c, &f, 0) == SPN_OK) {
         taken++;
         spn_future_unref(f);
     }
     CHECK_EQ(taken, submitted);
-    CHECK_EQ(spn_completion_pending(c), 0);
     CHECK_OK(spn_completion_destroy(c));
 }
 
@@ -170,16 +169,16 @@ static void use_serial(spn_manual_executor *m)
         tasks[i] = (spn_task)SPN_TASK_INIT(run_task, NULL);
         accepted += ok(spn_serial_execute(s, (uint64_t)i, &tasks[i]));
     }
-    accepted += ok(spn_serial_call(s, 1, run, NULL));
-    if (ok(spn_serial_submit(s, 2, call, NULL, &f))) {
-        accepted++;
-        spn_future_unref(f);
-    }
     if (ok(spn_serial_open(s, 3, &lane))) {
         spn_task last = SPN_TASK_INIT(run_task, NULL);
 
         CHECK_OK(spn_executor_execute(lane, &last)); /* needs nothing */
         accepted++;
+        accepted += ok(spn_executor_call(lane, run, NULL));
+        if (ok(spn_executor_submit(lane, call, NULL, &f))) {
+            accepted++;
+            spn_future_unref(f);
+        }
         CHECK_OK(spn_manual_executor_run_all(m, NULL));
         CHECK_OK(spn_serial_close(s, lane));
     }

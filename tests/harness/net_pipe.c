@@ -181,6 +181,13 @@ size_t spn__conn_unwritten(const struct spn__conn *conn)
     return 0;
 }
 
+/* Nothing waits to be written here, so nothing is told. */
+void spn__conn_tell_written(struct spn__conn *conn, bool wanted)
+{
+    (void)conn;
+    (void)wanted;
+}
+
 void spn__conn_want(struct spn__conn *conn, size_t bytes)
 {
     conn->wanted = bytes;
@@ -270,7 +277,7 @@ void spn__conn_set_data(struct spn__conn *conn, void *data)
 
 bool spn__conn_is_open(const struct spn__conn *conn)
 {
-    return conn->is_open;
+    return conn->is_open && !conn->wants_close;
 }
 
 const char *spn__conn_local(const struct spn__conn *conn)
@@ -325,6 +332,22 @@ int spn__net_reserve(const struct spn__listen_opts *opts, int *fd, int *port)
 void spn__net_release(int fd)
 {
     (void)fd;
+}
+
+/* There is nobody to connect to. */
+int spn__transport_connect(struct spn__transport *transport, const char *host, int port,
+                           int64_t timeout_ns, const struct spn__conn_events *events,
+                           void *context, void *data, struct spn__conn **conn)
+{
+    (void)transport;
+    (void)host;
+    (void)port;
+    (void)timeout_ns;
+    (void)events;
+    (void)context;
+    (void)data;
+    (void)conn;
+    return SPN_ENOTSUP;
 }
 
 int spn__transport_listen(struct spn__transport *transport,

@@ -3,16 +3,21 @@
 #include <spindle-rpc.h>
 
 #include <stdio.h>
-#include <string.h>
 
 int main(void)
 {
-    if (spn_rpc_version() != SPN_VERSION || spn_version() != SPN_VERSION ||
-        strcmp(spn_rpc_version_string(), spn_version_string()) != 0) {
-        fprintf(stderr, "headers %s, libraries %s and %s\n", SPN_VERSION_STRING,
-                spn_version_string(), spn_rpc_version_string());
+    spn_problem problem = SPN_PROBLEM_INIT;
+    spn_server *server;
+
+    if (spn_version() != SPN_VERSION) {
+        fprintf(stderr, "headers %s, library %s\n", SPN_VERSION_STRING,
+                spn_version_string());
         return 1;
     }
-    printf("spindle %s\n", spn_rpc_version_string());
-    return 0;
+    if (spn_server_create(&server, "dubbo://127.0.0.1:0", NULL, &problem) != SPN_OK) {
+        fprintf(stderr, "%s\n", problem.text);
+        return 1;
+    }
+    printf("spindle %s\n", spn_version_string());
+    return spn_server_destroy(server) == SPN_OK ? 0 : 1;
 }

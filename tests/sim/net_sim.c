@@ -61,6 +61,7 @@ struct spn__conn {
     struct spn__bytes in; /* the loop's: offered and not used */
     size_t want;
     uint64_t position, written, told;
+    int tells;           /* so many ask for `written` */
     int64_t deadline_ns; /* of connecting, and of ending */
     int64_t end_by_ns;   /* of spn__conn_end_by; 0: linger_ns */
     bool resets;
@@ -456,7 +457,8 @@ static bool attend(struct spn__conn *conn, int64_t *due_ns)
     }
     if (conn->phase == CONNECTING || conn->phase == CLOSED)
         goto later;
-    if (conn->events->written != NULL && conn->written != conn->told) {
+    if (conn->tells > 0 && conn->events->written != NULL &&
+        conn->written != conn->told) {
         tell_written(conn);
         return true;
     }
@@ -830,11 +832,18 @@ int spn__conn_send(struct spn__conn *conn, const struct spn__piece *pieces,
             *position = conn->position;
         conn->loop->transport->stats.bytes_written += total;
         transmit(conn);
-        if (conn->events->written != NULL)
+        if (conn->tells > 0)
             nudge(conn);
     }
     spn__unlock(&net.lock);
     return rc;
+}
+
+void spn__conn_tell_written(struct spn__conn *conn, bool wanted)
+{
+    spn__lock(&net.lock);
+    conn->tells += wanted ? 1 : -1;
+    spn__unlock(&net.lock);
 }
 
 #define GET(type, name, expression)                  \

@@ -204,7 +204,7 @@ SCENARIO(blocks__last_reference_elsewhere__next_future_is_new, "FUT-1")
     spn_future_unref(f);
     for (int i = 0; i < 2; i++) {
         sim_assert(spn_future_create(&next[i], NULL) == SPN_OK);
-        sim_assert(spn_future_is_done(next[i]) == 0);
+        sim_assert(spn_future_get_state(next[i]) == SPN_FUTURE_PENDING);
         sim_assert(spn_future_complete(next[i], next) == 1);
         sim_assert(spn_future_get(next[i], &value, 0) == SPN_OK && value == next);
     }

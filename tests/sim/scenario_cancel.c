@@ -112,34 +112,6 @@ SCENARIO(cancel__deregistered_meanwhile__not_touched_any_more, "G-23", "G-19")
 SCENARIO_OPTS(cancel__deregistered_meanwhile__not_touched_any_more, .dfs = 3,
               .dfs_models = SIM_SC, .faults = true)
 
-/* The same for the one that does not wait: while it runs, it says so. */
-SCENARIO(cancel__try_deregister_meanwhile__tells_if_it_runs, "G-23")
-{
-    struct heard *h;
-    int rc;
-
-    if (!create())
-        return;
-    h = make_heard();
-    if (h != NULL && spn_cancel_token_register(token, &h->callback) == SPN_OK) {
-        sim_thread(cancel, NULL);
-        do
-            rc = spn_cancel_token_try_deregister(token, &h->callback);
-        while (rc == SPN_EBUSY && (spn__os_yield(), true));
-        if (rc == 0)
-            sim_assert(spn__load(&inside, relaxed) == 1);
-        spn__free(h);
-        sim_join_all();
-        sim_assert(count() == (rc == 0));
-        sim_outcome((unsigned)rc);
-    } else {
-        spn__free(h);
-    }
-    spn_cancel_token_unref(token);
-}
-SCENARIO_OPTS(cancel__try_deregister_meanwhile__tells_if_it_runs, .dfs = 2,
-              .dfs_models = SIM_SC)
-
 static void deregister_both(void *p)
 {
     struct heard *const *h = p;

@@ -227,7 +227,7 @@ static bool attach(void)
         return false;
     if (spn_future_create(&source, NULL) == SPN_OK) {
         if (spn_context_enter(&scope, context) == SPN_OK) {
-            if (spn_future_then(source, then, NULL, &stage) != SPN_OK)
+            if (spn_future_then(source, NULL, then, NULL, &stage) != SPN_OK)
                 sim_assert(stage == NULL);
             sim_assert(spn_context_leave(&scope) == SPN_OK);
         }

@@ -35,8 +35,8 @@ static bool set_up(int32_t parallelism)
 
 static void tear_down(void)
 {
-    sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
-    while (spn_fj_pool_await(pool, SPN_FOREVER) != SPN_OK)
+    sim_assert(spn_executor_shutdown(spn_fj_pool_executor(pool)) == SPN_OK);
+    while (spn_executor_await(spn_fj_pool_executor(pool), SPN_FOREVER) != SPN_OK)
         spn__cpu_relax(); /* no memory for this thread's record */
     sim_assert(spn_fj_pool_destroy(pool) == SPN_OK);
 }
@@ -54,6 +54,19 @@ static bool ended_well(int rc)
 {
     sim_assert(rc == SPN_OK || rc == SPN_ENOMEM);
     return rc == SPN_OK;
+}
+
+static bool is_done(spn_fj_task *task)
+{
+    return spn_fj_task_get(task, NULL, 0) != SPN_ETIMEDOUT;
+}
+
+static bool is_at_rest(void)
+{
+    spn_fj_stats stats = SPN_FJ_STATS_INIT;
+
+    sim_assert(spn_fj_pool_stats_get(pool, &stats) == SPN_OK);
+    return stats.pending == 0;
 }
 
 static void await_quiescence(void)
@@ -239,7 +252,9 @@ static void joined(int32_t parallelism)
     if (!set_up(parallelism))
         return;
     spn_fj_task_init(&object[0], run_parent);
-    rc = spn_fj_pool_invoke(pool, &object[0]);
+    rc = spn_fj_pool_submit(pool, &object[0]);
+    if (rc == SPN_OK)
+        rc = spn_fj_task_join(&object[0]);
     sim_assert(!taken(rc) || spn__load(&ran[0], relaxed) == 1);
     tear_down();
 }
@@ -298,7 +313,8 @@ SCENARIO(forkjoin__join_of_a_stolen_object__helps_with_what_it_forked, "FJT-27",
     spn_fj_task_init(&object[0], run_top);
     spn_fj_task_init(&object[1], run_middle);
     spn_fj_task_init(&object[2], run_leaf);
-    (void)taken(spn_fj_pool_invoke(pool, &object[0]));
+    if (taken(spn_fj_pool_submit(pool, &object[0])))
+        (void)taken(spn_fj_task_join(&object[0]));
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__join_of_a_stolen_object__helps_with_what_it_forked,
@@ -365,7 +381,7 @@ SCENARIO(forkjoin__seen_to_have_ended__so_is_what_it_did, "FJP-13")
     spn__store(&data[0], 1, relaxed);
     spn_fj_task_init(&object[0], run_leaf);
     if (taken(spn_fj_pool_submit(pool, &object[0]))) {
-        sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
+        sim_assert(spn_executor_shutdown(spn_fj_pool_executor(pool)) == SPN_OK);
         while (spn_executor_is_terminated(spn_fj_pool_executor(pool)) == 0)
             spn__cpu_relax();
         sim_assert(spn__load(&ran[0], relaxed) ==
@@ -401,12 +417,12 @@ SCENARIO(forkjoin__quiescence__never_lies, "FJP-10", "FJP-34", "FJP-9", "FJP-8")
     if (sim_choose(2) == 0) {
         await_quiescence();
     } else {
-        while (spn_fj_pool_is_quiescent(pool) == 0)
+        while (!is_at_rest())
             spn__cpu_relax();
     }
-    sim_assert(spn_fj_task_is_done(&object[0]) == 1);
+    sim_assert(is_done(&object[0]));
     if (ended_well(spn_fj_task_error(&object[0]))) {
-        sim_assert(spn_fj_task_is_done(&object[1]) == 1);
+        sim_assert(is_done(&object[1]));
         sim_assert(spn__load(&ran[1], relaxed) ==
                    ended_well(spn_fj_task_error(&object[1])));
     }
@@ -419,10 +435,10 @@ static int run_blocked(spn_fj fj, spn_fj_task *task)
 {
     (void)fj;
     (void)task;
-    spn_pool_block_begin();
+    spn_fj_block_begin();
     while (spn__load(&ran[3], relaxed) == 0)
         spn__cpu_relax();
-    spn_pool_block_end();
+    spn_fj_block_end();
     return 0;
 }
 
@@ -450,8 +466,8 @@ SCENARIO(forkjoin__one_too_many_ends_last__who_waits_for_rest_is_told, "FJP-9",
     sim_assert(spn_fj_pool_submit(pool, &object[0]) == SPN_OK);
     sim_assert(spn_fj_pool_submit(pool, &object[1]) == SPN_OK);
     await_quiescence();
-    sim_assert(spn_fj_task_is_done(&object[0]) == 1);
-    sim_assert(spn_fj_task_is_done(&object[1]) == 1);
+    sim_assert(is_done(&object[0]));
+    sim_assert(is_done(&object[1]));
     sim_assert(sim_now() - begun <
                SPN_MS(1000)); /* not by the keep-alive of a worker */
     tear_down();
@@ -482,8 +498,8 @@ SCENARIO(forkjoin__cancelled_while_the_pool_ends__all_are_told, "FJP-14", "FJP-9
         if (sim_choose(2) == 0)
             await_quiescence();
     }
-    sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
-    while ((rc = spn_fj_pool_await(pool, SPN_FOREVER)) != SPN_OK)
+    sim_assert(spn_executor_shutdown(spn_fj_pool_executor(pool)) == SPN_OK);
+    while ((rc = spn_executor_await(spn_fj_pool_executor(pool), SPN_FOREVER)) != SPN_OK)
         spn__cpu_relax(); /* as in tear_down */
     if (cancelling >= 0) {
         sim_join(cancelling);
@@ -497,57 +513,6 @@ SCENARIO(forkjoin__cancelled_while_the_pool_ends__all_are_told, "FJP-14", "FJP-9
 SCENARIO_OPTS(forkjoin__cancelled_while_the_pool_ends__all_are_told, .faults = true,
               .schedules = 500)
 
-/* An object that is freed by whoever joins it. */
-static SPN__ATOMIC(spn_fj_task *) loose;
-
-static int run_peeking(spn_fj fj, spn_fj_task *task)
-{
-    spn_fj_task *t = spn__alloc(sizeof *t), *seen;
-
-    (void)fj;
-    (void)task;
-    if (t == NULL) {
-        spn__store(&ran[0], 1, relaxed);
-        return 0;
-    }
-    spn_fj_task_init(t, run_nothing);
-    sim_assert(spn_fj_task_fork(t) == SPN_OK);
-    spn__store(&loose, t, release);
-    seen = spn_fj_peek_local();
-    sim_assert(seen == NULL || seen == t);
-    seen = sim_choose(2) == 0 ? spn_fj_poll_local() : spn_fj_poll_task();
-    if (seen != NULL)
-        sim_assert(spn_fj_task_quietly_complete(seen) == 1); /* nobody else ends it */
-    return 0;
-}
-
-/* Who looks into its queue sees what is there, and does not look at what another has taken,
- * run and let be freed. */
-SCENARIO(forkjoin__peeked_while_stolen_and_freed__sees_what_is_there, "FJT-20",
-         "FJT-21")
-{
-    spn_fj_task *t;
-
-    if (!set_up(2))
-        return;
-    spn__init(&loose, NULL);
-    spn_fj_task_init(&object[0], run_peeking);
-    if (taken(spn_fj_pool_submit(pool, &object[0]))) {
-        while ((t = spn__load(&loose, acquire)) == NULL &&
-               spn__load(&ran[0], relaxed) == 0 && !spn_fj_task_is_done(&object[0]))
-            spn__cpu_relax();
-        t = spn__load(&loose, acquire);
-        if (t != NULL) {
-            (void)spn_fj_task_join(t);
-            spn__free(t);
-        }
-        (void)spn_fj_task_join(&object[0]);
-    }
-    tear_down();
-}
-SCENARIO_OPTS(forkjoin__peeked_while_stolen_and_freed__sees_what_is_there,
-              .max_steps = 60000, .schedules = 500)
-
 /* Forks one that nobody joins. */
 static void fork_orphan(void)
 {
@@ -557,8 +522,8 @@ static void fork_orphan(void)
 
 static void help_to_rest(void)
 {
-    sim_assert(spn_fj_help_quiesce() == SPN_OK);
-    sim_assert(spn_fj_task_is_done(&object[1]) == 1);
+    sim_assert(spn_fj_pool_await_quiescence(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(is_done(&object[1]));
 }
 
 static int run_forking_helper(spn_fj fj, spn_fj_task *task)
@@ -580,7 +545,7 @@ static int run_helper(spn_fj fj, spn_fj_task *task)
 
 /* Two tasks help the pool to rest, and do not count on each other too soon: what the one
  * forked before it began to help the other waits for. */
-SCENARIO(forkjoin__two_help_to_rest__neither_returns_early, "FJP-34", "FJT-23")
+SCENARIO(forkjoin__two_help_to_rest__neither_returns_early, "FJP-34", "FJP-9")
 {
     if (!set_up(2))
         return;
@@ -626,7 +591,7 @@ static int run_tree(spn_task *task)
 /* A record helps the pool to rest, stolen or not: it does not wait for its own root, nor
  * for what that stands in, and counts them once if they help as well. */
 SCENARIO(forkjoin__stolen_record_helps_to_rest__not_waiting_for_its_root, "FJP-34",
-         "FJT-23")
+         "FJP-9")
 {
     spn_task plain = SPN_TASK_INIT(run_tree, NULL);
 
@@ -669,7 +634,7 @@ SCENARIO(forkjoin__ended_by_two__one_wins_and_all_are_released, "FJT-29")
     else /* the last: no memory for this thread's record */
         sim_assert(rc == SPN_ECANCELED || rc == SPN_ETIMEDOUT || rc == SPN_ENOMEM);
     sim_join_all();
-    sim_assert(spn_fj_task_is_done(&object[0]) == 1);
+    sim_assert(is_done(&object[0]));
 }
 SCENARIO_OPTS(forkjoin__ended_by_two__one_wins_and_all_are_released, .dfs = 1,
               .dfs_models = SIM_SC, .faults = true)
@@ -740,7 +705,8 @@ SCENARIO_OPTS(forkjoin__invoke_all_fails__all_may_be_freed, .faults = true,
 static void stops(void *arg)
 {
     (void)arg;
-    sim_assert(spn_fj_pool_shutdown_now(pool) == SPN_OK);
+    sim_assert(spn_executor_shutdown_now(spn_fj_pool_executor(pool), NULL, NULL,
+                                         NULL) == SPN_OK);
 }
 
 SCENARIO(forkjoin__stopped_while_submitted_to__every_object_ends, "FJP-15", "FJP-14")
@@ -792,7 +758,7 @@ SCENARIO_OPTS(forkjoin__stopped_while_a_body_forks__every_object_ends, .faults =
 
 static void submits(void *arg)
 {
-    const int rc = spn_fj_pool_submit_external(pool, &object[0]);
+    const int rc = spn_fj_pool_submit(pool, &object[0]);
 
     (void)arg;
     sim_assert(rc == SPN_EBUSY || taken(rc) || rc != SPN_EREJECTED);
@@ -815,97 +781,41 @@ SCENARIO(forkjoin__submitted_by_two__one_is_refused, "FJT-29", "FJP-15")
     if (spn__load(&ran[1], relaxed) == 1) /* else it was taken again when it had run */
         sim_assert(spn__load(spn__task_queued(&object[0].task), relaxed) == 0);
     await_quiescence();
-    sim_assert(spn_fj_task_reinit(&object[0]) == SPN_OK);
     tear_down();
 }
 SCENARIO_OPTS(forkjoin__submitted_by_two__one_is_refused, .faults = true)
 
-/* ---- completers ---------------------------------------------------------------------- */
-
-static spn_fj_completer root, child[2];
-
-static void root_completes(spn_fj_completer *self, spn_fj_completer *caller)
+static void removes(void *arg)
 {
-    (void)caller;
-    sim_assert(self == &root);
-    sim_assert(spn__load(&ran[1], relaxed) == 1 && spn__load(&ran[2], relaxed) == 1);
-    sim_assert(spn__fetch_add(&ran[0], 1, relaxed) == 0);
+    (void)arg;
+    sim_outcome(
+        (unsigned)spn_executor_remove(spn_fj_pool_executor(pool), &object[0].task));
 }
 
-static int run_child(spn_fj fj, spn_fj_task *task)
+/* An object is taken back and cancelled at once: it is in no queue then, and has an end. */
+SCENARIO(forkjoin__removed_while_cancelled__has_an_end, "FJP-17", "FJT-29")
 {
-    (void)fj;
-    spn__store(&ran[1 + ((spn_fj_completer *)(void *)task - child)], 1, relaxed);
-    spn_fj_completer_try_complete((spn_fj_completer *)(void *)task);
-    return 0;
-}
+    int rc;
 
-static int run_root(spn_fj fj, spn_fj_task *task)
-{
-    (void)fj;
-    (void)task;
-    for (int i = 0; i < 2; i++) {
-        spn_fj_completer_init(&child[i], run_child, &root, 0);
-        sim_assert(spn_fj_task_fork(&child[i].task) == SPN_OK);
-    }
-    spn_fj_completer_try_complete(&root);
-    return 0;
-}
-
-/* The parent's on_completion runs once, after both children, in whichever thread came
- * last. */
-SCENARIO(forkjoin__pending_children__completion_runs_once_after_all, "CC-14", "CC-5")
-{
-    if (!set_up(2))
+    if (!set_up(1))
         return;
-    spn_fj_completer_init(&root, run_root, NULL, 2);
-    root.on_completion = root_completes;
-    if (taken(spn_fj_pool_invoke(pool, &root.task)))
-        sim_assert(spn__load(&ran[0], relaxed) == 1);
-    await_quiescence(); /* a child that is left when the other has failed */
+    for (int i = 0; i < 2; i++) {
+        spn__store(&data[i], i + 1, relaxed);
+        spn_fj_task_init(&object[i], run_leaf);
+    }
+    /* The first has the worker, so that the other waits. */
+    if (taken(spn_fj_pool_submit(pool, &object[1])) &&
+        taken(spn_fj_pool_submit(pool, &object[0]))) {
+        sim_thread(removes, NULL);
+        sim_thread(cancels, NULL);
+        sim_join_all();
+        rc = spn_fj_task_join(&object[0]);
+        sim_assert(rc == SPN_ECANCELED || ended_well(rc));
+    }
     tear_down();
 }
-SCENARIO_OPTS(forkjoin__pending_children__completion_runs_once_after_all,
-              .faults = true)
-
-static void counts_down(void *arg)
-{
-    spn__store(&data[1], 7, relaxed);
-    switch (*(unsigned *)arg) {
-    case 0:
-        spn_fj_completer_set_pending(&root, 0);
-        break;
-    case 1:
-        spn_fj_completer_add_pending(&root, -1);
-        break;
-    default:
-        sim_assert(spn_fj_completer_cas_pending(&root, 1, 0) == 1);
-        break;
-    }
-}
-
-/* A program that counts by itself: who sees the count, by looking or by changing it, sees
- * what came before it. */
-SCENARIO(forkjoin__counted_by_hand__what_came_before_is_seen, "CC-1", "CC-2")
-{
-    static unsigned how;
-
-    spn__init(&data[1], 0);
-    spn_fj_completer_init(&root, NULL, NULL, 1);
-    how = sim_choose(3);
-    sim_thread(counts_down, &how);
-    if (sim_choose(2) == 0) {
-        while (spn_fj_completer_pending(&root) != 0)
-            spn__cpu_relax();
-    } else {
-        while (spn_fj_completer_cas_pending(&root, 0, 5) == 0)
-            spn__cpu_relax();
-    }
-    sim_assert(spn__load(&data[1], relaxed) == 7);
-    sim_join_all();
-}
-SCENARIO_OPTS(forkjoin__counted_by_hand__what_came_before_is_seen, .faults = true,
-              .schedules = 1000)
+SCENARIO_OPTS(forkjoin__removed_while_cancelled__has_an_end, .faults = true,
+              .schedules = 500)
 
 /* ---- no keep-alive ------------------------------------------------------------------- */
 
@@ -945,12 +855,12 @@ SCENARIO(forkjoin__shut_down_without_keep_alive__who_stays_sleeps, "FJP-13")
     spn__init((SPN__ATOMIC(uint32_t) *)(void *)&passing.queued, 0);
     sim_assert(spn_executor_execute(spn_fj_pool_executor(pool), &holding) == SPN_OK);
     sim_assert(spn_executor_execute(spn_fj_pool_executor(pool), &passing) == SPN_OK);
-    sim_assert(spn_fj_pool_shutdown(pool) == SPN_OK);
+    sim_assert(spn_executor_shutdown(spn_fj_pool_executor(pool)) == SPN_OK);
     sim_settle(); /* it never came to that */
     sim_assert(spn__load(&ran[0], relaxed) == 1);
     spn__store(&gate, 1, release);
     spn__futex_wake(&gate, 1);
-    sim_assert(spn_fj_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_executor_await(spn_fj_pool_executor(pool), SPN_FOREVER) == SPN_OK);
     sim_assert(spn_fj_pool_destroy(pool) == SPN_OK);
 }
 SCENARIO_OPTS(forkjoin__shut_down_without_keep_alive__who_stays_sleeps,

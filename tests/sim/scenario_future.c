@@ -50,8 +50,7 @@ static void cancel(void *arg)
 /* Looks at the outcome, whichever it is, and at what must come with it. */
 static void check(int rc, void *value)
 {
-    char text[8];
-    int code;
+    spn_outcome outcome;
 
     switch (rc) {
     case SPN_OK:
@@ -59,8 +58,8 @@ static void check(int rc, void *value)
         sim_assert(spn__load(&payload, relaxed) == 7);
         break;
     case SPN_EFAILED:
-        sim_assert(spn_future_error(f, &code, text, sizeof text) == SPN_OK);
-        sim_assert(code == 5 && text[0] == 'f' && text[3] == 'e');
+        sim_assert(spn_future_result(f, &outcome) == SPN_EFAILED);
+        sim_assert(outcome.code == 5 && outcome.message[3] == 'e');
         break;
     default:
         sim_assert(rc == SPN_ECANCELED);
@@ -130,7 +129,7 @@ SCENARIO(future__seen_done__get_never_times_out, "FUT-30")
         return;
     sim_thread(complete_error, NULL);
     sim_thread(complete, &f);
-    while (spn_future_is_done(f) == 0)
+    while (spn_future_get_state(f) == SPN_FUTURE_PENDING)
         spn__cpu_relax();
     rc = spn_future_get(f, &value, 0);
     sim_assert(rc != SPN_ETIMEDOUT);
@@ -146,7 +145,7 @@ SCENARIO(future__seen_done__is_published, "G-19")
     if (!create())
         return;
     sim_thread(complete, &f);
-    while (spn_future_is_done(f) == 0)
+    while (spn_future_get_state(f) == SPN_FUTURE_PENDING)
         spn__cpu_relax();
     sim_assert(spn__load(&payload, relaxed) == 7);
     sim_join_all();
@@ -216,25 +215,6 @@ SCENARIO(future__interrupt_races_completion__one_of_two, "CF-42", "G-12", "FUT-2
 SCENARIO_OPTS(future__interrupt_races_completion__one_of_two, .dfs = 2,
               .dfs_models = SIM_SC)
 
-/* join does not mind the interrupt. */
-SCENARIO(future__interrupt_races_join__waits_on, "CF-43")
-{
-    void *value = NULL;
-    int rc;
-
-    if (!create())
-        return;
-    victim = spn_thread_current();
-    sim_assert(victim != NULL);
-    sim_thread(interrupt, NULL);
-    sim_thread(complete, &f);
-    rc = spn_future_join(f, &value);
-    check(rc, value);
-    sim_join_all();
-    sim_assert(spn_thread_interrupted() == 1);
-    spn_future_unref(f);
-}
-
 /* ---- lifetime ---------------------------------------------------------------- */
 
 static void complete_and_drop(void *arg)
@@ -274,7 +254,7 @@ static void drop_kept(void *arg)
     (void)arg;
     while ((mine = spn__load(&kept, acquire)) == NULL)
         spn__cpu_relax();
-    sim_assert(spn_future_is_failed(mine) == 1);
+    sim_assert(spn_future_get_state(mine) == SPN_FUTURE_FAILED);
     spn_future_unref(mine);
 }
 
@@ -308,7 +288,7 @@ static void read_and_drop(void *arg)
     void *value = NULL;
 
     (void)arg;
-    if (spn_future_get_now(f, NULL, &value) == SPN_OK && value != NULL)
+    if (spn_future_get(f, &value, 0) == SPN_OK && value != NULL)
         win(10);
     spn_future_unref(f);
 }
@@ -384,32 +364,6 @@ SCENARIO(poll_set__completed_while_added_and_taken__comes_out_once, "G-16", "G-1
 SCENARIO_OPTS(poll_set__completed_while_added_and_taken__comes_out_once, .dfs = 2,
               .dfs_models = SIM_SC, .faults = true)
 
-/* Removed while it completes: out by remove, or by next, and never both. */
-SCENARIO(poll_set__removed_while_completing__out_once, "G-16")
-{
-    int removed, taken = 0;
-
-    if (spn_poll_set_create(&set) != SPN_OK)
-        return;
-    if (!create()) {
-        sim_assert(spn_poll_set_destroy(set) == SPN_OK);
-        return;
-    }
-    if (spn_poll_set_add(set, f, &payload) == SPN_OK) {
-        sim_thread(complete, &f);
-        removed = spn_poll_set_remove(set, f);
-        sim_join_all();
-        drain(&taken);
-        sim_assert(removed + taken == 1);
-        sim_outcome((unsigned)removed);
-    }
-    sim_assert(spn_poll_set_count(set) == 0);
-    sim_assert(spn_poll_set_destroy(set) == SPN_OK);
-    spn_future_unref(f);
-}
-SCENARIO_OPTS(poll_set__removed_while_completing__out_once, .dfs = 2,
-              .dfs_models = SIM_SC, .faults = true)
-
 /* ---- short histories ------------------------------------------------------------- */
 
 /*
@@ -441,7 +395,7 @@ static int nothing(void *arg, void **result)
 static void act(struct event *e, int id)
 {
     void *value = NULL;
-    int code = 0;
+    spn_outcome outcome;
 
     e->what = (enum what)sim_choose(WHATS);
     e->began = spn__fetch_add(&history_clock, 1, relaxed);
@@ -458,11 +412,11 @@ static void act(struct event *e, int id)
     case GET:
         e->rc = spn_future_get(f, &value, 0);
         if (e->rc == SPN_EFAILED)
-            sim_assert(spn_future_error(f, &code, NULL, 0) == SPN_OK);
-        e->value = e->rc == SPN_EFAILED ? code : (intptr_t)value;
+            sim_assert(spn_future_result(f, &outcome) == SPN_EFAILED);
+        e->value = e->rc == SPN_EFAILED ? outcome.code : (intptr_t)value;
         break;
     default:
-        e->rc = spn_future_is_done(f);
+        e->rc = spn_future_get_state(f) != SPN_FUTURE_PENDING;
         break;
     }
     e->ended = spn__fetch_add(&history_clock, 1, relaxed);

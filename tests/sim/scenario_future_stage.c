@@ -100,7 +100,7 @@ SCENARIO(stage__attached_while_completing__runs_once, "CF-45", "CF-9", "G-19")
     if (!create_two())
         return;
     sim_thread(complete_f, NULL);
-    if (spn_future_then(f, then, NULL, &s) == SPN_OK &&
+    if (spn_future_then(f, NULL, then, NULL, &s) == SPN_OK &&
         spn_future_get(s, &value, SPN_FOREVER) == SPN_OK) {
         sim_assert(value == &g);
         sim_assert(spn__load(&calls, relaxed) == 1);
@@ -121,7 +121,7 @@ SCENARIO(stage__completed_by_hand_while_fired__one_wins, "CF-31", "CF-41")
 
     if (!create_two())
         return;
-    if (spn_future_then(f, then, NULL, &s) == SPN_OK) {
+    if (spn_future_then(f, NULL, then, NULL, &s) == SPN_OK) {
         sim_thread(complete_f, NULL);
         won = spn_future_complete(s, &s);
         sim_join_all();
@@ -145,7 +145,7 @@ SCENARIO(stage__cancelled_while_source_is_abandoned__ends_once, "CF-41")
 
     if (!create_two())
         return;
-    if (spn_future_then(f, then, NULL, &s) == SPN_OK) {
+    if (spn_future_then(f, NULL, then, NULL, &s) == SPN_OK) {
         sim_thread(drop_f, NULL);
         won = spn_future_cancel(s, 0);
         sim_join_all();
@@ -169,7 +169,7 @@ SCENARIO(stage__copied_while_completing__is_published, "CF-38", "G-19")
     if (!create_two())
         return;
     sim_thread(complete_f, NULL);
-    if (spn_future_copy(f, &s) == SPN_OK &&
+    if (spn_future_any_of(&f, 1, &s) == SPN_OK &&
         spn_future_get(s, &value, SPN_FOREVER) == SPN_OK) {
         sim_assert(value == &f);
         sim_assert(spn__load(&payload[0], relaxed) == 7);
@@ -185,16 +185,15 @@ SCENARIO_OPTS(stage__copied_while_completing__is_published, .dfs = 3,
  * frees it. */
 SCENARIO(stage__source_abandoned_while_read__freed_by_the_last, "CF-41", "G-16")
 {
-    char text[16];
-    int code = 0;
+    spn_outcome outcome;
 
     if (!create_two())
         return;
-    if (spn_future_copy(f, &s) == SPN_OK) {
+    if (spn_future_any_of(&f, 1, &s) == SPN_OK) {
         sim_thread(drop_f, NULL);
         if (spn_future_get(s, NULL, SPN_FOREVER) == SPN_EFAILED) {
-            sim_assert(spn_future_error(s, &code, text, sizeof text) == SPN_OK);
-            sim_assert(code == SPN_ECANCELED && text[0] == 'a');
+            sim_assert(spn_future_result(s, &outcome) == SPN_EFAILED);
+            sim_assert(outcome.code == SPN_ECANCELED && outcome.message[0] == 'a');
         }
         spn_future_unref(s);
         sim_join_all();
@@ -215,7 +214,7 @@ SCENARIO(stage__both_sources_complete_at_once__runs_once, "CF-22", "G-19")
         return;
     sim_thread(complete_f, NULL);
     sim_thread(complete_g, NULL);
-    if (spn_future_combine(f, g, combine, NULL, &s) == SPN_OK &&
+    if (spn_future_combine(f, g, NULL, combine, NULL, &s) == SPN_OK &&
         spn_future_get(s, &value, SPN_FOREVER) == SPN_OK) {
         sim_assert(value == &s);
         sim_assert(spn__load(&calls, relaxed) == 1);
@@ -234,7 +233,7 @@ SCENARIO(stage__either_made_while_both_complete__takes_one, "CF-23", "CF-41")
     if (!create_two())
         return;
     sim_thread(complete_f, NULL);
-    if (spn_future_either(f, g, take_first, NULL, &s) == SPN_OK) {
+    if (spn_future_either(f, g, NULL, take_first, NULL, &s) == SPN_OK) {
         if (spn_future_get(s, &value, SPN_FOREVER) == SPN_OK)
             sim_assert(value == &f);
         sim_join_all();
@@ -271,11 +270,43 @@ SCENARIO(stage__any_of_two_at_once__takes_one, "CF-26", "CF-27")
     drop_two();
 }
 
+static void fail_f(void *arg)
+{
+    (void)arg;
+    sim_assert(spn_future_complete_error(f, 9, "nine") == 1);
+}
+
+/* A stage made of a stage that takes its failure from the source meanwhile: the cause is
+ * the source's.  ThreadSanitizer watches what the two hand on in plain fields. */
+SCENARIO(stage__any_of_a_stage_that_fails__has_its_cause, "CF-27", "CF-38", "G-19")
+{
+    spn_future *first = NULL;
+    spn_outcome outcome;
+
+    if (!create_two())
+        return;
+    if (spn_future_any_of(&f, 1, &first) == SPN_OK) {
+        sim_thread(fail_f, NULL);
+        if (spn_future_any_of(&first, 1, &s) == SPN_OK &&
+            spn_future_get(s, NULL, SPN_FOREVER) == SPN_EFAILED) {
+            sim_assert(spn_future_result(s, &outcome) == SPN_EFAILED);
+            sim_assert(outcome.code == 9 && outcome.message[0] == 'n');
+        }
+        sim_join_all();
+    }
+    spn_future_unref(first);
+    spn_future_unref(s);
+    drop_two();
+}
+SCENARIO_OPTS(stage__any_of_a_stage_that_fails__has_its_cause, .dfs = 2,
+              .dfs_models = SIM_SC, .faults = true)
+
 /* all_of, one by one source done and one abandoned. */
 SCENARIO(stage__all_of_with_one_abandoned__fails_after_all, "CF-24", "CF-25")
 {
     spn_future *both[2];
-    int code = 0, rc;
+    spn_outcome outcome;
+    int rc;
 
     if (!create_two())
         return;
@@ -287,10 +318,10 @@ SCENARIO(stage__all_of_with_one_abandoned__fails_after_all, "CF-24", "CF-25")
         rc = spn_future_get(s, NULL, SPN_FOREVER);
         sim_assert(rc == SPN_EFAILED || rc == SPN_ENOMEM); /* never a success */
         if (rc == SPN_EFAILED) {
-            sim_assert(spn_future_is_done(g) == 1);
+            sim_assert(spn_future_get_state(g) != SPN_FUTURE_PENDING);
             sim_assert(spn__load(&payload[1], relaxed) == 7);
-            sim_assert(spn_future_error(s, &code, NULL, 0) == SPN_OK);
-            sim_assert(code == SPN_ECANCELED);
+            sim_assert(spn_future_result(s, &outcome) == SPN_EFAILED);
+            sim_assert(outcome.code == SPN_ECANCELED);
         }
         sim_join_all();
         spn_future_unref(s);
@@ -319,7 +350,7 @@ SCENARIO(stage__compose_fired_mirrored_and_cancelled_at_once__ends_once, "CF-19"
     if (!create_two())
         return;
     if (spn_future_create(&inner, NULL) == SPN_OK) {
-        if (spn_future_compose(f, compose, NULL, &s) == SPN_OK) {
+        if (spn_future_compose(f, NULL, compose, NULL, &s) == SPN_OK) {
             /* Two references: the function's and complete_inner's. */
             (void)spn_future_ref(inner);
             sim_thread(complete_f, NULL);
@@ -363,8 +394,8 @@ SCENARIO(stage__async_run_or_dropped__ends_once, "CF-10", "CF-30", "G-19")
     if (create_two()) {
         sim_thread(complete_f, NULL);
         sim_thread(run_some, NULL);
-        if (spn_future_then_async(f, spn_manual_executor_executor(manual), then, NULL,
-                                  &s) == SPN_OK) {
+        if (spn_future_then(f, spn_manual_executor_executor(manual), then, NULL, &s) ==
+            SPN_OK) {
             sim_join_all();
             (void)spn_manual_executor_drop_all(manual, SPN_ESHUTDOWN, NULL);
             rc = spn_future_get(s, &value, 0);
@@ -388,8 +419,8 @@ SCENARIO(stage__chain_on_the_direct_executor__runs_in_order, "CF-40", "CF-45")
     if (!create_two())
         return;
     sim_thread(complete_f, NULL);
-    if (spn_future_then_async(f, spn_executor_direct(), then, NULL, &first) == SPN_OK &&
-        spn_future_copy(first, &s) == SPN_OK &&
+    if (spn_future_then(f, spn_executor_direct(), then, NULL, &first) == SPN_OK &&
+        spn_future_any_of(&first, 1, &s) == SPN_OK &&
         spn_future_get(s, &value, SPN_FOREVER) == SPN_OK)
         sim_assert(value == &g && spn__load(&calls, relaxed) == 1);
     sim_join_all();
@@ -433,7 +464,7 @@ static void read_stage(void *arg)
     void *value = NULL;
 
     if (arg == NULL) {
-        if (spn_future_get_now(s, NULL, &value) == SPN_OK && value == &drops)
+        if (spn_future_get(s, &value, 0) == SPN_OK && value == &drops)
             (void)spn__fetch_add(&reads, 1, relaxed);
     } else {
         (void)spn_future_cancel(s, 0); /* with the function's result on its way */
@@ -453,7 +484,7 @@ SCENARIO(stage__drop_set_while_completing_and_dropping__freed_once_unless_read, 
     spn__init(&drops, 0);
     spn__init(&reads, 0);
     sim_assert(spn_future_create(&f, NULL) == SPN_OK);
-    sim_assert(spn_future_then(f, make, NULL, &s) == SPN_OK);
+    sim_assert(spn_future_then(f, NULL, make, NULL, &s) == SPN_OK);
     if (early)
         sim_assert(spn_future_set_drop_value(s, drop) == SPN_OK);
     (void)spn_future_ref(s);

@@ -10,7 +10,6 @@
 
 #include "exec/pool.h"
 #include "exec/report.h"
-#include "queue/queue.h"
 #include "sync/thread_record.h"
 #include "wheel/timer.h"
 
@@ -21,7 +20,6 @@ void sim_globals_reset(void)
 {
     memset(&spn__thread_cache, 0, sizeof spn__thread_cache);
     spn__pool_reset_numbers();
-    memset(&spn__queue_drain_lock, 0, sizeof spn__queue_drain_lock);
     memset(&spn__report_stranded, 0, sizeof spn__report_stranded);
     memset(&spn__timer_census, 0, sizeof spn__timer_census);
     if (sim_net_reset != NULL)

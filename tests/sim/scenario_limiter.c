@@ -230,7 +230,7 @@ SCENARIO_OPTS(limiter__taken_back_twice__slot_is_not_mixed_up, .dfs = 2,
 static void close_manual(void *arg)
 {
     (void)arg;
-    (void)spn_manual_executor_close(manual);
+    (void)spn_executor_shutdown(spn_manual_executor_executor(manual));
     (void)spn_manual_executor_drop_all(manual, SPN_ESHUTDOWN, NULL);
 }
 
@@ -275,8 +275,10 @@ SCENARIO(limiter__shutdown_races_submit__await_sees_the_end, "G-17", "G-20")
 SCENARIO_OPTS(limiter__shutdown_races_submit__await_sees_the_end, .dfs = 2,
               .dfs_models = SIM_SC)
 
-static void count_unrun(void *ctx, spn_task *task)
+static void count_unrun(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     (void)task;
     (void)spn__fetch_add(&taken_back, 1, relaxed);
@@ -329,6 +331,29 @@ static int run_and_leave_two(spn_task *task)
     sim_assert(spn_executor_execute(spn_serial_executor(serial), &tasks[2]) == SPN_OK);
     return 0;
 }
+
+static void drop_and_die(spn_task *task, int reason)
+{
+    drop(task, reason);
+    sim_assert(spn_executor_execute(spn_executor_direct(), &tasks[2]) == SPN_OK);
+}
+
+/* A drop runs a task that ends the thread, of what the executor behind had and of what it
+ * refuses then: both permits are back. */
+SCENARIO(limiter__thread_ended_in_a_drop__permit_is_back, "G-20")
+{
+    if (!create_over_manual(1, 1))
+        return;
+    tasks[0].drop = tasks[1].drop = drop_and_die;
+    tasks[2].fn = run_and_die;
+    submit(&tasks[0]);
+    submit(&tasks[1]);
+    sim_thread(close_manual, NULL);
+    sim_join_all();
+    check_end(2);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(limiter__thread_ended_in_a_drop__permit_is_back, .dfs = 2)
 
 /* The executor behind goes on, inside execute, with a task of another's that ends the
  * thread: whose turn it is by then is handed over all the same. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* scenario_metrics.c - parts of threads, times of tasks, and reports in virtual time. */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle/log.h>
@@ -7,6 +8,7 @@
 #include <spindle/report.h>
 #include <spindle/thread.h>
 
+#include "metrics/metrics_core_times.h"
 #include "metrics/task_times.h"
 #include "sync/seam.h"
 
@@ -114,10 +116,9 @@ SCENARIO_OPTS(metrics__snapshot_beside_first_record__whole, .models = SIM_SC | S
 /* ---- times of tasks ----------------------------------------------------------------------- */
 
 static spn_task_times *times;
-static spn_pool_opts pool_opts;
 static spn_task task;
 
-/* The hooks as a worker would call them, for two runs with labels of their own. */
+/* What a worker calls, for two runs with labels of their own. */
 static void run_two(void *arg)
 {
     static const char *const labels[2] = { "aaaaaaaaaaaaaaaaaaaaaaaa",
@@ -125,10 +126,10 @@ static void run_two(void *arg)
 
     (void)arg;
     for (int i = 0; i < 2; i++) {
-        const spn_task_info info = { .label = labels[i], .task = NULL };
+        struct spn__times_part *part = spn__times_mine(times);
 
-        sim_assert(pool_opts.hooks.before(NULL, &info, pool_opts.hooks.ctx) == 0);
-        pool_opts.hooks.after(NULL, &info, pool_opts.hooks.ctx);
+        spn__times_start(times, part, "pool", NULL, labels[i]);
+        spn__times_end(part, "pool", labels[i], 0);
     }
 }
 
@@ -146,11 +147,7 @@ static bool open_times(void)
     spn_task_times_opts opts = SPN_TASK_TIMES_OPTS_INIT;
 
     opts.every = 1;
-    pool_opts = (spn_pool_opts)SPN_POOL_OPTS_INIT;
-    if (spn_task_times_create(&times, &opts) != SPN_OK)
-        return false;
-    sim_assert(spn_task_times_install(times, &pool_opts.hooks) == SPN_OK);
-    return true;
+    return spn_task_times_create(&times, &opts) == SPN_OK;
 }
 
 /* What is seen to run has the label of that run. */
@@ -170,11 +167,11 @@ SCENARIO_OPTS(metrics__looked_at_while_running__label_is_the_runs,
 
 static void run_task(void *arg)
 {
-    const spn_task_info info = { .label = NULL, .task = &task };
+    struct spn__times_part *part = spn__times_mine(times);
 
     (void)arg;
-    sim_assert(pool_opts.hooks.before(NULL, &info, pool_opts.hooks.ctx) == 0);
-    pool_opts.hooks.after(NULL, &info, pool_opts.hooks.ctx);
+    spn__times_start(times, part, "pool", &task, NULL);
+    spn__times_end(part, "pool", NULL, 0);
 }
 
 static void look_for_oldest(void *arg)
@@ -193,7 +190,7 @@ SCENARIO(metrics__submitted_and_run__wait_is_its_own, "MET-9")
         return;
     sim_sleep(1000000);
     sim_thread(sim_choose(2) == 0 ? run_task : look_for_oldest, NULL);
-    pool_opts.hooks.submitting(NULL, &task, pool_opts.hooks.ctx);
+    spn__times_submitted(times, &task, true);
     sim_join_all();
     sim_assert(spn_task_times_wait(times, &s) == SPN_OK);
     sim_assert(s.count <= 1 && s.max < 1000000);
@@ -245,7 +242,7 @@ SCENARIO(metrics__storm__one_report_per_interval, "MET-15", "X-14")
         sim_sleep(SPN_SEC(600));
     }
     sim_assert(spn_reject_report_destroy(report) == SPN_OK);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
 SCENARIO_OPTS(metrics__storm__one_report_per_interval, .models = SIM_SC | SIM_TSO)

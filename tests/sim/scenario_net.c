@@ -151,7 +151,8 @@ static void stop(void *arg)
 }
 
 /* Sending against closing: what arrived is the beginning of what was sent, and both
- * ends are closed once. */
+ * ends are closed once.  Without memory for the bytes on their way the connection breaks,
+ * and both ends may hear that before the close. */
 SCENARIO(net__send_races_close__a_beginning_arrives, "NET-5", "NET-14")
 {
     if (begin(&clean) == SPN_OK && connect_client(SPN_FOREVER) == SPN_OK) {
@@ -162,7 +163,7 @@ SCENARIO(net__send_races_close__a_beginning_arrives, "NET-5", "NET-14")
     end();
     sim_assert(memcmp(server.text, "abcdef", server.got) == 0);
     sim_assert(client.conn == NULL || client.why == SPN_ECANCELED ||
-               client.why == SPN_EUNREACHABLE);
+               client.why == SPN_EUNREACHABLE || client.why == SPN_EIO);
 }
 SCENARIO_OPTS(net__send_races_close__a_beginning_arrives, .schedules = 300,
               .models = SIM_SC | SIM_C11, .faults = true)

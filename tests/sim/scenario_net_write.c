@@ -27,6 +27,7 @@ static struct spn__conn conn;
 static struct spn__parker parker;
 static SPN__ATOMIC(int) inside, done;
 static int loop_thread, refusals, conn_closed;
+static uint64_t seen_unwritten; /* by the thread that asked to be told */
 static char sink[32];
 static size_t sink_size;
 static bool splits_a; /* the messages of A are written byte by byte */
@@ -142,6 +143,8 @@ static void attend(void)
         conn.fd = -1;
         conn_closed++;
     }
+    if (conn.tells > 0) /* [tell] as spn__conn_attend does */
+        conn.told = spn__conn_written(&conn);
     spn__unlock(&conn.lock);
 }
 
@@ -232,6 +235,13 @@ static void send_soon(void *arg)
     sim_assert(send_text((const char *)arg + 2, SPN__SEND_SOON) == SPN_OK);
 }
 
+static void ask_to_tell(void *arg)
+{
+    (void)arg;
+    spn__conn_tell_written(&conn, true);
+    seen_unwritten = spn__conn_unwritten(&conn);
+}
+
 static void close_conn(void *arg)
 {
     bool ask;
@@ -279,6 +289,27 @@ SCENARIO(net_write__two_senders__nothing_stays_behind, "NET-14", "NET-18")
     end();
 }
 SCENARIO_OPTS(net_write__two_senders__nothing_stays_behind, .schedules = 1000,
+              .models = SIM_SC | SIM_C11)
+
+/* A thread asks to be told what is written, and then finds that bytes are not written yet: the
+ * loop tells of the last of them.  This is how a paused reader is resumed. */
+SCENARIO(net_write__asked_to_tell__the_last_byte_is_told, "NET-14")
+{
+    int a, asker;
+
+    begin();
+    seen_unwritten = 0;
+    a = sim_thread(send_two, "A1A2");
+    asker = sim_thread(ask_to_tell, NULL);
+    sim_join(a);
+    sim_join(asker);
+    sim_settle();
+    sim_assert(spn__conn_written(&conn) == 4);
+    if (seen_unwritten != 0)
+        sim_assert(conn.told == 4);
+    end();
+}
+SCENARIO_OPTS(net_write__asked_to_tell__the_last_byte_is_told, .schedules = 1000,
               .models = SIM_SC | SIM_C11)
 
 /* The same with messages that are announced to be followed by another. */

@@ -276,7 +276,7 @@ SCENARIO(objpool__interrupt_races_return__one_of_the_two, "OBJ-3", "G-12")
 
     if (!create(&opts))
         return;
-    sim_assert(spn_object_pool_try_borrow(pool, &object) == SPN_OK);
+    sim_assert(spn_object_pool_borrow(pool, &object, 0) == SPN_OK);
     sim_assert(spn_thread_create(&thread, NULL, interrupted_borrow, NULL) == SPN_OK);
     sim_assert(spn_thread_interrupt(thread) == SPN_OK);
     use(object);
@@ -386,7 +386,7 @@ SCENARIO(objpool__two_words__room_in_either_serves, "OBJ-4")
     if (!create(&opts))
         return;
     for (int i = 0; i < 32; i++)
-        sim_assert(spn_object_pool_try_borrow(pool, &held[i]) == SPN_OK);
+        sim_assert(spn_object_pool_borrow(pool, &held[i], 0) == SPN_OK);
     sim_thread(return_one, (void *)(intptr_t)3);
     sim_thread(return_one, (void *)(intptr_t)31);
     sim_thread(one_turn, NULL);
@@ -426,8 +426,8 @@ SCENARIO(objpool__returned_twice_at_once__one_is_refused, "OBJ-7")
     return_again(object);
     sim_join_all();
     sim_assert(spn__load(&accepted, relaxed) == 1);
-    sim_assert(spn_object_pool_try_borrow(pool, &object) == SPN_OK);
-    sim_assert(spn_object_pool_try_borrow(pool, &other) == SPN_EEMPTY);
+    sim_assert(spn_object_pool_borrow(pool, &object, 0) == SPN_OK);
+    sim_assert(spn_object_pool_borrow(pool, &other, 0) == SPN_ETIMEDOUT);
     sim_assert(spn_object_pool_return(pool, object) == SPN_OK);
     finish();
 }

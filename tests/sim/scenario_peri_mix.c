@@ -9,12 +9,14 @@
  * end: with nobody's help, and before any timer expires, what was accepted has ended, once;
  * the counts add up; all can be destroyed.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <string.h>
 
 #include <spindle.h>
 
+#include "exec/serial.h"
 #include "sync/seam.h"
 
 enum { ITEMS = 8, OPS = 3 };
@@ -91,8 +93,6 @@ static void make_pool(void)
     o.queue_capacity = o.queue_kind == SPN_POOL_LANES  ? SPN_UNBOUNDED
                        : o.queue_kind == SPN_POOL_FIFO ? capacities[sim_choose(4)]
                                                        : capacities[sim_choose(3)];
-    o.helping = o.queue_kind != SPN_POOL_PRIORITY && sim_choose(3) == 0;
-    timed = timed || o.helping != 0; /* its workers look away for a moment */
     o.reject = draw_policy();
     o.hooks.uncaught = quiet;
     sim_assert(spn_pool_create(&pool, &o) == SPN_OK);
@@ -245,10 +245,13 @@ static void drop(spn_task *task, int reason)
 }
 
 /* From shutdown_now. */
-static void take_back(void *ctx, spn_task *task)
+static void take_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     (void)ctx;
-    if (is_item(task))
+    (void)arg;
+    if (task == NULL)
+        sim_assert(fn != NULL); /* a call */
+    else if (is_item(task))
         (void)spn__fetch_add(&item_of(task)->returned, 1, relaxed);
     else
         (void)spn_task_drop(task, SPN_ECANCELED);
@@ -276,15 +279,12 @@ static void make_items(void)
             i->kind = (enum kind)sim_choose(KINDS);
         if (i->kind == WAITS)
             timed = true;
-        switch (sim_choose(6)) {
+        switch (sim_choose(5)) {
         case 0:
-            i->job.urgent = 1;
-            break;
-        case 1:
             i->job.deadline_ns = SPN_US(5);
             break;
+        case 1:
         case 2:
-        case 3:
             i->job.task.flags = 0;
             break;
         default:
@@ -389,7 +389,7 @@ static void set_parallelism(void)
     if (fj_pool != NULL)
         (void)spn_fj_pool_set_parallelism(fj_pool, 1 + (int32_t)sim_choose(3));
     else if (pool != NULL)
-        (void)spn_pool_set_max_threads(pool, 2);
+        (void)pool_set_max(pool, 2);
 }
 
 static void do_ops(void *arg)
@@ -466,9 +466,26 @@ static void settle_until(bool (*done)(void))
     sim_assert(done());
 }
 
+/* What was cancelled has its outcome while it still waits, perhaps for a worker that looks
+ * away. */
+static bool stack_is_empty(void)
+{
+    spn_limiter_stats s = SPN_LIMITER_STATS_INIT;
+
+    if (limiter != NULL)
+        sim_assert(spn_limiter_stats_get(limiter, &s) == SPN_OK);
+    return s.in_flight == 0 && s.waiting == 0 &&
+           (serial == NULL || spn__load(&serial->ctl, relaxed) < SPN__SERIAL_ONE);
+}
+
+static bool all_ended_and_empty(void)
+{
+    return all_ended() && stack_is_empty();
+}
+
 static void settle(void)
 {
-    settle_until(all_ended);
+    settle_until(all_ended_and_empty);
 }
 
 static void end_executor(spn_executor *executor)
@@ -488,8 +505,6 @@ static void end_base(void)
 
 static void end_serial(void)
 {
-    sim_assert(spn_serial_pending(serial) == 0);
-    sim_assert(spn_serial_keys(serial) == (opened != NULL));
     end_executor(spn_serial_executor(serial));
     sim_assert(opened == NULL || spn_serial_close(serial, opened) == SPN_OK);
     sim_assert(spn_serial_destroy(serial) == SPN_OK);
@@ -582,7 +597,6 @@ static void wait_and_drain(void *arg)
     (void)arg;
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_ESHUTDOWN ||
                rc == SPN_EINTR);
-    sim_assert(spn_threadless_is_waiting(threadless) == 0);
 }
 
 static void do_threadless_ops(void *arg)
@@ -659,18 +673,6 @@ static void begin_stack(void)
     }
 }
 
-static bool stack_is_empty(void)
-{
-    spn_limiter_stats s = SPN_LIMITER_STATS_INIT;
-
-    if (limiter != NULL)
-        sim_assert(spn_limiter_stats_get(limiter, &s) == SPN_OK);
-    return s.in_flight == 0 && s.waiting == 0 &&
-           (serial == NULL || spn_serial_pending(serial) == 0);
-}
-
-/* What was cancelled has its outcome while it still waits, perhaps for a worker that looks
- * away. */
 static void end_stack(void)
 {
     settle_until(stack_is_empty);
@@ -725,9 +727,8 @@ static void group_submit(void)
 
     if (spn__fetch_add(&next_item, 1, relaxed) >= ITEMS)
         return;
-    rc = spn_group_submit_owned(which, top, call, (void *)kind,
-                                sim_choose(2) != 0 ? &items : NULL,
-                                sim_choose(2) != 0 ? &f : NULL);
+    rc = spn_group_submit(which, top, call, (void *)kind,
+                          sim_choose(2) != 0 ? &f : NULL);
     sim_assert(rc <= SPN_OK && rc != SPN_EINVAL && rc != SPN_EBUSY);
     (void)spn__fetch_add(&accepted, rc == SPN_OK, relaxed);
     if (f != NULL && sim_choose(2) != 0)
@@ -741,20 +742,17 @@ static void do_group_ops(void *arg)
 {
     (void)arg;
     for (int n = 0; n < OPS; n++)
-        switch (sim_choose(10)) {
+        switch (sim_choose(9)) {
         case 0:
             (void)spn_group_cancel(group, SPN_ECANCELED, (int)sim_choose(2));
             break;
-        case 1:
-            (void)spn_group_cancel_owner(group, &items, (int)sim_choose(2));
-            break;
-        case 2: {
+        case 1: {
             const int rc = spn_group_wait(inner != NULL ? inner : group, SPN_US(1));
 
             sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_EINTR);
             break;
         }
-        case 3:
+        case 2:
             if (sim_choose(2) != 0)
                 end_something();
             break;
@@ -765,7 +763,10 @@ static void do_group_ops(void *arg)
 
 static bool group_is_empty(void)
 {
-    return spn_group_live(group) == 0;
+    spn_group_stats s = SPN_GROUP_STATS_INIT;
+
+    sim_assert(spn_group_stats_get(group, &s) == SPN_OK);
+    return s.live == 0;
 }
 
 SCENARIO(peri_mix__group__all_ends_once, "G-20", "FUT-24")
@@ -814,12 +815,12 @@ static int simple_call(void *arg, void **result)
 static void take_done(int64_t timeout_ns)
 {
     spn_future *f;
-    const int rc = spn_completion_poll_timed(completion, &f, timeout_ns);
+    const int rc = spn_completion_take(completion, &f, timeout_ns);
 
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_EINTR);
     if (rc != SPN_OK)
         return;
-    sim_assert(spn_future_is_done(f) == 1);
+    sim_assert(spn_future_get_state(f) != SPN_FUTURE_PENDING);
     (void)spn__fetch_add(&given_out, 1, relaxed);
     spn_future_unref(f);
 }
@@ -839,7 +840,8 @@ static void invoke(void)
         sim_assert((rc == SPN_OK) == (f[0] != NULL) &&
                    (rc == SPN_OK) == (f[1] != NULL));
         for (int n = 0; n < 2; n++)
-            sim_assert(f[n] == NULL || spn_future_is_done(f[n]) == 1);
+            sim_assert(f[n] == NULL ||
+                       spn_future_get_state(f[n]) != SPN_FUTURE_PENDING);
     } else {
         rc = spn_executor_invoke_any(top, calls, 2, timeout_ns, NULL, NULL, f);
         sim_assert((rc == SPN_OK || rc == SPN_EFAILED) == (f[0] != NULL));
@@ -882,9 +884,15 @@ static void do_completion_ops(void *arg)
     }
 }
 
-static bool all_done(void)
+static bool all_given_out(void)
 {
-    return spn_completion_pending(completion) == 0;
+    int before;
+
+    do {
+        before = spn__load(&given_out, relaxed);
+        take_done(0);
+    } while (spn__load(&given_out, relaxed) != before);
+    return before == spn__load(&accepted, relaxed);
 }
 
 /* Every future is given out, and who waits for several returns. */
@@ -895,11 +903,7 @@ SCENARIO(peri_mix__completion__each_given_out_once, "G-20")
     spn__init(&given_out, 0);
     sim_assert(spn_completion_create(&completion, top) == SPN_OK);
     start_threads_of(do_completion_ops);
-    settle_until(all_done);
-    sim_assert(spn__load(&given_out, relaxed) + spn_completion_ready(completion) ==
-               spn__load(&accepted, relaxed));
-    while (spn_completion_ready(completion) != 0)
-        take_done(0);
+    settle_until(all_given_out);
     sim_assert(spn_completion_destroy(completion) == SPN_OK);
     end_stack();
 }
@@ -935,13 +939,13 @@ static spn_future *draw_stage(spn_future *from)
 
     switch (sim_choose(6)) {
     case 0:
-        rc = spn_future_then_async(from, at, stage_then, NULL, &out);
+        rc = spn_future_then(from, at, stage_then, NULL, &out);
         break;
     case 1:
-        rc = spn_future_compose_async(from, at, stage_compose, NULL, &out);
+        rc = spn_future_compose(from, at, stage_compose, NULL, &out);
         break;
     case 2:
-        rc = spn_future_either_async(from, roots[1], at, stage_then, NULL, &out);
+        rc = spn_future_either(from, roots[1], at, stage_then, NULL, &out);
         break;
     case 3:
         rc = spn_future_all_of((spn_future *const[]){ from, roots[1], roots[0] }, 3,
@@ -951,7 +955,7 @@ static spn_future *draw_stage(spn_future *from)
         rc = spn_future_any_of((spn_future *const[]){ from, roots[1] }, 2, &out);
         break;
     default:
-        rc = spn_future_copy(from, &out);
+        rc = spn_future_any_of(&from, 1, &out);
     }
     sim_assert(rc == SPN_OK);
     return out;
@@ -975,7 +979,7 @@ static void poll_once(void)
 
     if (spn_poll_set_next(set, &f, NULL) != SPN_OK)
         return;
-    sim_assert(spn_future_is_done(f) == 1);
+    sim_assert(spn_future_get_state(f) != SPN_FUTURE_PENDING);
     (void)spn__fetch_add(&polled, 1, relaxed);
     spn_future_unref(f);
 }
@@ -996,10 +1000,7 @@ static void do_stage_ops(void *arg)
             (void)spn__fetch_add(&accepted, 1, relaxed);
             break;
         case 3:
-            if (sim_choose(2) != 0)
-                poll_once();
-            else if (spn_poll_set_remove(set, f) == 1)
-                (void)spn__fetch_add(&polled, 1, relaxed);
+            poll_once();
             break;
         case 4:
             if (sim_choose(2) != 0)
@@ -1031,13 +1032,12 @@ SCENARIO(peri_mix__stages__all_have_an_outcome, "G-16", "G-20")
     start_threads_of(do_stage_ops);
     sim_join_all();
     sim_settle();
-    while (spn_poll_set_count(set) != 0) {
+    while (spn__load(&polled, relaxed) != spn__load(&accepted, relaxed)) {
         const int before = spn__load(&polled, relaxed);
 
         poll_once();
         sim_assert(spn__load(&polled, relaxed) == before + 1);
     }
-    sim_assert(spn__load(&polled, relaxed) == spn__load(&accepted, relaxed));
     sim_assert(spn_poll_set_destroy(set) == SPN_OK);
     spn_future_unref(roots[0]);
     spn_future_unref(roots[1]);
@@ -1080,14 +1080,10 @@ static void borrow_one(void)
     static const int64_t timeouts[] = { 0, SPN_US(1), SPN_FOREVER };
     const int64_t timeout_ns = timeouts[sim_choose(3)];
     void *object;
-    int rc;
+    const int rc = spn_object_pool_borrow(objects, &object, timeout_ns);
 
-    if (sim_choose(4) == 0)
-        rc = spn_object_pool_try_borrow(objects, &object);
-    else
-        rc = spn_object_pool_borrow(objects, &object, timeout_ns);
-    sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_EEMPTY ||
-               rc == SPN_ESHUTDOWN || rc == SPN_EFAILED);
+    sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT || rc == SPN_ESHUTDOWN ||
+               rc == SPN_EFAILED);
     sim_assert((rc == SPN_OK) == (object != NULL));
     if (object == NULL)
         return;

@@ -5,6 +5,7 @@
  * Each task counts how it ended; at the end of every schedule each must have ended
  * exactly once, in one of the ways it was told, and the pool's books must balance.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -54,8 +55,10 @@ static void drop(spn_task *task, int reason)
     (void)spn__fetch_add(&fate_of(task)->dropped, 1, relaxed);
 }
 
-static void unrun(void *ctx, spn_task *task)
+static void unrun(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     (void)spn__fetch_add(&fate_of(task)->returned, 1, relaxed);
 }
@@ -63,7 +66,7 @@ static void unrun(void *ctx, spn_task *task)
 static void on_terminated(spn_pool *p, void *ctx)
 {
     (void)ctx;
-    sim_assert(spn_pool_is_terminated(p) == 0);
+    sim_assert(pool_is_terminated(p) == 0);
     (void)spn__fetch_add(&terminations, 1, relaxed);
 }
 
@@ -123,9 +126,9 @@ static void close_pool(void)
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     int64_t accepted = 0, ran = 0, dropped = 0, returned = 0;
 
-    if (spn_pool_is_shutdown(pool) == 0) /* a second one would hide a stranded task */
-        (void)spn_pool_shutdown(pool);
-    while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+    if (pool_is_shutdown(pool) == 0) /* a second one would hide a stranded task */
+        (void)pool_shutdown(pool);
+    while (pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
         ;
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     for (int i = 0; i < TASKS; i++) {
@@ -176,7 +179,7 @@ SCENARIO(pool__execute_races_shutdown__runs_or_is_refused, "TPE-13 TPE-50 TPE-61
         return;
     sim_thread(submit_two, (void *)0);
     sim_thread(submit_one, (void *)2);
-    (void)spn_pool_shutdown(pool);
+    (void)pool_shutdown(pool);
     sim_join_all();
     check_books();
     for (int i = 0; i < TASKS; i++)
@@ -195,7 +198,7 @@ SCENARIO(pool__execute_races_shutdown_now__one_fate_each, "TPE-52 TPE-62 P3")
         return;
     sim_thread(submit_two, (void *)0);
     (void)submit(2);
-    (void)spn_pool_shutdown_now(pool, unrun, NULL, &count);
+    (void)pool_shutdown_now(pool, unrun, NULL, &count);
     sim_join_all();
     close_pool();
 }
@@ -204,7 +207,7 @@ SCENARIO_OPTS(pool__execute_races_shutdown_now__one_fate_each, .faults = true)
 static void shut_down(void *arg)
 {
     (void)arg;
-    (void)spn_pool_shutdown(pool);
+    (void)pool_shutdown(pool);
 }
 
 /* Two shutdowns, one of them now, end the pool once. */
@@ -217,7 +220,7 @@ SCENARIO(pool__shutdown_races_shutdown_now__ends_once, "TPE-47 TPE-55 TPE-56 P44
     (void)submit(0);
     (void)submit(1);
     sim_thread(shut_down, NULL);
-    (void)spn_pool_shutdown_now(pool, unrun, NULL, NULL);
+    (void)pool_shutdown_now(pool, unrun, NULL, NULL);
     sim_join_all();
     close_pool();
 }
@@ -392,7 +395,7 @@ SCENARIO(pool__two_tasks__two_workers_wake, "TPE-15 P4 P39")
         return;
     sim_assert(spn_latch_create(&both, 2) == SPN_OK);
     fates[0].job.task.fn = fates[1].job.task.fn = meet;
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     if (sim_choose(2))
         sim_settle();
     sim_thread(submit_one, (void *)0);
@@ -407,7 +410,7 @@ SCENARIO(pool__two_tasks__two_workers_wake, "TPE-15 P4 P39")
 static void remove_first(void *arg)
 {
     (void)arg;
-    if (spn_pool_remove(pool, &fates[1].job.task) == 1)
+    if (pool_remove(pool, &fates[1].job.task) == 1)
         (void)spn__fetch_add(&fates[1].returned, 1, relaxed);
 }
 
@@ -422,12 +425,12 @@ SCENARIO(pool__remove_races_take__one_wins, "TPE-43 TPE-46")
     (void)submit(1);
     sim_thread(remove_first, NULL);
     if (sim_choose(2))
-        (void)spn_pool_shutdown(pool);
+        (void)pool_shutdown(pool);
     sim_join_all();
     close_pool();
 }
 
-/* The same in the urgent lane and by priority. */
+/* The same by priority. */
 SCENARIO(pool__remove_races_take_priority__one_wins, "TPE-43 P43")
 {
     spn_pool_opts o = small(1, 1, 4);
@@ -435,7 +438,6 @@ SCENARIO(pool__remove_races_take_priority__one_wins, "TPE-43 P43")
     o.queue_kind = SPN_POOL_PRIORITY;
     if (!open_pool(&o))
         return;
-    fates[1].job.urgent = sim_choose(2);
     fates[2].job.priority = 1;
     (void)submit(0);
     (void)submit(1);
@@ -461,7 +463,7 @@ static int wait_for_interrupt(spn_task *task)
 static void stop_now(void *arg)
 {
     (void)arg;
-    (void)spn_pool_shutdown_now(pool, unrun, NULL, NULL);
+    (void)pool_shutdown_now(pool, unrun, NULL, NULL);
 }
 
 /* A task that starts, however close to the stop, is interrupted. */
@@ -529,8 +531,8 @@ SCENARIO(pool__worker_dies__is_replaced, "TPE-72 EXE-6 P2")
         fates[0].accepted = 0; /* seen to below */
     (void)submit(1);
     (void)submit(2);
-    (void)spn_pool_shutdown(pool);
-    while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+    (void)pool_shutdown(pool);
+    while (pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
         ;
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.pending == 0 && s.threads == 0 && s.failed == s.threads_died);
@@ -569,8 +571,8 @@ static spn_future *trees[2];
 /* Ends a pool whose tasks are futures. */
 static void end_pool(void)
 {
-    (void)spn_pool_shutdown(pool);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    (void)pool_shutdown(pool);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     check_books();
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
@@ -579,7 +581,7 @@ static void await_trees(int count)
 {
     for (int i = 0; i < count; i++) {
         void *value = NULL;
-        int rc, code = 0;
+        int rc;
 
         do
             rc = spn_future_get(trees[i], &value, SPN_FOREVER);
@@ -588,7 +590,7 @@ static void await_trees(int count)
         if (rc == SPN_OK)
             sim_assert(value == &trees);
         else
-            sim_assert(spn_future_error(trees[i], &code, NULL, 0) == SPN_OK);
+            sim_assert(spn_future_get_state(trees[i]) == SPN_FUTURE_FAILED);
         spn_future_unref(trees[i]);
     }
 }
@@ -603,27 +605,6 @@ SCENARIO(pool__nested_waits__never_hang, "P6 TPE-84")
     for (int i = 0; i < 2; i++)
         sim_assert(spn_executor_submit(ex, branch, &trees, &trees[i]) == SPN_OK);
     await_trees(2);
-    end_pool();
-}
-
-/* With helping they always come to their end. */
-SCENARIO(pool__nested_waits_with_helping__complete, "P6 P7")
-{
-    spn_pool_opts o = small(1, 1, 8);
-
-    o.helping = 1;
-    o.hooks.terminated = NULL;
-    if (!open_pool(&o))
-        return;
-    for (int i = 0; i < 2; i++)
-        sim_assert(spn_executor_submit(ex, branch, &trees, &trees[i]) == SPN_OK);
-    for (int i = 0; i < 2; i++) {
-        void *value = NULL;
-
-        sim_assert(spn_future_get(trees[i], &value, SPN_FOREVER) == SPN_OK);
-        sim_assert(value == &trees);
-        spn_future_unref(trees[i]);
-    }
     end_pool();
 }
 
@@ -653,12 +634,13 @@ SCENARIO(pool__cancel_races_completion_races_timeout__agree,
     sim_assert(rc == SPN_OK || rc == SPN_ECANCELED || rc == SPN_ETIMEDOUT);
     sim_join_all();
     if (spn__load(&cancel_won, relaxed))
-        sim_assert(rc != SPN_OK && spn_future_is_cancelled(trees[0]) == 1);
+        sim_assert(rc != SPN_OK &&
+                   spn_future_get_state(trees[0]) == SPN_FUTURE_CANCELED);
     spn_future_unref(trees[0]);
     fates[0].job.task.fn = expect_clear; /* the worker is fit for the next */
     sim_assert(submit(0) == SPN_OK);
-    (void)spn_pool_shutdown(pool);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    (void)pool_shutdown(pool);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn__load(&fates[0].ran, relaxed) == 1);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
@@ -698,7 +680,7 @@ SCENARIO(pool__own_queue_execute_races_shutdown__runs_or_is_refused, "TPE-12 TPE
         return;
     sim_thread(submit_one, (void *)2);
     sim_thread(submit_two, (void *)0);
-    (void)spn_pool_shutdown(pool);
+    (void)pool_shutdown(pool);
     sim_join_all();
     close_own();
 }
@@ -710,7 +692,7 @@ SCENARIO(pool__own_queue_execute_races_stop__one_fate_each, "TPE-12 TPE-62 P3")
         return;
     (void)submit(2);
     sim_thread(submit_two, (void *)0);
-    (void)spn_pool_shutdown_now(pool, unrun, NULL, NULL);
+    (void)pool_shutdown_now(pool, unrun, NULL, NULL);
     sim_join_all();
     close_own();
 }

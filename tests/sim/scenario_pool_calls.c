@@ -5,6 +5,7 @@
  *
  * Each call counts how it ended; at the end each that was accepted has ended once.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -19,7 +20,11 @@ static spn_executor *ex;
 static int payload[CALLS]; /* plain: 1 by the submitter, 2 by who runs it */
 static SPN__ATOMIC(int) ran[CALLS];
 static SPN__ATOMIC(int) accepted, gone; /* gone: left the queue in some other way */
-static spn_task *kept[CALLS];
+static struct kept {
+    spn_task *task; /* that remove has given back; NULL: shutdown_now, */
+    spn_run_fn fn;  /* which gives back these */
+    void *arg;
+} kept[CALLS];
 static int kept_count;
 
 static int count_call(void *arg)
@@ -83,10 +88,13 @@ static void end_kept(void *unused)
 {
     (void)unused;
     for (int i = 0; i < kept_count; i++) {
+        const struct kept *k = &kept[i];
+
         if (i % 2 == 0) {
-            sim_assert(spn_task_run(kept[i]) == 0);
+            sim_assert((k->task != NULL ? spn_task_run(k->task) : k->fn(k->arg)) == 0);
         } else {
-            sim_assert(spn_task_drop(kept[i], SPN_ECANCELED) == SPN_OK);
+            sim_assert(k->task == NULL ||
+                       spn_task_drop(k->task, SPN_ECANCELED) == SPN_OK);
             (void)spn__fetch_add(&gone, 1, relaxed);
         }
     }
@@ -98,9 +106,9 @@ static void close_pool(void)
 {
     spn_pool_stats s = SPN_POOL_STATS_INIT;
 
-    if (spn_pool_is_shutdown(pool) == 0)
-        (void)spn_pool_shutdown(pool);
-    while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+    if (pool_is_shutdown(pool) == 0)
+        (void)pool_shutdown(pool);
+    while (pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
         ;
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.pending == 0);
@@ -144,10 +152,10 @@ SCENARIO(pool_calls__one_after_another__places_used_again)
 }
 SCENARIO_OPTS(pool_calls__one_after_another__places_used_again, .max_steps = 60000)
 
-static void keep(void *ctx, spn_task *task)
+static void keep(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     (void)ctx;
-    kept[kept_count++] = task;
+    kept[kept_count++] = (struct kept){ task, fn, arg };
 }
 
 /* What shutdown_now gives back outlives the pool. */
@@ -158,7 +166,7 @@ SCENARIO(pool_calls__race_shutdown_now__run_or_kept, "TPE-52", "TPE-54")
     call(0);
     call_two((void *)1);
     sim_thread(call_two, (void *)3);
-    (void)spn_pool_shutdown_now(pool, keep, NULL, NULL);
+    (void)pool_shutdown_now(pool, keep, NULL, NULL);
     sim_join_all();
     close_pool();
 }
@@ -170,7 +178,7 @@ SCENARIO(pool_calls__discard_oldest_races_worker__one_fate_each)
 {
     if (!open_pool(1, 1, 2))
         return;
-    sim_assert(spn_pool_set_reject(pool, spn_reject_discard_oldest()) == SPN_OK);
+    sim_assert(pool_set_reject(pool, spn_reject_discard_oldest()) == SPN_OK);
     sim_thread(call_two, (void *)1);
     call(0);
     call_two((void *)3);
@@ -208,8 +216,8 @@ SCENARIO(pool_calls__removed__end_while_others_run)
     count = spn_pool_snapshot(pool, seen, CALLS);
     sim_assert(count == 3);
     for (int64_t i = 0; i < count; i += 2)
-        if (spn_pool_remove(pool, seen[i]) == 1)
-            kept[kept_count++] = seen[i];
+        if (pool_remove(pool, seen[i]) == 1)
+            kept[kept_count++].task = seen[i];
     sim_assert(kept_count == 2);
     spn__store(&gate_open, 1, relaxed);
     spn__fence(seq_cst); /* the model's stores do not come with a new thread */
@@ -247,8 +255,8 @@ SCENARIO(pool_calls__lent_ends_with_its_block__freed_once)
     (void)spn__fetch_add(&accepted, 3, relaxed);
     (void)spn__fetch_add(&gone, 3, relaxed);
     sim_assert(spn_pool_snapshot(pool, seen, CALLS + 2) == CALLS + 2);
-    sim_assert(spn_pool_remove(pool, seen[CALLS]) == 1);
-    kept[kept_count++] = seen[CALLS];
+    sim_assert(pool_remove(pool, seen[CALLS]) == 1);
+    kept[kept_count++].task = seen[CALLS];
     spn__fence(seq_cst); /* as above */
     sim_thread(end_kept, NULL);
     spn__store(&gate_open, 1, relaxed);

@@ -6,6 +6,7 @@
  * What they have in common: a thread relies on another, and that one goes.  Nothing waits
  * with a time-out, so a task that is left behind is a deadlock.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -46,15 +47,6 @@ static void drop(spn_task *task, int reason)
 {
     sim_assert(reason < 0);
     (void)spn_latch_count_down(fate_of(task)->ended);
-}
-
-/* Blocks until the next task has come to its end. */
-static int block_for_next(spn_task *task)
-{
-    spn_pool_block_begin();
-    until_open(fate_of(task)[1].ended);
-    spn_pool_block_end();
-    return run(task);
 }
 
 static spn_pool_opts small(int32_t core, int32_t max, int32_t capacity)
@@ -102,12 +94,6 @@ static void submit_as(int i, int (*fn)(spn_task *))
     submit(i);
 }
 
-static void submit_urgent(int i)
-{
-    fates[i].job.urgent = 1;
-    submit(i);
-}
-
 static void until_ended(int i)
 {
     until_open(fates[i].ended);
@@ -127,11 +113,11 @@ static void close_pool(void)
     spn_pool_stats s = SPN_POOL_STATS_INIT;
 
     (void)spn_latch_count_down(gate);
-    if (spn_pool_is_shutdown(pool) == 0)
-        (void)spn_pool_shutdown(pool);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    if (pool_is_shutdown(pool) == 0)
+        (void)pool_shutdown(pool);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
-    sim_assert(s.pending == 0 && s.blocked == 0);
+    sim_assert(s.pending == 0);
     sim_assert(s.accepted ==
                s.completed + s.failed + s.cancelled + s.returned + s.dropped);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
@@ -141,32 +127,6 @@ static void close_pool(void)
     queue = NULL;
 }
 /* ---- a thread above max leaves ---------------------------------------------------- */
-
-/* One blocks, and counts on the thread above max that an urgent job has brought, for
- * what is queued; that thread is about to leave. */
-static void blocks_as_one_leaves(const spn_pool_opts *o)
-{
-    open_pool(o);
-    submit_as(0, block_for_next);
-    submit_urgent(2);
-    submit(1);
-    until_ended(1);
-    close_pool();
-}
-
-SCENARIO(pool_found__blocks_as_the_urgent_thread_leaves__stood_in_for, "P38 P10 G-20")
-{
-    const spn_pool_opts o = small(1, 1, 4);
-
-    blocks_as_one_leaves(&o);
-}
-
-SCENARIO(pool_found__blocks_as_the_urgent_thread_leaves__lanes, "P38 P10 G-20")
-{
-    const spn_pool_opts o = with_lanes(1, 1);
-
-    blocks_as_one_leaves(&o);
-}
 static spn_pool_opts with_own_queue(int32_t core, int32_t max)
 {
     spn_pool_opts o = small(core, max, SPN_DEFAULT);
@@ -204,145 +164,47 @@ static int wait_for_answer(spn_task *task)
     return run(task);
 }
 
-/* One waits for a task that is queued, and that thread is the only one that could run it:
- * it runs it before it leaves, if the other was not told SPN_EDEADLK. */
+/* Of two threads one is too many from now on. */
+static void lower_max(void)
+{
+    sim_assert(pool_set_core(pool, 1) == SPN_OK);
+    sim_assert(pool_set_max(pool, 1) == SPN_OK);
+}
+
+/* One waits for a task that is queued, and the thread above max is the only one that could
+ * run it: it runs it before it leaves, if the other was not told SPN_EDEADLK. */
 static void waits_as_one_leaves(const spn_pool_opts *o)
 {
     open_pool(o);
     submit_as(0, wait_for_answer);
-    submit_urgent(1);
+    submit(1);
+    lower_max();
     until_ended(0);
     close_pool();
 }
 
-SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__not_for_ever, "P6 P10 G-20")
+SCENARIO(pool_found__waits_as_one_above_max_leaves__not_for_ever, "P6 TPE-32 G-20")
 {
-    const spn_pool_opts o = small(1, 1, 4);
+    const spn_pool_opts o = small(2, 2, 4);
 
     waits_as_one_leaves(&o);
 }
 
-SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__lanes, "P6 P10 G-20")
+SCENARIO(pool_found__waits_as_one_above_max_leaves__lanes, "P6 TPE-32 G-20")
 {
-    const spn_pool_opts o = with_lanes(1, 1);
+    const spn_pool_opts o = with_lanes(2, 2);
 
     waits_as_one_leaves(&o);
 }
 
-SCENARIO(pool_found__waits_as_the_urgent_thread_leaves__own_queue, "P6 P10 G-20")
+SCENARIO(pool_found__waits_as_one_above_max_leaves__own_queue, "P6 TPE-32 G-20")
 {
-    const spn_pool_opts o = with_own_queue(1, 1);
+    const spn_pool_opts o = with_own_queue(2, 2);
 
     waits_as_one_leaves(&o);
 }
-/* Until the gate is opened. */
-static int hold(spn_task *task)
-{
-    (void)spn_latch_count_down(fate_of(task)->started);
-    until_open(gate);
-    return run(task);
-}
 
-/* The same, and says so. */
-static int hold_and_say_so(spn_task *task)
-{
-    int status;
-
-    spn_pool_block_begin();
-    status = hold(task);
-    spn_pool_block_end();
-    return status;
-}
-
-/* The thread above max stands in for one that blocks, and is held: an urgent job has
- * started none yet, and gets one. */
-SCENARIO(pool_found__urgent_beside_a_stand_in__runs, "P10 P38")
-{
-    const spn_pool_opts o = small(1, 1, 4);
-
-    open_pool(&o);
-    submit_as(0, hold_and_say_so);
-    submit_as(1, hold);
-    until_open(fates[0].started);
-    until_open(fates[1].started);
-    submit_urgent(2);
-    until_ended(2);
-    close_pool();
-}
-static void submit_it(void *arg)
-{
-    submit((int)(intptr_t)arg);
-}
-
-/* An eager pool asks its queue once more if the last thread went to another; for an urgent
- * job that is the urgent lane, and the thread that had emptied it may have left. */
-SCENARIO(pool_found__eager_asks_the_urgent_lane_again__runs, "P10 G-20")
-{
-    spn_pool_opts o = small(1, 1, 4);
-
-    o.eager = 1;
-    o.urgent_capacity = 1;
-    open_pool(&o);
-    submit_as(0, hold);
-    for (int i = 1; i < 4; i++)
-        fates[i].job.urgent = 1;
-    sim_thread(submit_it, (void *)1);
-    submit(2);
-    submit(3);
-    sim_join_all();
-    for (int i = 1; i < 4; i++)
-        until_ended(i);
-    close_pool();
-}
-SCENARIO_OPTS(pool_found__eager_asks_the_urgent_lane_again__runs, .schedules = 1000,
-              .no_faults = "waits for a thread beside the one that is held")
-/* ---- a thread that was to come does not ----------------------------------------- */
-
-/* Somebody submits to a full queue, and his thread is counted; one that blocks relies on
- * it; and then the pool is shut down, and the thread is not made. */
-SCENARIO(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for, "P38 TPE-61")
-{
-    const spn_pool_opts o = small(1, 2, 1);
-
-    open_pool(&o);
-    submit_as(0, block_for_next);
-    submit(1);
-    sim_thread(submit_it, (void *)2);
-    (void)spn_pool_shutdown(pool);
-    until_ended(1);
-    sim_join_all();
-    close_pool();
-}
-SCENARIO_OPTS(pool_found__blocks_as_a_thread_comes_too_late__stood_in_for,
-              .schedules = 1000, .no_faults = "waits for a stand-in")
 /* ---- the end of a pause ------------------------------------------------------------ */
-
-/* shutdown ends a pause as resume does: for what came meanwhile there are threads. */
-SCENARIO(pool_found__blocked_and_paused_and_shut_down__the_other_runs, "P38 P44")
-{
-    const spn_pool_opts o = small(1, 1, 4);
-
-    open_pool(&o);
-    submit_as(0, block_for_next);
-    (void)spn_pool_pause(pool);
-    submit(1);
-    (void)spn_pool_shutdown(pool);
-    until_ended(1);
-    close_pool();
-}
-
-SCENARIO(pool_found__held_and_paused_and_shut_down__urgent_runs, "P10 P44")
-{
-    const spn_pool_opts o = small(1, 1, 4);
-
-    open_pool(&o);
-    submit_as(0, hold);
-    (void)spn_pool_pause(pool);
-    submit_urgent(1);
-    (void)spn_pool_shutdown(pool);
-    until_ended(1);
-    close_pool();
-}
 
 SCENARIO(pool_found__waiting_and_paused_and_shut_down__goes_on, "P6 P44")
 {
@@ -352,7 +214,7 @@ SCENARIO(pool_found__waiting_and_paused_and_shut_down__goes_on, "P6 P44")
     submit_as(0, wait_for_answer);
     (void)spn_pool_pause(pool);
     sim_sleep(1); /* whoever has nothing to do goes, or not */
-    (void)spn_pool_shutdown(pool);
+    (void)pool_shutdown(pool);
     until_ended(0);
     close_pool();
 }
@@ -362,21 +224,6 @@ static void purge(void *arg)
 {
     (void)arg;
     sim_assert(spn_pool_purge(pool) == 0);
-}
-
-/* purge takes all tasks out and puts them back: a stand-in that finds nothing meanwhile
- * leaves, and what it was made for is there again. */
-SCENARIO(pool_found__blocked_as_its_queue_is_purged__the_other_runs, "P38 TPE-45")
-{
-    const spn_pool_opts o = with_own_queue(1, 1);
-
-    open_pool(&o);
-    submit_as(0, block_for_next);
-    sim_thread(purge, NULL);
-    submit(1);
-    until_ended(1);
-    sim_join_all();
-    close_pool();
 }
 
 SCENARIO(pool_found__waiting_as_its_queue_is_purged__goes_on, "P6 TPE-45")
@@ -390,162 +237,9 @@ SCENARIO(pool_found__waiting_as_its_queue_is_purged__goes_on, "P6 TPE-45")
     sim_join_all();
     close_pool();
 }
-/* ---- one blocks and another waits ------------------------------------------------------ */
 
-/* Blocks until task 1 has come to its end. */
-static int block_as_answer(void *arg, void **result)
-{
-    (void)result;
-    spn_pool_block_begin();
-    until_open(arg);
-    spn_pool_block_end();
-    return 0;
-}
-
-static int wait_for_one_that_blocks(spn_task *task)
-{
-    const int rc = wait_for(block_as_answer, fates[1].ended);
-
-    sim_assert(rc == SPN_OK || rc == SPN_EDEADLK || rc == SPN_EREJECTED);
-    return run(task);
-}
-
-/* One waits for the other, and that one blocks: neither serves. */
-SCENARIO(pool_found__waits_for_one_that_blocks__the_third_runs, "P38 P6")
-{
-    const spn_pool_opts o = small(1, 2, 4);
-
-    open_pool(&o);
-    submit_as(0, wait_for_one_that_blocks);
-    submit(1);
-    until_ended(0);
-    close_pool();
-}
-
-/* One blocks, and its stand-in waits for what is queued. */
-SCENARIO(pool_found__waits_beside_one_that_blocks__goes_on, "P38 P6")
-{
-    const spn_pool_opts o = small(1, 2, 4);
-
-    open_pool(&o);
-    submit_as(0, block_for_next);
-    submit_as(1, wait_for_answer);
-    until_ended(1);
-    close_pool();
-}
-/* Two threads, of which one would do, are held; the future is of a task that is queued behind
- * them. */
-static spn_future *awaited;
-
-static int hold_then_wait(spn_task *task)
-{
-    until_open(gate);
-    sim_assert(spn_future_get(awaited, NULL, SPN_FOREVER) == SPN_OK);
-    return run(task);
-}
-
-static int hold_then_block(spn_task *task)
-{
-    until_open(gate);
-    return block_for_next(task);
-}
-
-/* One waits for what is queued while the other begins to block, until that one has got it:
- * one of the two sees that nobody serves. */
-SCENARIO(pool_found__waits_as_another_blocks__goes_on, "P38 P6")
-{
-    const spn_pool_opts o = small(2, 2, 4);
-
-    open_pool(&o);
-    submit_as(0, hold_then_block);
-    submit_as(1, hold_then_wait);
-    sim_assert(spn_executor_submit(ex, answer, NULL, &awaited) == SPN_OK);
-    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
-    sim_settle();
-    (void)spn_latch_count_down(gate);
-    until_ended(1);
-    spn_future_unref(awaited);
-    close_pool();
-}
-SCENARIO_OPTS(pool_found__waits_as_another_blocks__goes_on, .schedules = 1000,
-              .no_faults = "waits for a stand-in")
-
-/* One begins to block for what is queued while the other, one too many since max was
- * lowered, leaves. */
-SCENARIO(pool_found__blocks_as_one_above_max_leaves__stood_in_for, "P38 TPE-32")
-{
-    const spn_pool_opts o = small(2, 2, 4);
-
-    open_pool(&o);
-    submit_as(0, hold_then_block);
-    submit_as(2, hold);
-    submit(1);
-    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
-    sim_assert(spn_pool_set_max_threads(pool, 1) == SPN_OK);
-    sim_settle();
-    (void)spn_latch_count_down(gate);
-    until_ended(0);
-    close_pool();
-}
-SCENARIO_OPTS(pool_found__blocks_as_one_above_max_leaves__stood_in_for,
-              .schedules = 1000)
-
-/* One blocks; another waits for it while a task comes that ends the blocking: who brings
- * that sees that nobody serves, or the other sees the task. */
-SCENARIO(pool_found__waits_for_one_that_blocks_as_a_task_comes__runs, "P38 P6")
-{
-    const spn_pool_opts o = with_lanes(2, 2);
-
-    open_pool(&o);
-    sim_assert(spn_executor_submit(ex, block_as_answer, fates[1].ended, &awaited) ==
-               SPN_OK);
-    submit_as(0, hold_then_wait);
-    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
-    sim_settle();
-    (void)spn_latch_count_down(gate);
-    submit(1);
-    until_ended(0);
-    spn_future_unref(awaited);
-    close_pool();
-}
-SCENARIO_OPTS(pool_found__waits_for_one_that_blocks_as_a_task_comes__runs,
-              .schedules = 1000, .no_faults = "waits for a stand-in")
 /* ---- a thread above max stays ------------------------------------------------------------ */
 
-/* A thread above max that stays for an urgent job takes no other: that might be held, and
- * the next urgent one would find nobody. */
-static void stays_for_urgent_ones(const spn_pool_opts *o)
-{
-    open_pool(o);
-    submit_as(0, hold);
-    submit_urgent(1);
-    submit_as(2, hold);
-    submit_urgent(3);
-    until_ended(1);
-    until_ended(3);
-    close_pool();
-}
-
-SCENARIO(pool_found__stays_for_an_urgent_job__takes_no_other, "P10 P11 TPE-32")
-{
-    const spn_pool_opts o = small(1, 1, 4);
-
-    stays_for_urgent_ones(&o);
-}
-
-SCENARIO(pool_found__stays_for_an_urgent_job__lanes, "P10 P11 TPE-32")
-{
-    const spn_pool_opts o = with_lanes(1, 1);
-
-    stays_for_urgent_ones(&o);
-}
-
-SCENARIO(pool_found__stays_for_an_urgent_job__own_queue, "P10 P11 TPE-32")
-{
-    const spn_pool_opts o = with_own_queue(1, 1);
-
-    stays_for_urgent_ones(&o);
-}
 /* In a paused pool one that stays for what was handed over to it sleeps until that ends,
  * also if its keep-alive is over. */
 SCENARIO(pool_found__stays_in_a_paused_pool__sleeps, "P44 TPE-35")
@@ -559,50 +253,24 @@ SCENARIO(pool_found__stays_in_a_paused_pool__sleeps, "P44 TPE-35")
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     sim_settle();
     sim_assert(spn_executor_execute(ex, &fates[1].job.task) == SPN_OK);
-    sim_assert(spn_pool_set_core_threads(pool, 0) == SPN_OK);
+    sim_assert(pool_set_core(pool, 0) == SPN_OK);
     sim_settle();
     sim_assert(spn_pool_resume(pool) == SPN_OK);
     until_ended(1);
     close_pool();
 }
-/* ---- max is raised ----------------------------------------------------------------- */
-
-static void raise_max(void *arg)
-{
-    (void)arg;
-    sim_assert(spn_pool_set_max_threads(pool, 2) == SPN_OK);
-}
-
-/* An urgent job finds its thread above max there; then max is raised, and that thread may
- * take another task, which holds it: now there may be one more for the urgent job. */
-SCENARIO(pool_found__max_is_raised_as_an_urgent_job_waits__runs, "P10 P11 TPE-32")
-{
-    const spn_pool_opts o = small(1, 1, 4);
-
-    open_pool(&o);
-    submit_as(0, hold);
-    sim_thread(raise_max, NULL);
-    submit_urgent(1);
-    submit_as(2, hold);
-    submit_urgent(3);
-    until_ended(1);
-    until_ended(3);
-    sim_join_all();
-    close_pool();
-}
-SCENARIO_OPTS(pool_found__max_is_raised_as_an_urgent_job_waits__runs, .schedules = 4000,
-              .no_faults = "waits for a thread beside the one that is held")
 /* ---- a thread leaves a paused pool --------------------------------------------------- */
 
 /* One waits for a task because there is a thread that can run it: that stays also while
  * it may not, for above max no other could be made afterwards. */
 SCENARIO(pool_found__waits_as_the_pool_is_paused__goes_on, "P6 P44")
 {
-    const spn_pool_opts o = small(1, 1, 4);
+    const spn_pool_opts o = small(2, 2, 4);
 
     open_pool(&o);
     submit_as(0, wait_for_answer);
-    submit_urgent(1);
+    submit(1);
+    lower_max();
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     sim_assert(spn_pool_resume(pool) == SPN_OK);
     until_ended(0);
@@ -613,12 +281,13 @@ SCENARIO_OPTS(pool_found__waits_as_the_pool_is_paused__goes_on, .schedules = 300
 /* The same as a queue of the user's is emptied for a moment. */
 SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45")
 {
-    const spn_pool_opts o = with_own_queue(1, 1);
+    const spn_pool_opts o = with_own_queue(2, 2);
 
     open_pool(&o);
     submit_as(0, wait_for_answer);
     sim_thread(purge, NULL);
-    submit_urgent(1);
+    submit(1);
+    lower_max();
     until_ended(0);
     sim_join_all();
     close_pool();
@@ -626,88 +295,31 @@ SCENARIO(pool_found__waits_above_max_as_its_queue_is_purged__goes_on, "P6 TPE-45
 /* One that stays for what another then takes goes when its keep-alive is over. */
 SCENARIO(pool_found__stays_for_what_another_takes__goes_after_all, "TPE-35 P1")
 {
-    spn_pool_opts o = with_own_queue(0, 1);
+    spn_pool_opts o = with_own_queue(2, 2);
 
     o.keep_alive_ns = SPN_MS(1);
     open_pool(&o);
     submit(0);
-    submit_urgent(1);
+    submit(1);
     submit(2);
+    sim_assert(pool_set_core(pool, 0) == SPN_OK);
     for (int i = 0; i < 3; i++)
         until_ended(i);
-    for (int i = 0; i < 8 && spn_pool_threads(pool) > 0; i++) {
+    for (int i = 0; i < 8 && pool_stats(pool).threads > 0; i++) {
         sim_sleep(SPN_SEC(1));
         sim_settle();
     }
-    sim_assert(spn_pool_threads(pool) == 0);
-    close_pool();
-}
-
-/* Task 2 is due when task 0 no longer blocks. */
-static int64_t due_ns;
-
-static int64_t due_of(const void *item, void *ctx)
-{
-    (void)ctx;
-    return item == (const void *)&fates[2] ? due_ns : 0;
-}
-
-static int block_until_due(spn_task *task)
-{
-    spn_pool_block_begin();
-    sim_sleep(due_ns - sim_now());
-    spn_pool_block_end();
-    return run(task);
-}
-
-/* The same for one that is wanted because the other blocks: that one goes on just then, and
- * takes it. */
-SCENARIO(pool_found__stays_as_one_that_blocked_takes__goes_after_all, "TPE-35 P38")
-{
-    spn_pool_opts o = small(2, 2, SPN_DEFAULT);
-    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
-
-    q.due = due_of;
-    sim_assert(spn_queue_create(&queue, SPN_QUEUE_DELAY, &q) == SPN_OK);
-    o.queue = queue;
-    due_ns = sim_now() + SPN_MS(1);
-    open_pool(&o);
-    submit_as(0, block_until_due);
-    submit(1);
-    submit(2);
-    sim_assert(spn_pool_set_core_threads(pool, 0) == SPN_OK);
-    for (int i = 0; i < 3; i++)
-        until_ended(i);
-    sim_settle();
-    sim_assert(spn_pool_threads(pool) == 0);
+    sim_assert(pool_stats(pool).threads == 0);
     close_pool();
 }
 
 /* ---- how many schedules: some times those in which it failed --------------------- */
 
-SCENARIO_OPTS(pool_found__blocks_as_the_urgent_thread_leaves__lanes, .schedules = 500)
-SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__not_for_ever,
-              .schedules = 200)
-SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__lanes, .schedules = 200)
-SCENARIO_OPTS(pool_found__waits_as_the_urgent_thread_leaves__own_queue,
-              .schedules = 200)
-SCENARIO_OPTS(pool_found__urgent_beside_a_stand_in__runs, .schedules = 200,
-              .no_faults = "waits for a thread beside the one that is held")
-SCENARIO_OPTS(pool_found__blocked_and_paused_and_shut_down__the_other_runs,
-              .schedules = 200, .no_faults = "waits for a stand-in")
-SCENARIO_OPTS(pool_found__held_and_paused_and_shut_down__urgent_runs, .schedules = 200,
-              .no_faults = "waits for a thread beside the one that is held")
+SCENARIO_OPTS(pool_found__waits_as_one_above_max_leaves__not_for_ever, .schedules = 200)
+SCENARIO_OPTS(pool_found__waits_as_one_above_max_leaves__lanes, .schedules = 200)
+SCENARIO_OPTS(pool_found__waits_as_one_above_max_leaves__own_queue, .schedules = 200)
 SCENARIO_OPTS(pool_found__waiting_and_paused_and_shut_down__goes_on, .schedules = 1000)
-SCENARIO_OPTS(pool_found__blocked_as_its_queue_is_purged__the_other_runs,
-              .schedules = 600, .no_faults = "waits for a stand-in")
 SCENARIO_OPTS(pool_found__waiting_as_its_queue_is_purged__goes_on, .schedules = 600)
-SCENARIO_OPTS(pool_found__waits_for_one_that_blocks__the_third_runs, .schedules = 200,
-              .no_faults = "waits for a stand-in")
-SCENARIO_OPTS(pool_found__waits_beside_one_that_blocks__goes_on, .schedules = 200,
-              .no_faults = "waits for a stand-in")
-SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__takes_no_other, .schedules = 500)
-SCENARIO_OPTS(pool_found__stays_for_an_urgent_job__lanes, .schedules = 500,
-              .no_faults = "waits for a thread beside the one that is held")
 SCENARIO_OPTS(pool_found__stays_in_a_paused_pool__sleeps, .schedules = 100)
 SCENARIO_OPTS(pool_found__waits_above_max_as_its_queue_is_purged__goes_on,
               .schedules = 600)
@@ -720,14 +332,15 @@ SCENARIO_OPTS(pool_found__stays_for_what_another_takes__goes_after_all,
 SCENARIO(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
          "TPE-58 TPE-61 G-20")
 {
-    const spn_pool_opts o = small(2, 2, 4);
+    const spn_pool_opts o = small(3, 3, 4);
 
     open_pool(&o);
-    submit(0);
-    submit(1);
-    submit_urgent(2); /* for a moment there are three: each thinks it is to go */
-    submit(3);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    for (int i = 0; i < 4; i++)
+        submit(i);
+    /* There are three: each thinks it is to go. */
+    sim_assert(pool_set_core(pool, 2) == SPN_OK);
+    sim_assert(pool_set_max(pool, 2) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
     close_pool();
 }
 SCENARIO_OPTS(pool_found__stays_in_a_pool_that_ends_for_what_another_takes__ends,
@@ -755,17 +368,17 @@ static void complete_and_leave(void *future)
 
 /* A stage that ran in a pool is done, and the pool is destroyed, while whoever completed its
  * source is still on the way out of handing it over: the pool waits for that. */
-SCENARIO(pool_found__destroyed_as_its_stage_is_done__not_touched_after, "CF-36 TPE-61")
+SCENARIO(pool_found__destroyed_as_its_stage_is_done__not_touched_after, "TPE-61")
 {
     const spn_pool_opts o = small(1, 1, 4);
     spn_future *f, *g;
     void *result;
 
     open_pool(&o);
-    sim_assert(spn_pool_prestart_all(pool) == 1);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
     sim_assert(spn_future_create(&f, NULL) == SPN_OK);
-    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), nothing_then, NULL,
-                                     &g) == SPN_OK);
+    sim_assert(spn_future_then(f, spn_pool_executor(pool), nothing_then, NULL, &g) ==
+               SPN_OK);
     sim_thread(complete_and_leave, spn_future_ref(f));
     sim_assert(spn_future_get(g, &result, SPN_FOREVER) == SPN_OK);
     close_pool();
@@ -800,6 +413,8 @@ static spn_future *fill_pool(const spn_pool_opts *o)
     spn_future *f;
 
     open_pool(o);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle(); /* the worker sleeps */
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     sim_assert(spn_executor_submit(ex, never_called, NULL, &f) == SPN_OK);
     return f;
@@ -850,11 +465,11 @@ SCENARIO(pool_found__future_timed_out_as_it_is_dropped__not_touched_after, "TPE-
     int64_t count;
 
     sim_thread(time_out_or_not, spn_future_ref(f));
-    sim_assert(spn_pool_shutdown_now(pool, NULL, NULL, &count) == SPN_OK);
+    sim_assert(pool_shutdown_now(pool, NULL, NULL, &count) == SPN_OK);
     (void)spn_latch_count_down(fates[0].ended);
     close_pool();
     sim_join_all();
-    sim_assert(count == 1 && spn_future_is_done(f) == 1);
+    sim_assert(count == 1 && spn_future_get_state(f) != SPN_FUTURE_PENDING);
     spn_future_unref(f);
 }
 
@@ -868,8 +483,8 @@ SCENARIO(pool_found__destroyed_as_its_stage_is_handed_over__busy_until_then, "CF
 
     open_pool(&o);
     sim_assert(spn_future_create(&f, NULL) == SPN_OK);
-    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), nothing_then, NULL,
-                                     &g) == SPN_OK);
+    sim_assert(spn_future_then(f, spn_pool_executor(pool), nothing_then, NULL, &g) ==
+               SPN_OK);
     sim_thread(complete_and_leave, spn_future_ref(f));
     sim_assert(spn_pool_close(pool) == SPN_OK);
     while (spn_pool_destroy(pool) == SPN_EBUSY) {
@@ -878,7 +493,7 @@ SCENARIO(pool_found__destroyed_as_its_stage_is_handed_over__busy_until_then, "CF
     }
     sim_join_all();
     sim_outcome(busy + 2 * (unsigned)spn_future_get_state(g));
-    sim_assert(spn_future_is_done(g) == 1);
+    sim_assert(spn_future_get_state(g) != SPN_FUTURE_PENDING);
     destroy_latches();
     spn_future_unref(f);
     spn_future_unref(g);
@@ -909,8 +524,8 @@ SCENARIO(pool_found__destroyed_as_its_stage_is_done_by_hand__not_busy, "CF-49")
 
     open_pool(&o);
     sim_assert(spn_future_create(&f, NULL) == SPN_OK);
-    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), nothing_then, NULL,
-                                     &g) == SPN_OK);
+    sim_assert(spn_future_then(f, spn_pool_executor(pool), nothing_then, NULL, &g) ==
+               SPN_OK);
     if (sim_choose(2) == 0)
         sim_thread(end_stage, spn_future_ref(g));
     else
@@ -930,11 +545,11 @@ SCENARIO(pool_found__stage_done_by_hand_as_it_is_handed_over__one_of_two, "CF-49
 
     open_pool(&o);
     sim_assert(spn_future_create(&f, NULL) == SPN_OK);
-    sim_assert(spn_future_then_async(f, spn_pool_executor(pool), only_inside, NULL,
-                                     &g) == SPN_OK);
+    sim_assert(spn_future_then(f, spn_pool_executor(pool), only_inside, NULL, &g) ==
+               SPN_OK);
     sim_thread(complete_and_leave, spn_future_ref(f));
     sim_outcome((unsigned)spn_future_cancel(g, 0));
-    sim_assert(spn_future_is_done(g) == 1);
+    sim_assert(spn_future_get_state(g) != SPN_FUTURE_PENDING);
     sim_join_all();
     close_pool();
     spn_future_unref(f);
@@ -949,7 +564,7 @@ static void end_as_its_stage_is_done(spn_executor *front, spn_serial *serial,
     void *result;
 
     sim_assert(spn_future_create(&f, NULL) == SPN_OK);
-    sim_assert(spn_future_then_async(f, front, nothing_then, NULL, &g) == SPN_OK);
+    sim_assert(spn_future_then(f, front, nothing_then, NULL, &g) == SPN_OK);
     sim_thread(complete_and_leave, spn_future_ref(f));
     sim_assert(spn_future_get(g, &result, SPN_FOREVER) == SPN_OK);
     if (whole != front)
@@ -972,23 +587,22 @@ static void end_serial(bool of_a_key)
     if (of_a_key)
         sim_assert(spn_serial_open(s, 7, &front) == SPN_OK);
     end_as_its_stage_is_done(front, s, spn_serial_executor(s));
-    sim_assert(spn_serial_pending(s) == 0);
     sim_assert(spn_serial_destroy(s) == SPN_OK);
     close_pool();
     sim_join_all();
 }
 
-SCENARIO(pool_found__serial_ends_as_its_stage_is_done__not_touched_after, "CF-36 X-15")
+SCENARIO(pool_found__serial_ends_as_its_stage_is_done__not_touched_after, "X-15")
 {
     end_serial(false);
 }
 
-SCENARIO(pool_found__key_ends_as_its_stage_is_done__not_touched_after, "CF-36 X-15")
+SCENARIO(pool_found__key_ends_as_its_stage_is_done__not_touched_after, "X-15")
 {
     end_serial(true);
 }
 
-SCENARIO(pool_found__limiter_ends_as_its_stage_is_done__not_touched_after, "CF-36")
+SCENARIO(pool_found__limiter_ends_as_its_stage_is_done__not_touched_after)
 {
     const spn_pool_opts o = small(1, 1, 4);
     spn_limiter_opts lo = SPN_LIMITER_OPTS_INIT;
@@ -1005,18 +619,18 @@ SCENARIO(pool_found__limiter_ends_as_its_stage_is_done__not_touched_after, "CF-3
 }
 
 /* Who waits has its answer and goes, and with it the executor. */
-SCENARIO(pool_found__threadless_goes_with_its_answer__not_touched_after, "CF-36 X-16")
+SCENARIO(pool_found__threadless_goes_with_its_answer__not_touched_after, "X-16")
 {
     spn_threadless *t;
     spn_future *f, *g;
 
     sim_assert(spn_threadless_create(&t, NULL) == SPN_OK);
     sim_assert(spn_future_create(&f, NULL) == SPN_OK);
-    sim_assert(spn_future_then_async(f, spn_threadless_executor(t), nothing_then, NULL,
-                                     &g) == SPN_OK);
+    sim_assert(spn_future_then(f, spn_threadless_executor(t), nothing_then, NULL, &g) ==
+               SPN_OK);
     sim_thread(complete_and_leave, spn_future_ref(f));
     sim_assert(spn_threadless_wait_and_drain(t, SPN_SEC(60)) == SPN_OK);
-    sim_assert(spn_future_is_done(g) == 1);
+    sim_assert(spn_future_get_state(g) != SPN_FUTURE_PENDING);
     sim_assert(spn_threadless_destroy(t) == SPN_OK);
     sim_join_all();
     spn_future_unref(f);

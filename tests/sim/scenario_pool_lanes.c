@@ -3,6 +3,7 @@
  * scenario_pool_lanes.c - the pool over lanes: calls without a node and plain tasks,
  * workers that run a batch in one go, against sleeping, leaving and the end.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -57,9 +58,9 @@ static void close_pool(void)
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     int sum = 0;
 
-    if (spn_pool_is_shutdown(pool) == 0)
-        (void)spn_pool_shutdown(pool);
-    while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+    if (pool_is_shutdown(pool) == 0)
+        (void)pool_shutdown(pool);
+    while (pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
         ;
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     for (int i = 0; i < CALLS; i++) {
@@ -105,17 +106,18 @@ SCENARIO(pool_lanes__call_races_shutdown__runs_or_refused, "TPE-16")
         return;
     call(0);
     sim_thread(call_two, (void *)1);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
     sim_join_all();
     close_pool();
 }
 SCENARIO_OPTS(pool_lanes__call_races_shutdown__runs_or_refused, .max_steps = 60000)
 
-static void unrun(void *ctx, spn_task *task)
+static void unrun(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     (void)ctx;
+    (void)arg;
+    sim_assert(task == NULL && fn == count_call);
     (void)spn__fetch_add(&returned, 1, relaxed);
-    (void)spn_task_drop(task, SPN_ESHUTDOWN);
 }
 
 /* A call that was accepted runs or is given back, each once. */
@@ -126,7 +128,7 @@ SCENARIO(pool_lanes__call_races_shutdown_now__runs_or_returned, "TPE-19")
     call(0);
     call(3);
     sim_thread(call_two, (void *)1);
-    sim_assert(spn_pool_shutdown_now(pool, unrun, NULL, NULL) == SPN_OK);
+    sim_assert(pool_shutdown_now(pool, unrun, NULL, NULL) == SPN_OK);
     sim_join_all();
     close_pool();
 }
@@ -162,7 +164,7 @@ SCENARIO(pool_lanes__long_task_first__others_run_meanwhile)
 {
     if (!open_pool(2, 2))
         return;
-    if (spn_pool_prestart_all(pool) == 2) {
+    if (spn_pool_prestart(pool, SPN_DEFAULT) == 2) {
         if (spn_executor_call(ex, long_call, NULL) == SPN_OK)
             (void)spn__fetch_add(&accepted, 1, relaxed);
         call(1);
@@ -204,6 +206,8 @@ static void pause_races_batch(void)
         return;
     spn__init(&is_paused, 0);
     spn__init(&resumed, 0);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle(); /* the worker sleeps */
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     for (int i = 0; i < 2; i++) {
         if (spn_executor_call(ex, i == 0 ? last_call : later_call,
@@ -246,14 +250,16 @@ SCENARIO(pool_lanes__worker_dies__its_batch_is_run)
 
     if (!open_pool(1, 1))
         return;
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle(); /* the worker sleeps */
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     for (int i = 0; i < 3; i++)
         if (spn_executor_call(ex, i == 0 ? exit_call : count_call,
                               (void *)(intptr_t)i) != SPN_OK)
             sim_assert(false);
     sim_assert(spn_pool_resume(pool) == SPN_OK);
-    (void)spn_pool_shutdown(pool);
-    while (spn_pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+    (void)pool_shutdown(pool);
+    while (pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
         ;
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.completed == 2 && s.failed == 1 && s.pending == 0);

@@ -9,11 +9,7 @@
  * its own, with the combination written down, at the end of this file.
  *
  * WHAT IS PROMISED, and therefore asked
- *   held     threads that are held by tasks do not hold up an urgent job, while one above
- *            max may be had for it (urgent_threads).
- *   blocked  a task that says it blocks does not hold up what it waits for, while a
- *            thread may stand in for it (block_threads); a task that waits for a future of
- *            its pool gets it, or is told SPN_EDEADLK.
+ *   waiting  a task that waits for a future of its pool gets it, or is told SPN_EDEADLK.
  *   ended    whatever goes on as the pool is shut down, each accepted task ends once.
  *   In all, what was accepted ends without anybody's help; then the threads that are too
  *   many go when their keep-alive is over; and the books balance.
@@ -27,6 +23,7 @@
  * keep-alive is long, and no timer expires early, a thread that only comes by because it
  * was idle for too long shows as time that has passed.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -34,7 +31,7 @@
 #include "exec/pool.h"
 #include "sync/seam.h"
 
-enum { PER_THREAD = 6, HELD = 3, TASKS = 2 * PER_THREAD + HELD };
+enum { PER_THREAD = 6, TASKS = 2 * PER_THREAD + 1 };
 #define LONG SPN_SEC(100)
 
 struct fate {
@@ -44,18 +41,14 @@ struct fate {
     spn_latch *ended;         /* opened by its end, or when it is refused */
     struct fate *partner;
     SPN__ATOMIC(int) used; /* relaxed: known before the end of who submits it */
-    bool urgent;
-    int unblocks; /* what it does when it no longer blocks */
 };
 
 /* What a thread may do. */
 enum op {
     QUICK,
-    URGENT,
     LATE,
     DIE,
     NEST,
-    BLOCK,
     REMOVE,
     PURGE,
     PAUSE,
@@ -71,20 +64,14 @@ enum op {
     LOOK,
     OPS
 };
-#define BIT(op) (1u << (op))
-#define ALL     (BIT(OPS) - 1)
 
 static spn_pool *pool;
 static spn_executor *ex;
 static spn_queue *queue; /* the user's, or NULL */
 static struct fate fates[TASKS];
-static spn_latch *gate;
 static SPN__ATOMIC(int) others; /* accepted, beside the fates */
-static unsigned allowed;        /* bits of op */
-static int32_t most;  /* what max may be raised to; 0: it may also be lowered */
-static bool blocking; /* whether tasks block */
-static bool waits;    /* whether submitters wait for room */
-static bool refuses;  /* whether there is not always a thread */
+static bool waits;              /* whether submitters wait for room */
+static bool refuses;            /* whether there is not always a thread */
 
 /* ---- tasks --------------------------------------------------------------------------- */
 
@@ -122,27 +109,16 @@ static void drop(spn_task *task, int reason)
     end_of(fate_of(task));
 }
 
-static void take_back(void *ctx, spn_task *task)
+static void take_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     (void)ctx;
-    if (fate_of(task) != NULL)
+    (void)arg;
+    if (task == NULL)
+        sim_assert(fn != NULL); /* a call */
+    else if (fate_of(task) != NULL)
         end_of(fate_of(task));
     else
         sim_assert(spn_task_drop(task, SPN_ESHUTDOWN) == SPN_OK);
-}
-
-/* Or until it is interrupted: the pool stops. */
-static void until_open(spn_latch *latch)
-{
-    const int rc = spn_latch_await(latch, SPN_FOREVER);
-
-    sim_assert(rc == SPN_OK || rc == SPN_EINTR);
-}
-
-static int hold(spn_task *task)
-{
-    until_open(gate);
-    return run(task);
 }
 
 static int answer(void *arg, void **result)
@@ -180,33 +156,9 @@ static void wait_for_answer(void)
     spn_future_unref(future);
 }
 
-/* Where others block it says that it does: else there may be no thread for the rest, and
- * nobody to tell it so. */
 static int nest(spn_task *task)
 {
-    if (blocking)
-        spn_pool_block_begin();
     wait_for_answer();
-    if (blocking)
-        spn_pool_block_end();
-    return run(task);
-}
-
-/* Blocks until its partner has come to its end. */
-static int block(spn_task *task)
-{
-    struct fate *f = fate_of(task);
-
-    spn_pool_block_begin();
-    until_open(f->partner->ended);
-    if (f->unblocks == 1)
-        return run_and_die(task);
-    spn_pool_block_end();
-    if (f->unblocks == 2) {
-        spn_pool_block_begin();
-        wait_for_answer();
-        spn_pool_block_end();
-    }
     return run(task);
 }
 
@@ -232,34 +184,6 @@ static int spawn(spn_task *task)
 }
 
 /* ---- operations ------------------------------------------------------------------------ */
-
-static void make_urgent(struct fate *f)
-{
-    f->urgent = true;
-    f->job.urgent = 1;
-}
-
-/* What a task that another waits for may be. */
-static void draw_partner(struct fate *f)
-{
-    static int (*const fns[])(spn_task *) = { run, nest, run_and_die };
-
-    f->job.task.fn = fns[sim_choose(3)];
-    if (sim_choose(3) == 0)
-        make_urgent(f);
-}
-
-static void submit_pair(struct fate *f, struct fate *partner)
-{
-    const bool partner_first = sim_choose(2) == 0;
-
-    f->job.task.fn = block;
-    f->partner = partner;
-    f->unblocks = (int)sim_choose(3);
-    draw_partner(partner);
-    (void)submit(partner_first ? partner : f);
-    (void)submit(partner_first ? f : partner);
-}
 
 static void cancel_and_purge(void)
 {
@@ -311,7 +235,7 @@ static void change(enum op op)
     if (op == CORE)
         c.core_threads = (int32_t)sim_choose(3);
     if (op == MAX)
-        c.max_threads = most > 0 ? most : 1 + (int32_t)sim_choose(2);
+        c.max_threads = 1 + (int32_t)sim_choose(2);
     if (op == KEEP_ALIVE)
         c.keep_alive_ns = sim_choose(2) == 0 ? 0 : LONG;
     (void)spn_pool_reconfigure(pool, &c); /* core above max is refused */
@@ -322,7 +246,7 @@ static void take_any(void)
 {
     struct fate *f = &fates[sim_choose(TASKS)];
 
-    if (spn_pool_remove(pool, &f->job.task) == 1)
+    if (pool_remove(pool, &f->job.task) == 1)
         end_of(f);
 }
 
@@ -335,12 +259,6 @@ static int operate(enum op op, struct fate *f, const struct fate *first)
             f->job.task.flags = 0; /* a plain task */
         (void)submit(f);
         return 1;
-    case URGENT:
-        make_urgent(f);
-        if (sim_choose(4) == 0)
-            f->job.task.fn = run_and_die;
-        (void)submit(f);
-        return 1;
     case LATE:
         f->job.deadline_ns = sim_now() + 1;
         (void)submit(f);
@@ -351,15 +269,10 @@ static int operate(enum op op, struct fate *f, const struct fate *first)
         return 1;
     case NEST:
         f->job.task.fn = nest;
-        if (sim_choose(3) == 0)
-            make_urgent(f);
         (void)submit(f);
         return 1;
-    case BLOCK:
-        submit_pair(f, f + 1);
-        return 2;
     case REMOVE:
-        if (f > first && spn_pool_remove(pool, &f[-1].job.task) == 1)
+        if (f > first && pool_remove(pool, &f[-1].job.task) == 1)
             end_of(f - 1);
         return 0;
     case PURGE:
@@ -372,7 +285,7 @@ static int operate(enum op op, struct fate *f, const struct fate *first)
         (void)spn_pool_resume(pool);
         return waits ? 0 : 1;
     case PRESTART:
-        (void)spn_pool_prestart(pool);
+        (void)spn_pool_prestart(pool, 1);
         return 0;
     case WAIT:
         wait_for_answer();
@@ -404,14 +317,10 @@ static int operate(enum op op, struct fate *f, const struct fate *first)
 static void perform(void *arg)
 {
     struct fate *first = arg, *f = first;
-    bool blocks = false;
 
     for (int i = 0; i < 3; i++) {
         enum op op = (enum op)sim_choose(OPS);
 
-        if ((allowed & BIT(op)) == 0 || (op == BLOCK && blocks))
-            op = (allowed & BIT(URGENT)) != 0 && sim_choose(2) == 0 ? URGENT : QUICK;
-        blocks = blocks || op == BLOCK; /* no more than may have stand-ins */
         f += operate(op, f, first);
     }
 }
@@ -424,8 +333,7 @@ static void own_queue(spn_pool_opts *o, uint32_t kind)
 
     if (kind == SPN_QUEUE_ARRAY)
         q.capacity = 2;
-    q.spins_timed = q.spins_untimed =
-        kind == SPN_QUEUE_SYNCHRONOUS || kind == SPN_QUEUE_TRANSFER ? -1 : 0;
+    q.spins_timed = q.spins_untimed = kind == SPN_QUEUE_TRANSFER ? -1 : 0;
     sim_assert(spn_queue_create(&queue, kind, &q) == SPN_OK);
     o->queue = queue;
 }
@@ -433,7 +341,7 @@ static void own_queue(spn_pool_opts *o, uint32_t kind)
 static void draw_queue(spn_pool_opts *o)
 {
     static const uint32_t own[] = { SPN_QUEUE_LINKED, SPN_QUEUE_ARRAY,
-                                    SPN_QUEUE_TRANSFER, SPN_QUEUE_SYNCHRONOUS };
+                                    SPN_QUEUE_TRANSFER, SPN_QUEUE_DEQUE };
     const unsigned kind = sim_choose(9);
 
     if (kind < 4) {
@@ -446,7 +354,6 @@ static void draw_queue(spn_pool_opts *o)
         o->queue_capacity = kind == 6 ? SPN_HANDOFF : 2;
         o->eager = kind == 8;
     }
-    o->helping = kind != 5 && kind > 3 && sim_choose(4) == 0;
 }
 
 static void quiet(spn_pool *p, const spn_task_info *info, void *ctx)
@@ -468,9 +375,6 @@ static spn_pool_opts draw_pool(bool patient)
     o.max_threads = o.core_threads == 2 ? 2 : 1 + (int32_t)sim_choose(2);
     o.keep_alive_ns = keep_alives[sim_choose(patient ? 2 : 3)];
     o.core_timeout = o.keep_alive_ns > 0 && sim_choose(3) == 0;
-    o.urgent_capacity = sim_choose(2) == 0 ? 1 : 0;
-    o.urgent_threads = 1;
-    o.block_threads = 2 * PER_THREAD;
     o.reject = sim_choose(4) == 0 ? spn_reject_discard_oldest() : NULL;
     o.hooks.uncaught = quiet;
     waits = false;
@@ -503,9 +407,6 @@ static spn_pool_opts draw_looking(bool patient, bool full)
     o.max_threads = o.core_threads == 2 ? 2 : 1 + (int32_t)sim_choose(2);
     o.keep_alive_ns = keep_alives[sim_choose(patient ? 2 : 3)];
     o.core_timeout = o.keep_alive_ns > 0 && sim_choose(3) == 0;
-    o.urgent_capacity = sim_choose(2) == 0 ? 1 : 0;
-    o.urgent_threads = 1;
-    o.block_threads = 2 * PER_THREAD;
     waits = policy == 3;
     if (policy > 1)
         o.reject = waits ? &block_policy.policy : spn_reject_discard_oldest();
@@ -526,32 +427,30 @@ static void open_pool(const spn_pool_opts *o)
         sim_assert(spn_latch_create(&fates[i].ended, 1) == SPN_OK);
     }
     spn__init(&others, 0);
-    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
     sim_assert(spn_pool_create(&pool, o) == SPN_OK);
     ex = spn_pool_executor(pool);
 }
 
 /* Until those that were submitted have ended. */
-static void await_ends(bool urgent_only)
+static void await_ends(void)
 {
     for (int i = 0; i < TASKS; i++)
-        if (spn__load(&fates[i].used, relaxed) != 0 &&
-            (fates[i].urgent || !urgent_only))
+        if (spn__load(&fates[i].used, relaxed) != 0)
             sim_assert(spn_latch_await(fates[i].ended, SPN_FOREVER) == SPN_OK);
 }
 
 /* Nothing is left to do: those that are too many go. */
 static void await_leaving(void)
 {
-    const int32_t stay =
-        spn_pool_core_timeout(pool) == 1 ? 0 : spn_pool_core_threads(pool);
+    const spn_pool_stats s = pool_stats(pool);
+    const int32_t stay = s.core_timeout == 1 ? 0 : s.core_threads;
     int rounds = 0;
 
     do { /* at first calls may be left, and a worker may be counted out and in again */
         sim_sleep(3 * LONG); /* or less: it may expire early */
         sim_settle();
-    } while (spn_pool_threads(pool) > stay && ++rounds < 100);
-    sim_assert(spn_pool_threads(pool) <= stay);
+    } while (pool_stats(pool).threads > stay && ++rounds < 100);
+    sim_assert(pool_stats(pool).threads <= stay);
 }
 
 static void close_pool(void)
@@ -559,9 +458,9 @@ static void close_pool(void)
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     int accepted = spn__load(&others, relaxed);
 
-    if (spn_pool_is_shutdown(pool) == 0)
-        (void)spn_pool_shutdown(pool);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    if (pool_is_shutdown(pool) == 0)
+        (void)pool_shutdown(pool);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     for (int i = 0; i < TASKS; i++) {
         const int a = spn__load(&fates[i].accepted, relaxed);
@@ -572,11 +471,10 @@ static void close_pool(void)
         sim_assert(spn_latch_destroy(fates[i].ended) == SPN_OK);
     }
     sim_assert(s.pending == 0 && s.queued == 0 && s.threads == 0 && s.active == 0);
-    sim_assert(s.accepted == accepted && s.submitted == 0 && s.blocked == 0);
+    sim_assert(s.accepted == accepted && s.submitted == 0);
     sim_assert(s.accepted ==
                s.completed + s.failed + s.cancelled + s.returned + s.dropped);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
-    sim_assert(spn_latch_destroy(gate) == SPN_OK);
     if (queue != NULL)
         sim_assert(spn_queue_destroy(queue) == SPN_OK);
     queue = NULL;
@@ -588,53 +486,6 @@ static void perform_two(void)
     sim_thread(perform, &fates[PER_THREAD]);
 }
 
-/* ---- held -------------------------------------------------------------------------------- */
-
-static void held(const spn_pool_opts *o, bool patient)
-{
-    const int holders = 1 + (int)sim_choose(HELD);
-
-    blocking = refuses = false;
-    most = o->max_threads + 1; /* not lower: then there is no thread above it */
-    allowed = BIT(QUICK) | BIT(URGENT) | BIT(LATE) | BIT(DIE) | BIT(REMOVE) |
-              BIT(PURGE) | BIT(PAUSE) | BIT(CORE) | BIT(MAX) | BIT(KEEP_ALIVE) |
-              BIT(PRESTART) | BIT(CALL) | BIT(SPAWN) | BIT(TAKE) | BIT(LOOK);
-    open_pool(o);
-    for (int i = 0; i < holders; i++) {
-        struct fate *f = &fates[2 * PER_THREAD + i];
-
-        f->job.task.fn = hold;
-        (void)submit(f);
-    }
-    perform_two();
-    sim_join_all();
-    await_ends(true);
-    sim_assert(!patient || sim_now() < LONG);
-    sim_assert(spn_latch_count_down(gate) == SPN_OK);
-    await_ends(false);
-    await_leaving();
-    close_pool();
-}
-
-SCENARIO(pool_mix__threads_are_held__urgent_ones_run, "P10 P11 G-20 TPE-32 TPE-58")
-{
-    const spn_pool_opts o = draw_pool(false);
-
-    held(&o, false);
-}
-SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run, .max_steps = 60000,
-              .schedules = 1000, .no_faults = "waits for a thread beside those held")
-
-SCENARIO(pool_mix__threads_are_held__urgent_ones_run_at_once, "P10 P11 G-20")
-{
-    const spn_pool_opts o = draw_pool(true);
-
-    held(&o, true);
-}
-SCENARIO_OPTS(pool_mix__threads_are_held__urgent_ones_run_at_once, .early = SIM_NEVER,
-              .max_steps = 60000, .schedules = 1000,
-              .no_faults = "waits for a thread beside those held")
-
 static int perhaps(const spn_thread_factory *factory, spn_thread **out,
                    spn_thread_opts *opts, spn_thread_fn fn, void *arg)
 {
@@ -642,54 +493,51 @@ static int perhaps(const spn_thread_factory *factory, spn_thread **out,
     return sim_choose(3) == 0 ? SPN_EAGAIN : spn_thread_create(out, opts, fn, arg);
 }
 
-/* Everything, and in half of the schedules tasks that block.  Where none does there need
- * not always be a thread: what waits for one in vain is dropped. */
+/* Everything; in half of the schedules there is not always a thread: what waits for one in
+ * vain is dropped. */
 static void open_any(const spn_pool_opts *opts)
 {
     static const spn_thread_factory perhaps_a_thread = { sizeof(spn_thread_factory),
                                                          perhaps };
     spn_pool_opts o = *opts;
 
-    most = 0;
-    blocking = sim_choose(2) == 0;
-    allowed = blocking ? ALL : ALL & ~BIT(BLOCK);
-    refuses = !blocking && sim_choose(2) == 0;
+    refuses = sim_choose(4) == 0;
     if (refuses)
         o.factory = &perhaps_a_thread;
     open_pool(&o);
 }
 
-/* ---- blocked ------------------------------------------------------------------------------ */
+/* ---- waiting ------------------------------------------------------------------------------ */
 
-static void blocked(const spn_pool_opts *o, bool patient)
+static void waiting(const spn_pool_opts *o, bool patient)
 {
     open_any(o);
     perform_two();
     sim_join_all();
-    await_ends(false);
+    await_ends();
     sim_assert(!patient || sim_now() < LONG);
     await_leaving();
     close_pool();
 }
 
-SCENARIO(pool_mix__tasks_block_and_wait__the_others_run, "P38 P6 G-20 TPE-58")
+SCENARIO(pool_mix__tasks_wait__the_others_run, "P6 G-20 TPE-58")
 {
     const spn_pool_opts o = draw_pool(false);
 
-    blocked(&o, false);
+    waiting(&o, false);
 }
-SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run, .max_steps = 60000,
-              .schedules = 1000, .no_faults = "waits for a stand-in")
+SCENARIO_OPTS(pool_mix__tasks_wait__the_others_run, .max_steps = 60000,
+              .schedules = 1000, .no_faults = "it counts on its threads")
 
-SCENARIO(pool_mix__tasks_block_and_wait__the_others_run_at_once, "P38 P6 G-20")
+SCENARIO(pool_mix__tasks_wait__the_others_run_at_once, "P6 G-20")
 {
     const spn_pool_opts o = draw_pool(true);
 
-    blocked(&o, true);
+    waiting(&o, true);
 }
-SCENARIO_OPTS(pool_mix__tasks_block_and_wait__the_others_run_at_once,
-              .early = SIM_NEVER, .max_steps = 60000, .schedules = 1000,
-              .no_faults = "waits for a stand-in")
+SCENARIO_OPTS(pool_mix__tasks_wait__the_others_run_at_once, .early = SIM_NEVER,
+              .max_steps = 60000, .schedules = 1000,
+              .no_faults = "it counts on its threads")
 
 /* ---- ended -------------------------------------------------------------------------------- */
 
@@ -703,13 +551,13 @@ static void ended(const spn_pool_opts *o)
     if (sim_choose(2) == 0)
         (void)spn_pool_pause(pool);
     if (how == 0)
-        (void)spn_pool_shutdown(pool);
+        (void)pool_shutdown(pool);
     else if (how == 1)
-        (void)spn_pool_shutdown_now(pool, take_back, NULL, NULL);
+        (void)pool_shutdown_now(pool, take_back, NULL, NULL);
     else
         (void)spn_pool_drain(pool, SPN_MS(1), take_back, NULL, NULL);
     sim_join_all();
-    await_ends(false);
+    await_ends();
     close_pool();
 }
 
@@ -724,30 +572,20 @@ SCENARIO_OPTS(pool_mix__shut_down_amid_all__each_task_ends_once, .max_steps = 60
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
-SCENARIO(pool_mix__a_thread_looks__urgent_ones_run_at_once, "P10 P11 G-20 TPE-13")
-{
-    const spn_pool_opts o = draw_looking(true, false);
-
-    held(&o, true);
-}
-SCENARIO_OPTS(pool_mix__a_thread_looks__urgent_ones_run_at_once, .early = SIM_NEVER,
-              .max_steps = 60000, .schedules = 1000,
-              .no_faults = "waits for a thread beside those held")
-
-SCENARIO(pool_mix__a_thread_looks__the_others_run, "P38 P6 G-20 TPE-13 TPE-58")
+SCENARIO(pool_mix__a_thread_looks__the_others_run, "P6 G-20 TPE-13 TPE-58")
 {
     const spn_pool_opts o = draw_looking(false, true);
 
-    blocked(&o, false);
+    waiting(&o, false);
 }
 SCENARIO_OPTS(pool_mix__a_thread_looks__the_others_run, .max_steps = 60000,
-              .schedules = 1000, .no_faults = "waits for a stand-in")
+              .schedules = 1000, .no_faults = "it counts on its threads")
 
-SCENARIO(pool_mix__a_thread_looks__the_others_run_at_once, "P38 P6 G-20 TPE-13")
+SCENARIO(pool_mix__a_thread_looks__the_others_run_at_once, "P6 G-20 TPE-13")
 {
     const spn_pool_opts o = draw_looking(true, true);
 
-    blocked(&o, true);
+    waiting(&o, true);
 }
 SCENARIO_OPTS(pool_mix__a_thread_looks__the_others_run_at_once, .early = SIM_NEVER,
               .max_steps = 60000, .schedules = 1000)
@@ -782,7 +620,7 @@ static void two_meet(const spn_pool_opts *o)
     b->partner = a;
     for (int i = 0; i < 4; i++)
         sim_assert(submit(&fates[i]));
-    await_ends(false);
+    await_ends();
     close_pool();
 }
 

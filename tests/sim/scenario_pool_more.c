@@ -5,6 +5,7 @@
  *
  * As in scenario_pool.c each task counts how it ended, and must have ended once.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -49,8 +50,10 @@ static void drop(spn_task *task, int reason)
     (void)spn__fetch_add(&fate_of(task)->dropped, 1, relaxed);
 }
 
-static void take_back(void *ctx, spn_task *task)
+static void take_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     (void)spn__fetch_add(&fate_of(task)->returned, 1, relaxed);
 }
@@ -133,9 +136,9 @@ static void close_pool(void)
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     int64_t accepted = 0, ran = 0;
 
-    if (spn_pool_is_shutdown(pool) == 0)
-        (void)spn_pool_shutdown(pool);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    if (pool_is_shutdown(pool) == 0)
+        (void)pool_shutdown(pool);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     for (int i = 0; i < TASKS; i++) {
         const int r = spn__load(&fates[i].ran, relaxed);
@@ -152,7 +155,7 @@ static void close_pool(void)
     sim_assert(s.completed + s.failed + s.caller_ran == ran);
     sim_assert(s.accepted ==
                s.completed + s.failed + s.cancelled + s.returned + s.dropped);
-    sim_assert(s.submitted == 0 && s.blocked == 0);
+    sim_assert(s.submitted == 0);
     sim_assert(spn__load(&terminations, relaxed) == 1);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
     if (queue != NULL)
@@ -179,11 +182,10 @@ static void get_future(void *arg)
     outcome = spn_future_get(future, NULL, SPN_FOREVER);
 }
 
-static void open_helping(void)
+static void open_with_future(void)
 {
     spn_pool_opts o = small(1, 1, 4);
 
-    o.helping = 1;
     o.hooks.terminated = NULL;
     open_pool(&o);
     spn__init(&calls, 0);
@@ -191,14 +193,14 @@ static void open_helping(void)
     sim_assert(spn_executor_submit(ex, count_call, &calls, &future) == SPN_OK);
 }
 
-/* A foreign thread helps while the pool is ended and freed: the pool waits for it, and
- * nobody touches it afterwards. */
-SCENARIO(pool_more__help_races_the_end__pool_outlives_the_help, "TPE-49 G-16 P28")
+/* A foreign thread waits for a future while the pool is ended and freed, and does not touch
+ * the pool afterwards. */
+SCENARIO(pool_more__get_races_the_end__not_touched_after, "TPE-49 G-16 P28")
 {
-    open_helping();
+    open_with_future();
     sim_thread(get_future, NULL);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn__load(&calls, relaxed) == 1); /* it has run when the pool is over */
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
     sim_join_all();
@@ -206,21 +208,23 @@ SCENARIO(pool_more__help_races_the_end__pool_outlives_the_help, "TPE-49 G-16 P28
     spn_future_unref(future);
 }
 
-static void drop_it(void *ctx, spn_task *task)
+static void drop_it(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     sim_assert(spn_task_drop(task, SPN_ESHUTDOWN) == SPN_OK);
 }
 
 /* The same with shutdown_now, which gives the task back. */
-SCENARIO(pool_more__help_races_shutdown_now__run_or_returned, "TPE-62 G-16 P28")
+SCENARIO(pool_more__get_races_shutdown_now__run_or_returned, "TPE-62 G-16 P28")
 {
     int64_t count = -1;
 
-    open_helping();
+    open_with_future();
     sim_thread(get_future, NULL);
-    sim_assert(spn_pool_shutdown_now(pool, drop_it, NULL, &count) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown_now(pool, drop_it, NULL, &count) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn__load(&calls, relaxed) + count == 1);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
     sim_join_all();
@@ -229,19 +233,19 @@ SCENARIO(pool_more__help_races_shutdown_now__run_or_returned, "TPE-62 G-16 P28")
 }
 
 /* And with a third who takes the task back. */
-SCENARIO(pool_more__help_races_remove__one_gets_it, "TPE-43 TPE-44 P28")
+SCENARIO(pool_more__get_races_remove__one_gets_it, "TPE-43 TPE-44 P28")
 {
     spn_task *seen[1] = { NULL };
     int removed = 0;
 
-    open_helping();
+    open_with_future();
     sim_thread(get_future, NULL);
     if (spn_pool_snapshot(pool, seen, 1) == 1)
-        removed = spn_pool_remove(pool, seen[0]);
+        removed = pool_remove(pool, seen[0]);
     if (removed == 1)
         sim_assert(spn_task_drop(seen[0], SPN_ECANCELED) == SPN_OK);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
     sim_join_all();
     sim_assert(spn__load(&calls, relaxed) + removed == 1);
@@ -282,8 +286,8 @@ SCENARIO(pool_more__one_waits_until_a_deadline__other_is_not_refused, "P6")
         spn_future_unref(outer[i]);
     }
     sim_assert(rcs[1] == SPN_OK);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn__load(&calls, relaxed) == 2);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
@@ -322,7 +326,7 @@ SCENARIO(pool_more__taken_back_and_submitted_again__still_the_pools, "TPE-43 P6"
     spn__init(&calls, 0);
     spn__init(&nested_rc, 1);
     fates[0].job.task.fn = get_inside;
-    sim_assert(spn_pool_prestart(pool) == 1);
+    sim_assert(spn_pool_prestart(pool, 1) == 1);
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     sim_settle(); /* nobody has taken anything yet, or will */
     sim_assert(spn_future_create_task(&future, count_call, NULL, NULL) == SPN_OK);
@@ -334,8 +338,8 @@ SCENARIO(pool_more__taken_back_and_submitted_again__still_the_pools, "TPE-43 P6"
     sim_thread(submit_again, NULL);
     sim_join_all();
     sim_assert(spn_pool_resume(pool) == SPN_OK);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn__load(&nested_rc, relaxed) == SPN_EDEADLK);
     sim_assert(spn__load(&calls, relaxed) == 1);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
@@ -345,7 +349,7 @@ SCENARIO(pool_more__taken_back_and_submitted_again__still_the_pools, "TPE-43 P6"
 static void remove_first(void *arg)
 {
     (void)arg;
-    if (spn_pool_remove(pool, &fates[1].job.task) == 1)
+    if (pool_remove(pool, &fates[1].job.task) == 1)
         (void)spn__fetch_add(&fates[1].returned, 1, relaxed);
 }
 
@@ -366,8 +370,8 @@ static void taken_back_at_the_end(void (*taker)(void *))
     (void)submit(0);
     (void)submit(1);
     sim_thread(taker, &pool);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.pending == 0 && s.completed + s.returned + s.cancelled == s.accepted);
     sim_join_all();
@@ -406,7 +410,7 @@ SCENARIO(pool_more__discard_oldest_races_the_worker__one_end_each, "TPE-78 TPE-8
 static void shut_down(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
 }
 
 SCENARIO(pool_more__caller_runs_races_shutdown__run_or_dropped, "TPE-76 TPE-77 P3")
@@ -433,8 +437,8 @@ SCENARIO(pool_more__new_thread_races_the_end__task_runs, "S-6 P3")
     open_pool(&o);
     (void)submit(0);
     (void)submit(1);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
     sim_settle();
     for (int i = 0; i < 2; i++)
@@ -463,14 +467,16 @@ SCENARIO(pool_more__room_appears__each_waiter_hears, "S-6 G-20")
     o.reject = &block.policy;
     open_pool(&o);
     spn__init(&waited, 0);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle(); /* the worker sleeps */
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     sim_assert(submit(0) == SPN_OK);
     sim_thread(submit_blocking, (void *)1);
     sim_thread(submit_blocking, (void *)2);
     if (sim_choose(2) == 0) {
-        sim_assert(spn_pool_set_queue_capacity(pool, 2) == SPN_OK);
-        if (spn_pool_remove(pool, &fates[0].job.task) == 1)
-            take_back(NULL, &fates[0].job.task);
+        sim_assert(pool_set_capacity(pool, 2) == SPN_OK);
+        if (pool_remove(pool, &fates[0].job.task) == 1)
+            take_back(NULL, &fates[0].job.task, NULL, NULL);
         sim_join_all();
         sim_assert(spn_pool_resume(pool) == SPN_OK);
     } else {
@@ -492,13 +498,15 @@ SCENARIO(pool_more__blocked_submitter_and_shutdown__released, "S-6 TPE-66 G-20")
     o.reject = &block.policy;
     open_pool(&o);
     spn__init(&waited, 0);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle(); /* the worker sleeps */
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     sim_assert(submit(0) == SPN_OK);
     sim_thread(submit_blocking, (void *)1);
     if (sim_choose(2) == 0)
-        sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+        sim_assert(pool_shutdown(pool) == SPN_OK);
     else
-        sim_assert(spn_pool_shutdown_now(pool, take_back, NULL, NULL) == SPN_OK);
+        sim_assert(pool_shutdown_now(pool, take_back, NULL, NULL) == SPN_OK);
     sim_join_all();
     sim_assert(sim_now() < SPN_SEC(50));
     close_pool();
@@ -527,8 +535,8 @@ SCENARIO(pool_more__three_want_the_same_task__one_gets_it, "TPE-43 P19 P27")
     (void)submit(1);
     (void)submit(2);
     sim_thread(cancel_owner, &cancelled);
-    if (spn_pool_remove(pool, &fates[1].job.task) == 1)
-        take_back(NULL, &fates[1].job.task);
+    if (pool_remove(pool, &fates[1].job.task) == 1)
+        take_back(NULL, &fates[1].job.task, NULL, NULL);
     sim_join_all();
     close_pool();
 }
@@ -541,6 +549,8 @@ SCENARIO(pool_more__submitted_again_amid_its_drop__dropped_and_run, "TPE-43 P19"
     cancelled = 0;
     open_pool(&o);
     fates[0].job.owner = &cancelled;
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle(); /* the worker sleeps */
     sim_assert(spn_pool_pause(pool) == SPN_OK);
     (void)submit(0);
     sim_thread(cancel_owner, &cancelled);
@@ -573,11 +583,11 @@ SCENARIO(pool_more__purge_races_the_worker__one_end, "TPE-45 TPE-46 P19 X-9")
     won = spn_future_cancel(future, 0);
     sim_assert(spn_pool_purge(pool) >= 0);
     sim_join_all();
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.accepted == 2 && s.completed + s.cancelled == 2 && s.cancelled <= 1);
-    sim_assert(spn_future_is_cancelled(future) == won);
+    sim_assert((spn_future_get_state(future) == SPN_FUTURE_CANCELED) == won);
     sim_assert(won == 1 || spn__load(&calls, relaxed) == 1);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
     spn_future_unref(future);
@@ -586,7 +596,7 @@ SCENARIO(pool_more__purge_races_the_worker__one_end, "TPE-45 TPE-46 P19 X-9")
 static void shut_down_now(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_shutdown_now(pool, take_back, NULL, NULL) == SPN_OK);
+    sim_assert(pool_shutdown_now(pool, take_back, NULL, NULL) == SPN_OK);
 }
 
 /* The last task is taken back while the pool is shut down: it ends, whoever comes
@@ -601,8 +611,8 @@ SCENARIO(pool_more__remove_races_shutdown_now__ends, "TPE-46 TPE-52 TPE-62")
     (void)submit(1);
     sim_thread(shut_down_now, NULL);
     for (int i = 0; i < 2; i++)
-        if (spn_pool_remove(pool, &fates[i].job.task) == 1)
-            take_back(NULL, &fates[i].job.task);
+        if (pool_remove(pool, &fates[i].job.task) == 1)
+            take_back(NULL, &fates[i].job.task, NULL, NULL);
     sim_join_all();
     close_pool();
 }
@@ -627,7 +637,7 @@ SCENARIO(pool_more__two_submit_races_shutdown__all_accepted_run, "TPE-61 TPE-24 
     open_pool(&o);
     sim_thread(submit_one, (void *)0);
     sim_thread(submit_two, (void *)1);
-    (void)spn_pool_shutdown(pool);
+    (void)pool_shutdown(pool);
     sim_join_all();
     close_pool();
 }
@@ -645,7 +655,7 @@ SCENARIO(pool_more__own_queue_execute_races_shutdown__run_or_refused, "TPE-61 P3
     open_pool(&o);
     sim_thread(submit_one, (void *)0);
     sim_thread(submit_one, (void *)1);
-    (void)spn_pool_shutdown(pool);
+    (void)pool_shutdown(pool);
     sim_join_all();
     close_pool();
 }
@@ -663,7 +673,7 @@ SCENARIO(pool_more__own_queue_worker_leaves_what_is_taken_back__pool_is_kept,
     spn__init(&terminations, 1);
     (void)submit(0);
     sim_thread(submit_one, (void *)1);
-    (void)spn_pool_shutdown(pool);
+    (void)pool_shutdown(pool);
     sim_join_all();
     close_pool();
 }
@@ -679,7 +689,7 @@ SCENARIO(pool_more__own_queue_execute_races_shutdown_now__one_end, "TPE-62 P3")
     open_pool(&o);
     (void)submit(0);
     sim_thread(submit_one, (void *)1);
-    (void)spn_pool_shutdown_now(pool, take_back, NULL, NULL);
+    (void)pool_shutdown_now(pool, take_back, NULL, NULL);
     sim_join_all();
     close_pool();
 }
@@ -707,7 +717,7 @@ static void put_directly(void *arg)
 
     sim_assert(spn_task_claim(&f->job.task) == SPN_OK);
     (void)spn__fetch_add(&f->accepted, 1, relaxed);
-    sim_assert(spn_queue_put(queue, &f->job.task) == SPN_OK);
+    sim_assert(spn_queue_put(queue, &f->job.task, SPN_FOREVER) == SPN_OK);
 }
 
 /* A task put into the queue by hand, while a thread lives, runs like the others. */
@@ -717,7 +727,7 @@ SCENARIO(pool_more__put_into_the_queue_directly__runs, "TPE-83 TPE-12")
 
     own_queue(&o);
     open_pool(&o);
-    sim_assert(spn_pool_prestart(pool) == 1);
+    sim_assert(spn_pool_prestart(pool, 1) == 1);
     sim_thread(put_directly, (void *)1);
     (void)submit(0);
     sim_join_all();
@@ -732,7 +742,7 @@ SCENARIO(pool_more__put_into_the_queue_directly__runs, "TPE-83 TPE-12")
 static void prestart(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_prestart_all(pool) >= 0);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) >= 0);
 }
 
 /* Threads made ahead while the pool ends: it ends, and none is left behind. */
@@ -743,9 +753,9 @@ SCENARIO(pool_more__prestart_races_shutdown__no_ghost, "TPE-24 TPE-26 TPE-51")
     open_pool(&o);
     sim_thread(prestart, NULL);
     if (sim_choose(2) == 0)
-        (void)spn_pool_shutdown(pool);
+        (void)pool_shutdown(pool);
     else
-        (void)spn_pool_shutdown_now(pool, take_back, NULL, NULL);
+        (void)pool_shutdown_now(pool, take_back, NULL, NULL);
     sim_join_all();
     close_pool();
 }
@@ -765,112 +775,6 @@ SCENARIO(pool_more__worker_dies_as_the_pool_stops__ends, "EXE-6 TPE-49 P44")
     sim_join_all();
     close_pool();
 }
-
-static spn_latch *gate;
-
-static int block_in_task(spn_task *task)
-{
-    spn_pool_block_begin();
-    sim_assert(spn_latch_await(gate, SPN_FOREVER) == SPN_OK);
-    spn_pool_block_end();
-    return run(task);
-}
-
-/* One blocks with a hint as another is queued: whichever comes first, the second runs
- * while the first is blocked. */
-SCENARIO(pool_more__block_races_submit__the_other_runs, "P38 G-20")
-{
-    spn_pool_opts o = small(1, 1, 4);
-
-    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
-    open_pool(&o);
-    fates[0].job.task.fn = block_in_task;
-    (void)submit(0);
-    (void)submit(1);
-    while (spn__load(&fates[1].ran, acquire) == 0)
-        sim_sleep(SPN_US(10));
-    sim_assert(spn__load(&fates[0].ran, acquire) == 0);
-    sim_assert(spn_latch_count_down(gate) == SPN_OK);
-    close_pool();
-    sim_assert(spn_latch_destroy(gate) == SPN_OK);
-}
-SCENARIO_OPTS(pool_more__block_races_submit__the_other_runs,
-              .no_faults = "waits for a second thread")
-
-static int hold_in_task(spn_task *task)
-{
-    sim_assert(spn_latch_await(gate, SPN_FOREVER) == SPN_OK);
-    return run(task);
-}
-
-/* All threads are busy for good: an urgent job runs. */
-SCENARIO(pool_more__urgent_while_all_are_busy__runs, "P10 P11 G-20")
-{
-    spn_pool_opts o = small(1, 1, 4);
-
-    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
-    open_pool(&o);
-    fates[0].job.task.fn = hold_in_task;
-    fates[1].job.urgent = 1;
-    (void)submit(0);
-    sim_assert(submit(1) == SPN_OK);
-    while (spn__load(&fates[1].ran, acquire) == 0)
-        sim_sleep(SPN_US(10));
-    sim_assert(spn_latch_count_down(gate) == SPN_OK);
-    close_pool();
-    sim_assert(spn_latch_destroy(gate) == SPN_OK);
-}
-SCENARIO_OPTS(pool_more__urgent_while_all_are_busy__runs,
-              .no_faults = "waits for a second thread")
-
-/* Three urgent jobs, and one thread above max for all of them: the next may come as that
- * thread is about to leave, when it is counted yet and no other can be made. */
-static void urgent_ones_follow(spn_pool_opts *o)
-{
-    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
-    open_pool(o);
-    fates[0].job.task.fn = hold_in_task;
-    (void)submit(0);
-    for (int i = 1; i < 4; i++) {
-        fates[i].job.urgent = 1;
-        sim_assert(submit(i) == SPN_OK);
-    }
-    for (int i = 1; i < 4; i++)
-        while (spn__load(&fates[i].ran, acquire) == 0)
-            sim_sleep(SPN_US(10));
-    sim_assert(spn_latch_count_down(gate) == SPN_OK);
-    close_pool();
-    sim_assert(spn_latch_destroy(gate) == SPN_OK);
-}
-
-SCENARIO(pool_more__urgent_as_the_last_one_leaves__runs, "TPE-32 P10")
-{
-    spn_pool_opts o = small(1, 1, 4);
-
-    urgent_ones_follow(&o);
-}
-SCENARIO_OPTS(pool_more__urgent_as_the_last_one_leaves__runs,
-              .no_faults = "waits for a second thread")
-
-SCENARIO(pool_more__urgent_as_the_last_one_leaves__lanes, "TPE-32 P10")
-{
-    spn_pool_opts o = small(1, 1, SPN_DEFAULT);
-
-    o.queue_kind = SPN_POOL_LANES;
-    urgent_ones_follow(&o);
-}
-SCENARIO_OPTS(pool_more__urgent_as_the_last_one_leaves__lanes,
-              .no_faults = "waits for a second thread")
-
-SCENARIO(pool_more__urgent_as_the_last_one_leaves__own_queue, "TPE-32 P10")
-{
-    spn_pool_opts o = small(1, 1, 0);
-
-    own_queue(&o);
-    urgent_ones_follow(&o);
-}
-SCENARIO_OPTS(pool_more__urgent_as_the_last_one_leaves__own_queue,
-              .no_faults = "waits for a second thread")
 
 static void resume(void *arg)
 {
@@ -898,6 +802,66 @@ SCENARIO(pool_more__pause_races_keep_alive__runs_after_resume, "P1 P44 P15")
 }
 SCENARIO_OPTS(pool_more__pause_races_keep_alive__runs_after_resume, .early = 8)
 
+static int perhaps_a_thread(const spn_thread_factory *factory, spn_thread **out,
+                            spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    return sim_choose(3) == 0 ? SPN_EAGAIN : spn_thread_create(out, opts, fn, arg);
+}
+
+static const spn_thread_factory perhaps = { sizeof perhaps, perhaps_a_thread };
+
+/* A task starts a thread, if one can be made, in a paused pool, while that is resumed, shut
+ * down or stopped.  The task runs once, or is given back, or was refused. */
+SCENARIO(pool_more__first_task_in_a_pause__started_or_given_back, "P15 TPE-52 TPE-62")
+{
+    const unsigned how = sim_choose(3);
+    spn_pool_opts o = small(1, 2, 1);
+    int64_t count = 0;
+
+    o.factory = &perhaps;
+    open_pool(&o);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_thread(submit_one, (void *)0);
+    if (sim_choose(2) == 0)
+        sim_thread(submit_one, (void *)1);
+    if (how == 0)
+        (void)spn_pool_resume(pool);
+    else if (how == 1)
+        (void)pool_shutdown(pool);
+    else
+        sim_assert(pool_shutdown_now(pool, take_back, NULL, &count) == SPN_OK);
+    sim_join_all();
+    if (how == 0)
+        (void)pool_shutdown(pool);
+    /* shutdown_now ended the pause, so no task has started. */
+    sim_assert(how != 2 || spn__load(&fates[0].ran, relaxed) == 0);
+    sim_outcome((unsigned)count);
+    close_pool();
+}
+
+/* The first task waits in its worker until the pool is resumed: it counts as active, and
+ * remove does not find it. */
+SCENARIO(pool_more__first_task_waits__is_active_and_not_removed, "P15 TPE-37 TPE-43")
+{
+    spn_pool_opts o = small(1, 1, 4);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+
+    open_pool(&o);
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    sim_assert(submit(0) == SPN_OK);
+    sim_assert(pool_remove(pool, &fates[0].job.task) == 0);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.active == 1 && s.queued == 0 && s.pending == 1);
+    sim_settle();
+    sim_assert(spn__load(&fates[0].ran, relaxed) == 0);
+    sim_thread(resume, NULL);
+    while (!is_over(0))
+        sim_sleep(1);
+    sim_join_all();
+    close_pool();
+}
+
 static SPN__ATOMIC(int) told;
 
 static int pause_it(spn_task *task)
@@ -923,6 +887,8 @@ SCENARIO(pool_more__resumed_with_a_batch_taken__sees_what_came_before, "P44 TPE-
     spn__init(&told, 0);
     fates[0].job.task.fn = pause_it;
     fates[1].job.task.fn = fates[2].job.task.fn = be_told;
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle();                               /* the worker sleeps */
     sim_assert(spn_pool_pause(pool) == SPN_OK); /* so that they come together */
     for (int i = 0; i < 3; i++)
         (void)submit(i);
@@ -947,14 +913,63 @@ SCENARIO(pool_more__two_pools__one_ends_the_other_works, "P15")
     sim_assert(spn_pool_create(&other, &o) == SPN_OK);
     o.hooks.terminated = on_terminated;
     open_pool(&o);
-    sim_assert(spn_pool_prestart(other) == 1);
+    sim_assert(spn_pool_prestart(other, 1) == 1);
     sim_thread(submit_one, (void *)0);
     sim_assert(spn_pool_pause(other) == SPN_OK);
-    sim_assert(spn_pool_shutdown(other) == SPN_OK);
-    sim_assert(spn_pool_await(other, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(other) == SPN_OK);
+    sim_assert(pool_await(other, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_destroy(other) == SPN_OK);
     sim_join_all();
     while (spn__load(&fates[0].ran, acquire) == 0)
         sim_sleep(SPN_US(100));
     close_pool();
+}
+
+/* ---- the mark of a queue without a bound ------------------------------------------------ */
+
+static void submit_to_unbounded(void *arg)
+{
+    sim_assert(submit((int)(intptr_t)arg) == SPN_OK);
+}
+
+/* A pool with a queue without a bound, of which many wait when it is one. */
+static void open_watched(void)
+{
+    spn_pool_opts o = small(1, 2, SPN_UNBOUNDED);
+
+    (void)spn_log_set_level(SPN_LOG_OFF); /* a line per schedule */
+    open_pool(&o);
+    spn__lock(&pool->lock);
+    pool->work.many = 1;
+    spn__work_set_capacity(pool, INT64_MAX);
+    spn__unlock(&pool->lock);
+}
+
+/* Several find at once that many wait, and one tells: none is refused, and no thread is made
+ * as for a queue that is full. */
+SCENARIO(pool_more__several_at_the_mark__none_is_refused, "X-21 P6")
+{
+    open_watched();
+    submit_to_unbounded((void *)0);
+    sim_thread(submit_to_unbounded, (void *)1);
+    sim_thread(submit_to_unbounded, (void *)2);
+    submit_to_unbounded((void *)3);
+    sim_join_all();
+    sim_assert(pool_stats(pool).largest == 1);
+    close_pool();
+    (void)spn_log_set_level(SPN_LOG_WARN);
+}
+
+/* A bound that is set while somebody tells is not lost. */
+SCENARIO(pool_more__bound_set_at_the_mark__it_holds, "X-21 TPE-5")
+{
+    open_watched();
+    submit_to_unbounded((void *)0);
+    sim_thread(submit_one, (void *)1);
+    sim_thread(submit_one, (void *)2);
+    sim_assert(pool_set_capacity(pool, 1) == SPN_OK);
+    sim_join_all();
+    sim_assert(spn__load(&pool->work.limit, relaxed) == 1);
+    close_pool();
+    (void)spn_log_set_level(SPN_LOG_WARN);
 }

@@ -6,6 +6,7 @@
  * What a task did is a relaxed store here, read relaxed by whoever has learned that
  * the task has run; nothing else orders the two.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -97,9 +98,9 @@ static bool seen(int i)
 static void close_pool(void)
 {
     sim_join_all();
-    if (spn_pool_is_shutdown(pool) == 0)
-        sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    if (pool_is_shutdown(pool) == 0)
+        sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
     sim_assert(spn_latch_destroy(gate) == SPN_OK);
 }
@@ -114,7 +115,7 @@ static void relies_on_the_searcher(const spn_pool_opts *o)
     open_pool(o);
     jobs[0].task.fn = await_gate;
     jobs[1].task.fn = open_gate;
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     sim_settle(); /* both sleep */
     sim_assert(submit(0) == SPN_OK);
     sim_assert(submit(1) == SPN_OK);
@@ -147,7 +148,7 @@ SCENARIO(pool_order__submitter_relies_on_one_that_napped__second_is_woken, "TPE-
     open_pool(&o);
     jobs[0].task.fn = await_gate;
     jobs[1].task.fn = open_gate;
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     sim_settle(); /* both sleep */
     sim_assert(submit(2) == SPN_OK);
     sim_settle(); /* and again */
@@ -163,7 +164,7 @@ SCENARIO(pool_order__submitter_relies_on_one_that_napped__second_is_woken, "TPE-
 static void shut_down(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
 }
 
 /* Whoever learns that the pool has ended sees what its tasks did, without waiting. */
@@ -175,7 +176,7 @@ SCENARIO(pool_order__state_is_terminated__tasks_are_seen, "TPE-59")
     sim_assert(submit(0) == SPN_OK);
     sim_thread(shut_down, NULL);
     for (int i = 0; i < 4; i++) {
-        if (spn_pool_is_terminated(pool) == 1) {
+        if (pool_is_terminated(pool) == 1) {
             sim_assert(seen(0));
             break;
         }
@@ -218,7 +219,7 @@ SCENARIO(pool_order__call_of_a_batch_counted__is_seen, "TPE-40")
 
     o.queue_kind = SPN_POOL_LANES;
     open_pool(&o);
-    sim_assert(spn_pool_prestart(pool) == 1);
+    sim_assert(spn_pool_prestart(pool, 1) == 1);
     for (int i = 0; i < 3; i++)
         sim_assert(spn_executor_call(spn_pool_executor(pool), run_call, &done[i]) ==
                    SPN_OK);
@@ -246,13 +247,12 @@ static void size_is_never_negative(uint32_t queue, bool cancel)
     o.queue_kind = queue;
     open_pool(&o);
     jobs[1].owner = &pool;
-    jobs[2].urgent = 1;
     if (cancel)
         sim_thread(cancel_owned, &pool);
     sim_thread(submit_one, (void *)1);
     sim_thread(submit_one, (void *)2);
     for (int i = 0; i < 4; i++)
-        sim_assert(spn_pool_queued(pool) >= 0);
+        sim_assert(pool_stats(pool).queued >= 0);
     close_pool();
 }
 
@@ -322,14 +322,14 @@ static void publish_policy(void *arg)
 {
     (void)arg;
     spn__store(&prepared, 1, relaxed); /* the contents */
-    sim_assert(spn_pool_set_reject(pool, &own_policy) == SPN_OK);
+    sim_assert(pool_set_reject(pool, &own_policy) == SPN_OK);
 }
 
 static void publish_factory(void *arg)
 {
     (void)arg;
     spn__store(&prepared, 1, relaxed); /* the contents */
-    sim_assert(spn_pool_set_factory(pool, &own_factory) == SPN_OK);
+    sim_assert(pool_set_factory(pool, &own_factory) == SPN_OK);
 }
 
 static void submit_three(void *arg)
@@ -350,16 +350,11 @@ static void set_meanwhile(void (*publish)(void *))
     sim_assert(submit(0) == SPN_OK); /* it holds the first thread */
     sim_thread(publish, NULL);
     sim_thread(submit_three, NULL);
-    /* relaxed, both: came with it. */
-    if (spn_pool_reject(pool) == &own_policy)
-        sim_assert(spn__load(&prepared, relaxed) == 1);
-    if (spn_pool_factory(pool) == &own_factory)
-        sim_assert(spn__load(&prepared, relaxed) == 1);
     sim_assert(spn_latch_count_down(gate) == SPN_OK);
     close_pool();
 }
 
-/* Whoever meets a policy or a factory, by using it or by asking for it, meets it with
+/* Whoever uses a policy or a factory meets it with
  * what was made before it was set. */
 SCENARIO(pool_order__policy_set__used_with_its_contents, "TPE-79")
 {
@@ -396,7 +391,7 @@ SCENARIO(pool_order__last_leaves_a_queue_of_the_users__task_runs, "TPE-35 P1")
 static void prestart(void *arg)
 {
     (void)arg;
-    (void)spn_pool_prestart(pool);
+    (void)spn_pool_prestart(pool, 1);
 }
 
 /* A worker that has just begun to wait in the user's queue is woken as who it is, and
@@ -412,75 +407,36 @@ SCENARIO(pool_order__look_around_as_a_worker_begins_to_wait__woken_or_sees_it,
     o.queue_capacity = SPN_DEFAULT;
     open_pool(&o);
     sim_thread(prestart, NULL);
-    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
-    sim_assert(spn_pool_set_keep_alive(pool, SPN_SEC(30)) == SPN_OK);
+    sim_assert(pool_set_core(pool, 1) == SPN_OK);
+    sim_assert(pool_set_keep_alive(pool, SPN_SEC(30)) == SPN_OK);
     close_pool();
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
 
-static spn_future *future;
-static SPN__ATOMIC(int) calls;
-
-static int count_call(void *arg, void **result)
-{
-    (void)spn__fetch_add(&calls, 1, relaxed);
-    *result = arg;
-    return 0;
-}
-
-static void get_future(void *arg)
+static void remove_second(void *arg)
 {
     (void)arg;
-    sim_assert(spn_future_get(future, NULL, SPN_FOREVER) == SPN_OK);
+    (void)pool_remove(pool, &jobs[1].task);
 }
 
-/* Who helps has taken the task out of its lane: the pool does not end before it is
- * through. */
-SCENARIO(pool_order__help_out_of_a_lane_races_the_end__waited_for, "TPE-49 P28")
+/* Who takes a task back has it out of its lane before it is counted: the pool does not end
+ * in between. */
+SCENARIO(pool_order__removed_from_a_lane_races_the_end__counted_before, "TPE-49 P28")
 {
     spn_pool_opts o = small(1, 1, SPN_UNBOUNDED);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
 
     o.queue_kind = SPN_POOL_LANES;
-    o.helping = 1;
     open_pool(&o);
-    spn__init(&calls, 0);
     sim_assert(submit(0) == SPN_OK);
-    sim_assert(spn_executor_submit(spn_pool_executor(pool), count_call, NULL,
-                                   &future) == SPN_OK);
-    sim_thread(get_future, NULL);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
-    sim_assert(seen(0) && spn__load(&calls, relaxed) == 1); /* before it is over */
+    sim_assert(submit(1) == SPN_OK);
+    sim_thread(remove_second, NULL);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(s.pending == 0 && s.completed + s.returned == 2);
+    sim_join_all();
     close_pool();
-    spn_future_unref(future);
-}
-SCENARIO_OPTS(pool_order__help_out_of_a_lane_races_the_end__waited_for,
-              .max_steps = 60000)
-
-/* The same for who only asks whether it is over: nobody who helped counts out. */
-SCENARIO(pool_order__ended_by_who_helped__its_task_is_seen, "TPE-59 P28")
-{
-    spn_pool_opts o = small(1, 1, 4);
-
-    o.helping = 1;
-    open_pool(&o);
-    spn__init(&calls, 0);
-    jobs[0].task.fn = await_gate;
-    sim_assert(submit(0) == SPN_OK); /* the worker does not get to the future */
-    sim_assert(spn_executor_submit(spn_pool_executor(pool), count_call, NULL,
-                                   &future) == SPN_OK);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_thread(get_future, NULL);
-    sim_assert(spn_latch_count_down(gate) == SPN_OK);
-    for (int i = 0; i < 4; i++) {
-        if (spn_pool_is_terminated(pool) == 1) {
-            sim_assert(spn__load(&calls, relaxed) == 1); /* see above */
-            break;
-        }
-        spn__cpu_relax();
-    }
-    close_pool();
-    spn_future_unref(future);
 }
 
 /* ---- [door] when a thread cannot be made ------------------------------------------------- */

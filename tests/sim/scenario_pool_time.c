@@ -9,6 +9,7 @@
  * SIM_NEVER) "at once" is too, but for the steps: a task that a lost wake-up left
  * lying, and a time-out rescued, shows as time that has passed.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -27,10 +28,10 @@ struct work {
     spn_latch *gate;
     int64_t at; /* when it ran */
     int order;  /* of starting, from 1, where one thread runs them all */
-    int64_t due;
 };
 
 static spn_pool *pool;
+static spn_scheduled *sched; /* whose pool that is, in some */
 static spn_executor *ex;
 static spn_latch *gate;
 static struct work works[TASKS];
@@ -41,7 +42,7 @@ static int run(spn_task *task)
     struct work *w = (struct work *)(void *)task;
 
     w->at = sim_now();
-    if (spn_pool_max_threads(pool) == 1)
+    if (pool_stats(pool).max_threads == 1)
         w->order = ++runs;
     (void)spn__fetch_add(&w->started, 1, release);
     if (w->gate != NULL)
@@ -56,7 +57,7 @@ static void drop(spn_task *task, int reason)
     (void)spn__fetch_add(&((struct work *)(void *)task)->dropped, 1, release);
 }
 
-static void open_with(const spn_pool_opts *o)
+static void init_works(void)
 {
     for (int i = 0; i < TASKS; i++) {
         works[i] = (struct work){ .job = SPN_JOB_INIT(run, drop) };
@@ -65,9 +66,22 @@ static void open_with(const spn_pool_opts *o)
         spn__init(&works[i].dropped, 0);
     }
     runs = 0;
+    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+}
+
+static void open_with(const spn_pool_opts *o)
+{
+    init_works();
     sim_assert(spn_pool_create(&pool, o) == SPN_OK);
     ex = spn_pool_executor(pool);
-    sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
+}
+
+static void open_scheduled(const spn_scheduled_opts *o)
+{
+    init_works();
+    sim_assert(spn_scheduled_create(&sched, o) == SPN_OK);
+    pool = spn_scheduled_pool(sched);
+    ex = spn_scheduled_executor(sched);
 }
 
 static void open_pool(int32_t core, int32_t max, int32_t capacity)
@@ -82,18 +96,29 @@ static void open_pool(int32_t core, int32_t max, int32_t capacity)
     open_with(&o);
 }
 
-static void close_pool(void)
+static void end_pool(void)
 {
     spn_pool_stats s = SPN_POOL_STATS_INIT;
 
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     sim_assert(s.pending == 0 && s.threads == 0 && s.queued == 0 && s.active == 0);
     sim_assert(s.accepted ==
                s.completed + s.failed + s.cancelled + s.returned + s.dropped);
-    sim_assert(spn_pool_destroy(pool) == SPN_OK);
     sim_assert(spn_latch_destroy(gate) == SPN_OK);
+}
+
+static void close_pool(void)
+{
+    end_pool();
+    sim_assert(spn_pool_destroy(pool) == SPN_OK);
+}
+
+static void close_scheduled(void)
+{
+    end_pool();
+    sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
 }
 
 static void submit(int i)
@@ -119,14 +144,14 @@ static void hold(int count)
         while (spn__load(&works[i].started, acquire) == 0)
             sim_sleep(1);
     }
-    sim_assert(spn_pool_threads(pool) == count);
+    sim_assert(pool_stats(pool).threads == count);
 }
 
 /* Waits until the pool has so many threads; it must not have fewer on the way. */
 static void settle_at(int32_t threads)
 {
-    while (spn_pool_threads(pool) != threads) {
-        sim_assert(spn_pool_threads(pool) >= threads);
+    while (pool_stats(pool).threads != threads) {
+        sim_assert(pool_stats(pool).threads >= threads);
         sim_sleep(KEEP / 4);
     }
 }
@@ -136,8 +161,8 @@ static void settle_within(int32_t threads, int64_t limit_ns)
 {
     const int64_t since = sim_now();
 
-    while (spn_pool_threads(pool) != threads) {
-        sim_assert(spn_pool_threads(pool) >= threads);
+    while (pool_stats(pool).threads != threads) {
+        sim_assert(pool_stats(pool).threads >= threads);
         sim_assert(sim_now() - since <= limit_ns + STEPS);
         sim_sleep(SPN_US(100));
     }
@@ -163,15 +188,15 @@ SCENARIO(pool_time__idle_above_core__settles_at_core, "TPE-28 TPE-29 EXE-2 X-13"
     open_pool(1, 3, SPN_HANDOFF);
     hold(3);
     idle_since = let_go();
-    while (spn_pool_threads(pool) == 3)
+    while (pool_stats(pool).threads == 3)
         sim_sleep(KEEP / 4);
     sim_assert(sim_now() - idle_since >= KEEP);
     settle_at(1);
     for (int i = 0; i < 3; i++) {
         sim_sleep(KEEP);
-        sim_assert(spn_pool_threads(pool) == 1); /* and stays */
+        sim_assert(pool_stats(pool).threads == 1); /* and stays */
     }
-    sim_assert(spn_pool_largest(pool) == 3);
+    sim_assert(pool_stats(pool).largest == 3);
     close_pool();
 }
 
@@ -182,15 +207,15 @@ SCENARIO(pool_time__core_time_out__down_to_none_and_back, "TPE-30")
     int64_t idle_since;
 
     open_pool(2, 2, 4);
-    sim_assert(spn_pool_set_core_timeout(pool, 1) == SPN_OK);
+    sim_assert(pool_set_core_timeout(pool, 1) == SPN_OK);
     hold(2);
     idle_since = let_go();
-    while (spn_pool_threads(pool) == 2)
+    while (pool_stats(pool).threads == 2)
         sim_sleep(KEEP / 4);
     sim_assert(sim_now() - idle_since >= KEEP);
     settle_at(0);
     submit_and_see(2);
-    sim_assert(spn_pool_threads(pool) <= 1);
+    sim_assert(pool_stats(pool).threads <= 1);
     close_pool();
 }
 SCENARIO_OPTS(pool_time__core_time_out__down_to_none_and_back,
@@ -213,14 +238,14 @@ SCENARIO(pool_time__keep_alive_shortened__idle_threads_hear, "TPE-31")
     int64_t since;
 
     open_pool(1, 2, SPN_HANDOFF);
-    sim_assert(spn_pool_set_keep_alive(pool, SPN_SEC(180)) == SPN_OK);
+    sim_assert(pool_set_keep_alive(pool, SPN_SEC(180)) == SPN_OK);
     hold(2);
     (void)let_go();
     sim_settle(); /* both wait now, one of them for three minutes */
     since = sim_now();
-    sim_assert(spn_pool_set_keep_alive(pool, SPN_MS(7)) == SPN_OK);
+    sim_assert(pool_set_keep_alive(pool, SPN_MS(7)) == SPN_OK);
     settle_within(1, SPN_MS(7));
-    sim_assert(spn_pool_set_core_timeout(pool, 1) == SPN_OK);
+    sim_assert(pool_set_core_timeout(pool, 1) == SPN_OK);
     settle_within(0, SPN_MS(7));
     sim_assert(sim_now() - since < SPN_SEC(1));
     close_pool();
@@ -231,10 +256,10 @@ SCENARIO_OPTS(pool_time__keep_alive_shortened__idle_threads_hear, .early = SIM_N
 SCENARIO(pool_time__core_lowered_while_idle__surplus_leaves, "TPE-32 TPE-28")
 {
     open_pool(3, 3, 4);
-    sim_assert(spn_pool_prestart_all(pool) == 3);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 3);
     sim_sleep(3 * KEEP);
-    sim_assert(spn_pool_threads(pool) == 3);
-    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
+    sim_assert(pool_stats(pool).threads == 3);
+    sim_assert(pool_set_core(pool, 1) == SPN_OK);
     settle_within(1, KEEP);
     close_pool();
 }
@@ -248,7 +273,7 @@ SCENARIO(pool_time__two_time_out_together__not_below_core, "TPE-28")
     (void)let_go();
     settle_at(1);
     sim_sleep(KEEP);
-    sim_assert(spn_pool_threads(pool) == 1);
+    sim_assert(pool_stats(pool).threads == 1);
     close_pool();
 }
 SCENARIO_OPTS(pool_time__two_time_out_together__not_below_core, .early = 4)
@@ -343,64 +368,46 @@ SCENARIO(pool_time__no_keep_alive__each_task_runs, "TPE-2 TPE-35 P1 P37")
 
 /* ---- who waits for a delayed task ---------------------------------------------------- */
 
-static int64_t due_of(const void *item, void *ctx)
-{
-    (void)ctx;
-    return ((const struct work *)item)->due;
-}
-
 /* One worker is made to wait for a delayed task, and stays although its keep-alive
  * passes many times; the task runs when it is due. */
 SCENARIO(pool_time__delayed_task__one_worker_waits_for_it, "TPE-36 TPE-27")
 {
-    spn_pool_opts o = SPN_POOL_OPTS_INIT;
-    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
-    spn_pool_stats s = SPN_POOL_STATS_INIT;
-    spn_queue *queue;
+    spn_scheduled_opts o = SPN_SCHEDULED_OPTS_INIT;
+    spn_pool_stats s;
+    int64_t due_ns;
 
-    q.due = due_of;
-    sim_assert(spn_queue_create(&queue, SPN_QUEUE_DELAY, &q) == SPN_OK);
     o.name = "t";
     o.core_threads = 0;
-    o.max_threads = 2;
     o.core_timeout = 1;
     o.keep_alive_ns = SPN_MS(1);
-    o.queue = queue;
-    open_with(&o);
-    works[0].due = sim_now() + SPN_MS(9);
-    submit(0);
+    open_scheduled(&o);
+    due_ns = sim_now() + SPN_MS(9);
+    sim_assert(spn_scheduled_execute(sched, &works[0].job.task, SPN_MS(9)) == SPN_OK);
     while (spn__load(&works[0].ended, acquire) == 0)
         sim_sleep(SPN_MS(1));
-    sim_assert(works[0].at >= works[0].due);
-    sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
+    sim_assert(works[0].at >= due_ns);
+    s = pool_stats(pool);
     sim_assert(s.threads_started == 1);
     settle_at(0);
-    close_pool();
-    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+    close_scheduled();
 }
 
 /* Two workers stay for a delayed task when the pool is shut down; the one that runs it
  * leaves, and so does the other. */
 SCENARIO(pool_time__delayed_task_in_a_shut_down_pool__both_leave, "TPE-36 TPE-61")
 {
-    spn_pool_opts o = SPN_POOL_OPTS_INIT;
-    spn_queue_opts q = SPN_QUEUE_OPTS_INIT;
-    spn_queue *queue;
+    spn_scheduled_opts o = SPN_SCHEDULED_OPTS_INIT;
+    int64_t due_ns;
 
-    q.due = due_of;
-    sim_assert(spn_queue_create(&queue, SPN_QUEUE_DELAY, &q) == SPN_OK);
     o.name = "t";
     o.core_threads = 2;
-    o.max_threads = 2;
-    o.queue = queue;
-    open_with(&o);
+    open_scheduled(&o);
     submit(0); /* these start the workers */
     submit(1);
-    works[2].due = sim_now() + SPN_MS(9);
-    submit(2);
-    close_pool();
-    sim_assert(works[2].at >= works[2].due);
-    sim_assert(spn_queue_destroy(queue) == SPN_OK);
+    due_ns = sim_now() + SPN_MS(9);
+    sim_assert(spn_scheduled_execute(sched, &works[2].job.task, SPN_MS(9)) == SPN_OK);
+    close_scheduled();
+    sim_assert(works[2].at >= due_ns);
 }
 
 /* ---- after a burst --------------------------------------------------------------------- */
@@ -437,7 +444,7 @@ SCENARIO(pool_time__trickle_after_a_spike__converges, "P37 TPE-28")
     works[0].gate = works[1].gate = works[2].gate = works[3].gate = gate;
     for (int i = 0; i < 4; i++)
         submit(i);
-    sim_assert(spn_pool_threads(pool) == 3);
+    sim_assert(pool_stats(pool).threads == 3);
     (void)let_go();
     sim_settle();
     for (int i = 0; i < 8; i++) {
@@ -470,7 +477,7 @@ SCENARIO(pool_time__await__gives_up_at_its_time, "TPE-59 G-7")
     open_pool(1, 1, 4);
     hold(1);
     began = sim_now();
-    sim_assert(spn_pool_await(pool, SPN_MS(12)) == SPN_ETIMEDOUT);
+    sim_assert(pool_await(pool, SPN_MS(12)) == SPN_ETIMEDOUT);
     sim_assert(took(began, SPN_MS(12)));
     (void)let_go();
     close_pool();
@@ -484,7 +491,7 @@ SCENARIO(pool_time__block_by_default__a_minute, "S-6 G-7")
     int64_t began;
 
     open_pool(1, 1, 1);
-    sim_assert(spn_pool_set_reject(pool, &block.policy) == SPN_OK);
+    sim_assert(pool_set_reject(pool, &block.policy) == SPN_OK);
     hold(1);
     submit(1);
     began = sim_now();
@@ -510,7 +517,7 @@ SCENARIO(pool_time__block_and_room_in_time__taken_at_once, "S-6 G-20")
     int64_t began;
 
     open_pool(1, 1, 1);
-    sim_assert(spn_pool_set_reject(pool, &block.policy) == SPN_OK);
+    sim_assert(pool_set_reject(pool, &block.policy) == SPN_OK);
     hold(1);
     submit(1);
     sim_thread(free_a_place, NULL);
@@ -525,8 +532,10 @@ SCENARIO_OPTS(pool_time__block_and_room_in_time__taken_at_once, .early = SIM_NEV
 
 static int64_t returned;
 
-static void take_back(void *ctx, spn_task *task)
+static void take_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     (void)task;
     returned++;

@@ -7,6 +7,7 @@
  * lies down, while the others act.  What a submitter wrote before it submitted is a relaxed
  * store, read relaxed by the task: nothing but the way of the task orders the two.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -42,8 +43,10 @@ static void drop(spn_task *task, int reason)
     (void)spn__fetch_add(&((struct item *)(void *)task)->dropped, 1, relaxed);
 }
 
-static void take_back(void *ctx, spn_task *task)
+static void take_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     (void)spn__fetch_add(&((struct item *)(void *)task)->returned, 1, relaxed);
 }
@@ -99,9 +102,9 @@ static void close_pool(void)
     spn_pool_stats s = SPN_POOL_STATS_INIT;
     int64_t accepted = 0;
 
-    if (spn_pool_is_shutdown(pool) == 0)
-        (void)spn_pool_shutdown(pool);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    if (pool_is_shutdown(pool) == 0)
+        (void)pool_shutdown(pool);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
     for (int n = 0; n < TASKS; n++) {
         const int a = spn__load(&items[n].accepted, relaxed);
@@ -173,7 +176,7 @@ SCENARIO(pool_tray__shutdown_meets_it__runs_or_is_refused, "TPE-13 TPE-50 TPE-61
     open_pool(1, 1);
     sim_thread(try_one, (void *)0);
     sim_thread(try_one, (void *)1);
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
     sim_assert(submit(2) == SPN_EREJECTED);
     sim_join_all();
     close_pool();
@@ -184,7 +187,7 @@ SCENARIO(pool_tray__shutdown_now_meets_it__one_fate, "TPE-52 TPE-62 P3")
     open_pool(1, 1);
     sim_thread(try_one, (void *)0);
     sim_thread(try_one, (void *)1);
-    sim_assert(spn_pool_shutdown_now(pool, take_back, NULL, NULL) >= 0);
+    sim_assert(pool_shutdown_now(pool, take_back, NULL, NULL) >= 0);
     sim_assert(submit(2) == SPN_EREJECTED);
     sim_join_all();
     close_pool();
@@ -196,7 +199,7 @@ SCENARIO(pool_tray__worker_leaves__none_is_lost, "TPE-30 TPE-35 P1")
     open_pool(0, 2);
     sim_thread(submit_two, (void *)0);
     sim_thread(submit_two, (void *)1);
-    sim_assert(spn_pool_set_max_threads(pool, 1) == SPN_OK);
+    sim_assert(pool_set_max(pool, 1) == SPN_OK);
     while (!has_run(0) || !has_run(1) || !has_run(2) || !has_run(3))
         spn__cpu_relax();
     sim_join_all();
@@ -290,7 +293,7 @@ SCENARIO(pool_tray__of_two_workers_in_turn__each_is_counted, "TPE-13")
     int64_t before;
 
     open_pool(2, 2);
-    sim_assert(spn_pool_prestart_all(pool) == 1);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
     spn__init(&let_go, 0);
     items[0].job.task.fn = hold;
     sim_assert(spn_pool_stats_get(pool, &s) == SPN_OK);
@@ -330,8 +333,8 @@ static void open_tray(void)
 
 static void close_tray(void)
 {
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
 

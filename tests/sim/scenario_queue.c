@@ -14,6 +14,7 @@
 
 #include <spindle.h>
 
+#include "sim_queue.h"
 #include "sync/seam.h"
 
 enum { ITEMS = 4 };
@@ -64,7 +65,7 @@ static bool open_queue(spn_queue_kind kind, int32_t capacity, bool fair)
 static void close_queue(void)
 {
     sim_join_all();
-    for (void *item; (item = spn_queue_poll(queue)) != NULL;)
+    for (void *item; (item = take_now(queue)) != NULL;)
         got[(uintptr_t)item]++;
     sim_assert(spn_queue_size(queue) == 0);
     sim_assert(spn_queue_waiting_consumers(queue) == 0);
@@ -83,7 +84,7 @@ static void receive(void *item)
 static void put(void *item)
 {
     spn__store(&payload[(uintptr_t)item], 7, relaxed);
-    sim_assert(spn_queue_put(queue, item) == SPN_OK);
+    sim_assert(spn_queue_put(queue, item, SPN_FOREVER) == SPN_OK);
 }
 
 static void take(void *arg)
@@ -91,7 +92,7 @@ static void take(void *arg)
     void *item;
 
     (void)arg;
-    sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+    sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK);
     receive(item);
 }
 
@@ -162,7 +163,7 @@ static void in_order(spn_queue_kind kind, int32_t capacity)
         return;
     sim_thread(put_four, NULL);
     for (uintptr_t i = 1; i <= 4; i++) {
-        sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+        sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK);
         sim_assert((uintptr_t)item == i);
         receive(item);
     }
@@ -258,7 +259,7 @@ static void take_timed(void *arg)
     const int64_t timeout_ns = short_ns(400);
     const int64_t deadline_ns = spn__now() + timeout_ns;
     void *item;
-    const int rc = spn_queue_poll_timed(queue, &item, timeout_ns);
+    const int rc = spn_queue_take(queue, &item, timeout_ns);
 
     (void)arg;
     if (rc == SPN_OK) {
@@ -273,7 +274,7 @@ static void offer_timed(void *item)
     int rc;
 
     spn__store(&payload[(uintptr_t)item], 7, relaxed);
-    rc = spn_queue_offer_timed(queue, item, short_ns(300));
+    rc = spn_queue_put(queue, item, short_ns(300));
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
     if (rc == SPN_ETIMEDOUT)
         got[(uintptr_t)item]++; /* it is ours still: never delivered */
@@ -331,7 +332,7 @@ static void one_gives_up(spn_queue_kind kind)
     sim_thread(take_timed, NULL);
     sim_thread(put, (void *)1);
     sim_thread(put, (void *)2);
-    sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+    sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK);
     receive(item);
     close_queue();
     sim_assert(got[1] == 1 && got[2] == 1);
@@ -376,7 +377,7 @@ static void interrupts(spn_queue_kind kind)
     sim_thread(interrupt_it, self);
     sim_thread(kind == SPN_QUEUE_SYNCHRONOUS ? offer_timed : put, (void *)1);
     sim_thread(take_timed, NULL);
-    rc = spn_queue_take(queue, &item);
+    rc = spn_queue_take(queue, &item, SPN_FOREVER);
     if (rc == SPN_OK)
         receive(item);
     else
@@ -427,7 +428,7 @@ static void take_until_closed(void *arg)
     int rc;
 
     (void)arg;
-    while ((rc = spn_queue_take(queue, &item)) == SPN_OK)
+    while ((rc = spn_queue_take(queue, &item, SPN_FOREVER)) == SPN_OK)
         receive(item);
     sim_assert(rc == SPN_ECLOSED);
 }
@@ -437,7 +438,7 @@ static void put_or_closed(void *item)
     int rc;
 
     spn__store(&payload[(uintptr_t)item], 7, relaxed);
-    rc = spn_queue_put(queue, item);
+    rc = spn_queue_put(queue, item, SPN_FOREVER);
     sim_assert(rc == SPN_OK || rc == SPN_ECLOSED);
     if (rc == SPN_ECLOSED)
         got[(uintptr_t)item]++; /* ours still */
@@ -460,7 +461,7 @@ static void closing(spn_queue_kind kind, int32_t capacity)
     sim_join_all();
     /* What was accepted has come out before the end was announced. */
     sim_assert(got[1] == 1 && got[2] == 1);
-    sim_assert(spn_queue_poll(queue) == NULL);
+    sim_assert(take_now(queue) == NULL);
     close_queue();
 }
 
@@ -533,7 +534,7 @@ static void close_with_payload(void *arg)
 static void offer_at_the_end(void *item)
 {
     spn__store(&payload[(uintptr_t)item], 7, relaxed);
-    if (spn_queue_offer(queue, item) == SPN_ECLOSED)
+    if (spn_queue_put(queue, item, 0) == SPN_ECLOSED)
         sim_assert(spn__load(&before_close, relaxed) == 7);
 }
 
@@ -546,7 +547,7 @@ static void told_of_the_end(spn_queue_kind kind)
     spn__init(&before_close, 0);
     sim_thread(close_with_payload, NULL);
     sim_thread(offer_at_the_end, (void *)1);
-    while (spn_queue_take(queue, &item) == SPN_OK) {
+    while (spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK) {
     }
     sim_assert(spn__load(&before_close, relaxed) == 7);
     close_queue();
@@ -572,11 +573,13 @@ SCENARIO(queue_delay__told_of_the_end__work_before_it_seen, "G-19")
 
 static void find_it_closed(spn_queue_kind kind)
 {
+    void *item;
+
     if (!open_queue(kind, 2, false))
         return;
     spn__init(&before_close, 0);
     sim_thread(close_with_payload, NULL);
-    if (spn_queue_is_closed(queue) == 1)
+    if (spn_queue_take(queue, &item, 0) == SPN_ECLOSED)
         sim_assert(spn__load(&before_close, relaxed) == 7);
     close_queue();
 }
@@ -602,7 +605,7 @@ SCENARIO_OPTS(queue_deque__found_closed__work_before_it_seen, .dfs = 2)
 
 static void remove_from_inside(void *item)
 {
-    if (spn_queue_remove_item(queue, item) == 1)
+    if (spn_queue_remove_item(queue, item) == SPN_OK)
         got[(uintptr_t)item]++;
 }
 
@@ -644,7 +647,7 @@ static void peeking(spn_queue_kind kind)
     if (!open_queue(kind, 2, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     sim_thread(put, (void *)1);
-    item = spn_queue_peek(queue);
+    item = first_of(queue);
     if (item != NULL)
         sim_assert(spn__load(&payload[1], relaxed) == 7);
     close_queue();
@@ -674,9 +677,9 @@ static void use_a_cell_again(void *arg)
     (void)arg;
     for (uintptr_t i = 1; i <= 3; i++) {
         spn__store(&payload[i], 7, relaxed);
-        sim_assert(spn_queue_offer(queue, (void *)i) == 1);
+        sim_assert(spn_queue_put(queue, (void *)i, 0) == SPN_OK);
         if (i < 3)
-            sim_assert(spn_queue_poll(queue) == (void *)i);
+            sim_assert(take_now(queue) == (void *)i);
     }
 }
 
@@ -688,7 +691,7 @@ SCENARIO(queue_ring__peek_while_cells_are_reused__item_is_whole, "Q-15", "G-19")
     if (!open_queue(SPN_QUEUE_RING, 2, false))
         return;
     sim_thread(use_a_cell_again, NULL);
-    item = spn_queue_peek(queue);
+    item = first_of(queue);
     if (item != NULL)
         sim_assert(spn__load(&payload[(uintptr_t)item], relaxed) == 7);
     close_queue();
@@ -716,7 +719,7 @@ SCENARIO(queue_linked__chunks_are_reused__all_in_order, "LBQ-2", "G-15", "G-19")
     for (uintptr_t i = 0; i < ROUNDS; i++) {
         void *item;
 
-        sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+        sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK);
         sim_assert(item == (void *)(i % ITEMS + 1));
         sim_assert(spn__load(&payload[(uintptr_t)item], relaxed) == 7);
     }
@@ -730,12 +733,12 @@ static void wait_a_little(void *arg)
     void *item;
 
     (void)arg;
-    sim_assert(spn_queue_poll_timed(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
+    sim_assert(spn_queue_take(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
 }
 
 static void offer_a_little(void *item)
 {
-    sim_assert(spn_queue_offer_timed(queue, item, SPN_MS(1)) == SPN_ETIMEDOUT);
+    sim_assert(spn_queue_put(queue, item, SPN_MS(1)) == SPN_ETIMEDOUT);
 }
 
 static void destroyed_when_left(spn_queue_kind kind, bool full)
@@ -744,7 +747,7 @@ static void destroyed_when_left(spn_queue_kind kind, bool full)
     if (!open_queue(kind, 2, false))
         return;
     for (uintptr_t i = 1; full && i <= 2; i++)
-        sim_assert(spn_queue_add(queue, (void *)i) == SPN_OK);
+        sim_assert(spn_queue_put(queue, (void *)i, 0) == SPN_OK);
     sim_thread(full ? offer_a_little : wait_a_little, (void *)3);
     sim_settle(); /* it is inside, and will leave by itself about now */
     for (unsigned i = 4 * sim_choose(4); i > 0; i--)
@@ -788,17 +791,17 @@ static void without_memory(spn_queue_kind kind)
     if (!open_queue(kind, 3, may_be_fair(kind) && sim_choose(2) == 1))
         return;
     for (uintptr_t i = 1; i <= 3; i++) {
-        rc = spn_queue_add(queue, (void *)i);
+        rc = spn_queue_put(queue, (void *)i, 0);
         sim_assert(rc == SPN_OK || rc == SPN_ENOMEM);
         if (rc == SPN_OK)
             got[i]++;
     }
-    rc = spn_queue_poll_timed(queue, &item, 10);
+    rc = spn_queue_take(queue, &item, 10);
     sim_assert(rc == SPN_OK || rc == SPN_ENOMEM || rc == SPN_ETIMEDOUT);
     sim_assert((rc == SPN_OK) == (item != NULL));
     if (rc == SPN_OK)
         got[(uintptr_t)item]--;
-    while ((item = spn_queue_poll(queue)) != NULL)
+    while ((item = take_now(queue)) != NULL)
         got[(uintptr_t)item]--;
     for (int i = 1; i <= 3; i++)
         sim_assert(got[i] == 0);

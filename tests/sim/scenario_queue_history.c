@@ -17,6 +17,7 @@
 
 #include <spindle.h>
 
+#include "sim_queue.h"
 #include "sync/seam.h"
 
 enum { CALLS_MAX = 10, CAPACITY = 2 };
@@ -37,33 +38,42 @@ static bool answers_may_be_no; /* ring: a refusal proves nothing */
 
 /* ---- making history ---------------------------------------------------------- */
 
+/* 1 for SPN_OK, 0 for the one other answer there is. */
+static int took(int rc, int no)
+{
+    sim_assert(rc == SPN_OK || rc == no);
+    return rc == SPN_OK;
+}
+
 /* The bookkeeping is the scenario's own, and one fiber runs at a time. */
 __attribute__((no_sanitize("thread"))) static void make(enum call_kind kind,
                                                         intptr_t item)
 {
     struct call *c = &calls[call_count++];
+    void *out;
 
     c->kind = kind;
     c->item = item;
     c->began = clock_ticks++;
     switch (kind) {
     case OFFER:
-        c->answer = spn_queue_offer(queue, (void *)item);
+        c->answer = took(spn_queue_put(queue, (void *)item, 0), SPN_EFULL);
         break;
     case OFFER_FIRST:
-        c->answer = spn_queue_offer_first(queue, (void *)item);
+        c->answer = took(spn_queue_put_first(queue, (void *)item, 0), SPN_EFULL);
         break;
     case POLL:
-        c->answer = (intptr_t)spn_queue_poll(queue);
+        c->answer = (intptr_t)take_now(queue);
         break;
     case POLL_LAST:
-        c->answer = (intptr_t)spn_queue_poll_last(queue);
+        (void)took(spn_queue_take_last(queue, &out, 0), SPN_EEMPTY);
+        c->answer = (intptr_t)out;
         break;
     case REMOVE_ITEM:
-        c->answer = spn_queue_remove_item(queue, (void *)item);
+        c->answer = took(spn_queue_remove_item(queue, (void *)item), SPN_EEMPTY);
         break;
     case PEEK:
-        c->answer = (intptr_t)spn_queue_peek(queue);
+        c->answer = (intptr_t)first_of(queue);
         break;
     }
     c->ended = clock_ticks++;

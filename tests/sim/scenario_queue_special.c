@@ -10,6 +10,7 @@
 
 #include <spindle.h>
 
+#include "sim_queue.h"
 #include "sync/seam.h"
 
 static spn_queue *queue, *other;
@@ -42,7 +43,7 @@ static int64_t short_ns(void)
 
 static void transfer_timed(void *item)
 {
-    const int rc = spn_queue_try_transfer_timed(queue, item, short_ns());
+    const int rc = spn_queue_transfer(queue, item, short_ns());
 
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
     if (rc == SPN_ETIMEDOUT)
@@ -52,7 +53,7 @@ static void transfer_timed(void *item)
 static void poll_timed(void *arg)
 {
     void *item;
-    const int rc = spn_queue_poll_timed(queue, &item, short_ns());
+    const int rc = spn_queue_take(queue, &item, short_ns());
 
     (void)arg;
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
@@ -67,7 +68,7 @@ SCENARIO(queue_transfer__withdrawn_while_taken__one_has_it, "LTQ-6", "LTQ-13", "
     sim_assert(open_queue(&queue, SPN_QUEUE_TRANSFER, SPN_DEFAULT));
     sim_thread(transfer_timed, (void *)1);
     sim_thread(poll_timed, NULL);
-    count(spn_queue_poll(queue));
+    count(take_now(queue));
     sim_join_all();
     sim_assert(got[1] == 1);
     sim_assert(spn_queue_size(queue) == 0);
@@ -76,7 +77,7 @@ SCENARIO(queue_transfer__withdrawn_while_taken__one_has_it, "LTQ-6", "LTQ-13", "
 
 static void transfer_for_ever(void *item)
 {
-    sim_assert(spn_queue_transfer(queue, item) == SPN_OK);
+    sim_assert(spn_queue_transfer(queue, item, SPN_FOREVER) == SPN_OK);
     sim_assert(got[(uintptr_t)item] == 1); /* only after the taker has it */
 }
 
@@ -86,8 +87,8 @@ static void take_one(void *arg)
 
     (void)arg;
     /* Counted before it is given to anybody: transfer returns after this. */
-    sim_assert(spn_queue_peek(queue) == NULL || spn_queue_size(queue) >= 0);
-    sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+    sim_assert(first_of(queue) == NULL || spn_queue_size(queue) >= 0);
+    sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK);
     (void)item;
 }
 
@@ -105,7 +106,7 @@ SCENARIO(queue_transfer__waits_for_its_taker, "LTQ-3")
 
 static void remove_it(void *item)
 {
-    if (spn_queue_remove_item(queue, item) == 1)
+    if (spn_queue_remove_item(queue, item) == SPN_OK)
         count(item);
 }
 
@@ -130,10 +131,10 @@ SCENARIO(queue_transfer__removed_from_inside__one_has_it, "LTQ-5", "Q-17")
 
 static void try_transfer(void *item)
 {
-    const int rc = spn_queue_try_transfer(queue, item);
+    const int rc = spn_queue_transfer(queue, item, 0);
 
-    sim_assert(rc == SPN_OK || rc == SPN_EEMPTY);
-    if (rc == SPN_EEMPTY)
+    sim_assert(rc == SPN_OK || rc == SPN_EFULL);
+    if (rc == SPN_EFULL)
         count(item);
 }
 
@@ -149,41 +150,39 @@ SCENARIO(queue_transfer__try_races_timeout__one_has_it, "LTQ-2", "LTQ-13")
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
 
-/* ---- drain ----------------------------------------------------------------------- */
+/* ---- from queue to queue ---------------------------------------------------------- */
 
-static void drain_there(void *arg)
+static int visit_move(void *item, void *sink)
 {
-    int64_t moved;
-    const int rc = spn_queue_drain_to(queue, other, 2, &moved);
+    const int rc = spn_queue_put(sink, item, 0);
 
-    (void)arg;
     sim_assert(rc == SPN_OK || rc == SPN_EFULL);
+    return rc == SPN_OK ? SPN_QUEUE_TAKE : SPN_QUEUE_STOP;
 }
 
-static void drain_back(void *arg)
+static void walk_there(void *arg)
 {
-    int64_t moved;
-    const int rc = spn_queue_drain_to(other, queue, 2, &moved);
-
     (void)arg;
-    sim_assert(rc == SPN_OK || rc == SPN_EFULL);
+    sim_assert(spn_queue_walk(queue, visit_move, other) == SPN_OK);
 }
 
-/* Two drains in opposite directions end, and every item is somewhere. */
-SCENARIO(queue__drains_cross__nothing_lost, "Q-34", "Q-35")
+/* A walk moves items into a small queue that is taken from, out of one that is put into:
+ * every item is somewhere. */
+SCENARIO(queue__walked_into_another__nothing_lost, "Q-34", "Q-35")
 {
     memset(got, 0, sizeof got);
     sim_assert(open_queue(&queue, SPN_QUEUE_ARRAY, 2));
     sim_assert(open_queue(&other, SPN_QUEUE_LINKED, 1));
-    sim_assert(spn_queue_add(queue, (void *)1) == SPN_OK);
-    sim_assert(spn_queue_add(queue, (void *)2) == SPN_OK);
-    sim_assert(spn_queue_add(other, (void *)3) == SPN_OK);
-    sim_thread(drain_there, NULL);
-    drain_back(NULL);
+    sim_assert(spn_queue_put(queue, (void *)1, 0) == SPN_OK);
+    sim_assert(spn_queue_put(queue, (void *)2, 0) == SPN_OK);
+    sim_thread(walk_there, NULL);
+    count(take_now(other));
+    if (spn_queue_put(queue, (void *)3, 0) != SPN_OK)
+        count((void *)3);
     sim_join_all();
-    for (void *item; (item = spn_queue_poll(queue)) != NULL;)
+    for (void *item; (item = take_now(queue)) != NULL;)
         count(item);
-    for (void *item; (item = spn_queue_poll(other)) != NULL;)
+    for (void *item; (item = take_now(other)) != NULL;)
         count(item);
     sim_assert(got[1] == 1 && got[2] == 1 && got[3] == 1);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
@@ -192,30 +191,32 @@ SCENARIO(queue__drains_cross__nothing_lost, "Q-34", "Q-35")
 
 static void offer_timed(void *item)
 {
-    const int rc = spn_queue_offer_timed(queue, item, short_ns());
+    const int rc = spn_queue_put(queue, item, short_ns());
 
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
     if (rc == SPN_ETIMEDOUT)
         count(item);
 }
 
-/* Draining a synchronous queue takes the item out of a waiting producer's hand
- * only if the sink takes it and the producer has not given up. */
-SCENARIO(queue_synchronous__drained_into_small_sink__each_item_once, "SQ-7", "Q-34")
+/* take_many without waiting takes items out of waiting producers' hands, if they have not
+ * given up. */
+SCENARIO(queue_synchronous__several_taken_at_once__each_item_once, "SQ-7")
 {
+    void *some[2];
+    size_t taken;
+
     memset(got, 0, sizeof got);
     sim_assert(open_queue(&queue, SPN_QUEUE_SYNCHRONOUS, SPN_DEFAULT));
-    sim_assert(open_queue(&other, SPN_QUEUE_ARRAY, 1));
     sim_thread(offer_timed, (void *)1);
     sim_thread(offer_timed, (void *)2);
-    drain_there(NULL);
-    drain_there(NULL);
+    for (int i = 0; i < 2; i++) {
+        (void)!spn_queue_take_many(queue, some, 2, 0, &taken);
+        for (size_t t = 0; t < taken; t++)
+            count(some[t]);
+    }
     sim_join_all();
-    for (void *item; (item = spn_queue_poll(other)) != NULL;)
-        count(item);
     sim_assert(got[1] == 1 && got[2] == 1);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
-    sim_assert(spn_queue_destroy(other) == SPN_OK);
 }
 
 /* ---- spinning ------------------------------------------------------------------ */
@@ -225,19 +226,20 @@ static void wait_to_take(void *arg)
     void *item;
 
     (void)arg;
-    sim_assert(spn_queue_take(queue, &item) == SPN_OK && item == (void *)1);
+    sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK &&
+               item == (void *)1);
 }
 
 static void wait_to_put(void *arg)
 {
     (void)arg;
-    sim_assert(spn_queue_put(queue, (void *)1) == SPN_OK);
+    sim_assert(spn_queue_put(queue, (void *)1, SPN_FOREVER) == SPN_OK);
 }
 
 static void wait_to_transfer(void *arg)
 {
     (void)arg;
-    sim_assert(spn_queue_transfer(queue, (void *)1) == SPN_OK);
+    sim_assert(spn_queue_transfer(queue, (void *)1, SPN_FOREVER) == SPN_OK);
 }
 
 static bool open_spinning(bool transfer, int32_t timed, int32_t untimed)
@@ -268,9 +270,10 @@ static void looks_then_sleeps(int32_t untimed, uint64_t rounds)
         spn__cpu_relax(); /* nothing it could see changes */
     sim_assert(sim_pauses(waiter) == rounds);
     if (puts)
-        sim_assert(spn_queue_take(queue, &item) == SPN_OK && item == (void *)1);
+        sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK &&
+                   item == (void *)1);
     else
-        sim_assert(spn_queue_put(queue, (void *)1) == SPN_OK);
+        sim_assert(spn_queue_put(queue, (void *)1, SPN_FOREVER) == SPN_OK);
     sim_join_all();
     sim_assert(sim_pauses(waiter) == rounds); /* woken, it does not look again */
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
@@ -286,11 +289,11 @@ static void looks_then_sleeps_timed(int32_t timed, uint64_t rounds)
 
     sim_assert(open_spinning(transfer, timed, 7));
     if (!puts)
-        rc = spn_queue_poll_timed(queue, &item, SPN_MS(1));
+        rc = spn_queue_take(queue, &item, SPN_MS(1));
     else if (transfer)
-        rc = spn_queue_try_transfer_timed(queue, (void *)1, SPN_MS(1));
+        rc = spn_queue_transfer(queue, (void *)1, SPN_MS(1));
     else
-        rc = spn_queue_offer_timed(queue, (void *)1, SPN_MS(1));
+        rc = spn_queue_put(queue, (void *)1, SPN_MS(1));
     sim_assert(rc == SPN_ETIMEDOUT && sim_now() >= deadline_ns);
     sim_assert(sim_pauses(0) == rounds && sim_sleeps(0) >= 1);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
@@ -326,16 +329,16 @@ SCENARIO(queue_synchronous__waiter_on_another_cpu__looks, "S-3")
     sim_set_cpus(1);
     sim_assert(open_spinning(sim_choose(2) == 1, 0, 0));
     sim_set_cpus(2);
-    sim_assert(spn_queue_poll_timed(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
+    sim_assert(spn_queue_take(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
     sim_assert(sim_pauses(0) == 0); /* on the same CPU: T0 on 0 */
     waiter = sim_thread(wait_to_take, NULL);
     while (sim_sleeps(waiter) == 0)
         spn__cpu_relax();
     sim_assert(sim_pauses(waiter) == 512); /* T1 on 1 */
-    sim_assert(spn_queue_put(queue, (void *)1) == SPN_OK);
+    sim_assert(spn_queue_put(queue, (void *)1, SPN_FOREVER) == SPN_OK);
     sim_join_all();
     waiter = (int)sim_pauses(0);
-    sim_assert(spn_queue_poll_timed(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
+    sim_assert(spn_queue_take(queue, &item, SPN_MS(1)) == SPN_ETIMEDOUT);
     sim_assert((int)sim_pauses(0) - waiter == 32);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
@@ -363,11 +366,11 @@ SCENARIO(queue_synchronous__a_microsecond_left__not_slept, "S-3")
 
     sim_assert(open_spinning(sim_choose(2) == 1, -1, -1));
     deadline_ns = sim_now() + timeout_ns;
-    sim_assert(spn_queue_poll_timed(queue, &item, timeout_ns) == SPN_ETIMEDOUT);
+    sim_assert(spn_queue_take(queue, &item, timeout_ns) == SPN_ETIMEDOUT);
     sim_assert(sim_now() >= deadline_ns && sim_sleeps(0) == 0);
     sim_assert(timeout_ns < 500 || sim_pauses(0) > 0);
     deadline_ns = (int64_t)sim_pauses(0);
-    sim_assert(spn_queue_poll_timed(queue, &item, 0) == SPN_ETIMEDOUT);
+    sim_assert(spn_queue_take(queue, &item, 0) == SPN_EEMPTY);
     sim_assert((int64_t)sim_pauses(0) == deadline_ns && sim_sleeps(0) == 0);
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
 }
@@ -385,7 +388,7 @@ SCENARIO(queue_synchronous__interrupted_while_looking__leaves, "S-3", "Q-32")
 
     sim_assert(open_spinning(sim_choose(2) == 1, 0, INT32_MAX));
     sim_thread(interrupt_body, self);
-    sim_assert(spn_queue_take(queue, &item) == SPN_EINTR);
+    sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_EINTR);
     sim_assert(sim_sleeps(0) == 0);
     sim_join_all();
     sim_assert(spn_queue_destroy(queue) == SPN_OK);
@@ -413,14 +416,14 @@ static void take_due(void *arg)
     void *item;
 
     (void)arg;
-    sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+    sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_clock_now(manual) >= due_at(item, NULL)); /* never early */
     count(item);
 }
 
 static void put_earlier(void *item)
 {
-    sim_assert(spn_queue_put(queue, item) == SPN_OK);
+    sim_assert(spn_queue_put(queue, item, SPN_FOREVER) == SPN_OK);
 }
 
 /* Two consumers sleep, an earlier item comes, the clock moves: both are served
@@ -431,7 +434,7 @@ SCENARIO(queue_delay__earlier_item_and_moving_clock__all_served, "DQ-2", "DQ-13"
     memset(got, 0, sizeof got);
     sim_assert(spn_clock_create_manual(&manual, 0) == SPN_OK);
     sim_assert(open_delay(manual));
-    sim_assert(spn_queue_put(queue, (void *)3) == SPN_OK);
+    sim_assert(spn_queue_put(queue, (void *)3, SPN_FOREVER) == SPN_OK);
     sim_thread(take_due, NULL);
     sim_thread(take_due, NULL);
     sim_thread(put_earlier, (void *)1);
@@ -449,7 +452,7 @@ static void take_real(void *arg)
     void *item;
 
     (void)arg;
-    sim_assert(spn_queue_take(queue, &item) == SPN_OK);
+    sim_assert(spn_queue_take(queue, &item, SPN_FOREVER) == SPN_OK);
     sim_assert(spn__now() >= due_at(item, NULL));
     count(item);
 }
@@ -460,7 +463,7 @@ SCENARIO(queue_delay__earlier_item_while_leader_sleeps__all_served, "DQ-6", "DQ-
 {
     memset(got, 0, sizeof got);
     sim_assert(open_delay(NULL));
-    sim_assert(spn_queue_put(queue, (void *)4) == SPN_OK);
+    sim_assert(spn_queue_put(queue, (void *)4, SPN_FOREVER) == SPN_OK);
     sim_thread(take_real, NULL);
     sim_thread(take_real, NULL);
     sim_thread(put_earlier, (void *)2);
@@ -477,7 +480,7 @@ static void remove_head(void *item)
 static void poll_long(void *arg)
 {
     void *item;
-    const int rc = spn_queue_poll_timed(queue, &item, 5000);
+    const int rc = spn_queue_take(queue, &item, 5000);
 
     (void)arg;
     sim_assert(rc == SPN_OK || rc == SPN_ETIMEDOUT);
@@ -490,7 +493,7 @@ static void poll_long(void *arg)
 SCENARIO(queue_delay__head_removed_while_leader_sleeps__not_returned, "DQ-16")
 {
     sim_assert(open_delay(NULL));
-    sim_assert(spn_queue_put(queue, (void *)4) == SPN_OK);
+    sim_assert(spn_queue_put(queue, (void *)4, SPN_FOREVER) == SPN_OK);
     sim_thread(poll_long, NULL);
     remove_head((void *)4);
     sim_join_all();
@@ -529,7 +532,7 @@ static void open_led(int items)
     dues[1] = sim_now() + LATER;
     dues[2] = dues[3] = sim_now() + 2 * LATER;
     for (intptr_t i = 1; i <= items; i++)
-        sim_assert(spn_queue_put(queue, (void *)i) == SPN_OK);
+        sim_assert(spn_queue_put(queue, (void *)i, SPN_FOREVER) == SPN_OK);
 }
 
 /* Takes one, when it is due and not later; or has had to leave. */
@@ -540,9 +543,9 @@ static void follow_or_lead(void *arg)
 
     spn__store(&t->thread, spn_thread_ref(spn_thread_current()), release);
     if (t->timeout_ns == SPN_FOREVER)
-        t->rc = spn_queue_take(queue, &item);
+        t->rc = spn_queue_take(queue, &item, SPN_FOREVER);
     else
-        t->rc = spn_queue_poll_timed(queue, &item, t->timeout_ns);
+        t->rc = spn_queue_take(queue, &item, t->timeout_ns);
     if (t->rc == SPN_OK) {
         const int64_t late_ns = sim_now() - due_of(item, NULL);
 
@@ -621,7 +624,7 @@ SCENARIO(queue_delay__head_removed__leader_and_follower_on_time, "DQ-16", "DQ-14
 
     open_led(there ? 3 : 1);
     start_takers(SPN_FOREVER);
-    sim_assert(spn_queue_remove_item(queue, (void *)1) == 1);
+    sim_assert(spn_queue_remove_item(queue, (void *)1) == SPN_OK);
     if (!there) {
         sim_thread(put_earlier, (void *)2);
         sim_thread(put_earlier, (void *)3);
@@ -636,7 +639,7 @@ SCENARIO_OPTS(queue_delay__head_removed__leader_and_follower_on_time,
 static void remove_first(void *arg)
 {
     (void)arg;
-    sim_assert(spn_queue_remove_item(queue, (void *)1) == 1);
+    sim_assert(spn_queue_remove_item(queue, (void *)1) == SPN_OK);
 }
 
 /* Both at once: the head goes, and one of the two that wait is interrupted. */

@@ -108,7 +108,7 @@ static void schedule_one(int number)
     struct job *j = &jobs[number % JOBS];
     const int64_t delay_ns = delays[sim_choose(5)];
 
-    armed += spn_timeout_is_pending(&j->timeout) == 0;
+    armed += spn_timeout_state(&j->timeout) != SPN_TIMEOUT_PENDING;
     j->due_ns = sim_now() + delay_ns;
     sim_assert(spn_timer_schedule(timer, &j->timeout, on_time, delay_ns) == SPN_OK);
 }
@@ -139,8 +139,8 @@ static void end(void)
 
     pass_time(SPN_SEC(10));
     sim_assert(ran == armed);
-    sim_assert(spn_timer_check(timer) == SPN_OK);
-    sim_assert(spn_timer_stop(timer, &left) == SPN_OK && left == NULL);
+    sim_assert(spn__timer_check(timer) == SPN_OK);
+    sim_assert(spn_timer_stop(timer, &left, NULL) == SPN_OK && left == NULL);
     sim_assert(spn_timer_destroy(timer) == SPN_OK);
 }
 

@@ -3,6 +3,7 @@
  * scenario_reject.c - tasks that do not fit: waiting for room, the policies against
  * shutdown and workers, and the report's once per interval.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <stdlib.h>
@@ -87,6 +88,14 @@ static void start(const spn_reject_policy *policy, int32_t capacity)
     sim_assert(try_start(policy, capacity));
 }
 
+/* Pauses the pool while its worker sleeps, so that tasks are queued. */
+static void pause_pool(void)
+{
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    sim_settle(); /* the worker sleeps */
+    sim_assert(spn_pool_pause(pool) == SPN_OK);
+}
+
 static int give(int i)
 {
     return spn_executor_execute(spn_pool_executor(pool), &items[i].task);
@@ -168,7 +177,7 @@ SCENARIO_OPTS(reject__block_timed__woken_promptly, .early = SIM_NEVER)
 static void shut_down(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
 }
 
 static void give_or_be_refused(void *arg)
@@ -197,7 +206,7 @@ SCENARIO(reject__block_races_shutdown__ends, "TPE-82")
 static void stop_now(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_shutdown_now(pool, NULL, NULL, NULL) == SPN_OK);
+    sim_assert(pool_shutdown_now(pool, NULL, NULL, NULL) == SPN_OK);
 }
 
 /* Stopped while paused, no worker ever takes a task: only the stop itself can tell the
@@ -205,7 +214,7 @@ static void stop_now(void *arg)
 SCENARIO(reject__block_races_stop_while_paused__refused, "TPE-82")
 {
     start(&patient.policy, 1);
-    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    pause_pool();
     sim_assert(give(0) == SPN_OK);
     sim_thread(stop_now, NULL);
     sim_assert(give(1) == SPN_EREJECTED);
@@ -214,48 +223,8 @@ SCENARIO(reject__block_races_stop_while_paused__refused, "TPE-82")
     sim_assert(runs(0) == 0 && drops(0) == 1);
     sim_assert(runs(1) == 0 && drops(1) == 0);
 }
-SCENARIO_OPTS(reject__block_races_stop_while_paused__refused, .dfs = 2,
+SCENARIO_OPTS(reject__block_races_stop_while_paused__refused, .dfs = 1,
               .dfs_models = SIM_SC)
-
-static spn_job jobs[3];
-static SPN__ATOMIC(int) urgent_runs;
-
-static int run_urgent(spn_task *task)
-{
-    (void)task;
-    (void)spn__fetch_add(&urgent_runs, 1, relaxed);
-    return 0;
-}
-
-static void give_urgent(void *arg)
-{
-    sim_assert(spn_executor_execute(spn_pool_executor(pool),
-                                    &jobs[(intptr_t)arg].task) == SPN_OK);
-}
-
-/* The urgent lane has room of its own, and those who wait for it are told. */
-SCENARIO(reject__block_on_urgent_lane__everybody_gets_in, "P9")
-{
-    const spn_job job = SPN_JOB_INIT(run_urgent, NULL);
-    spn_pool_opts opts = SPN_POOL_OPTS_INIT;
-
-    for (int i = 0; i < 3; i++) {
-        jobs[i] = job;
-        jobs[i].urgent = 1;
-    }
-    spn__init(&urgent_runs, 0);
-    opts.core_threads = opts.max_threads = 1;
-    opts.urgent_capacity = 1;
-    opts.urgent_threads = 0;
-    opts.reject = &patient.policy;
-    sim_assert(spn_pool_create(&pool, &opts) == SPN_OK);
-    sim_thread(give_urgent, (void *)(intptr_t)1);
-    give_urgent((void *)(intptr_t)0);
-    give_urgent((void *)(intptr_t)2);
-    sim_join_all();
-    stop();
-    sim_assert(spn__load(&urgent_runs, relaxed) == 3);
-}
 
 /* So it is with a queue of the program's own. */
 SCENARIO(reject__block_on_own_queue__everybody_gets_in, "P9")
@@ -285,35 +254,35 @@ SCENARIO(reject__block_on_own_queue__everybody_gets_in, "P9")
 static void raise_capacity(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_set_queue_capacity(pool, 2) == SPN_OK);
+    sim_assert(pool_set_capacity(pool, 2) == SPN_OK);
 }
 
 /* A paused pool starts nothing: only the new place can let the waiter in. */
 SCENARIO(reject__block_races_reconfigure__gets_in, "TPE-83")
 {
     start(&patient.policy, 1);
-    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    pause_pool();
     sim_assert(give(0) == SPN_OK);
     sim_thread(raise_capacity, NULL);
     sim_assert(give(1) == SPN_OK);
     sim_join_all();
-    sim_assert(spn_pool_queued(pool) == 2);
+    sim_assert(pool_stats(pool).queued == 2);
     stop();
     sim_assert(runs(0) == 1 && runs(1) == 1);
 }
-SCENARIO_OPTS(reject__block_races_reconfigure__gets_in, .dfs = 2, .dfs_models = SIM_SC)
+SCENARIO_OPTS(reject__block_races_reconfigure__gets_in, .dfs = 1, .dfs_models = SIM_SC)
 
 static void take_back(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_remove(pool, &items[0].task) == 1);
+    sim_assert(pool_remove(pool, &items[0].task) == 1);
 }
 
 /* The same with a task that is taken back. */
 SCENARIO(reject__block_races_remove__gets_in, "TPE-83")
 {
     start(&patient.policy, 1);
-    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    pause_pool();
     sim_assert(give(0) == SPN_OK);
     sim_thread(take_back, NULL);
     sim_assert(give(1) == SPN_OK);
@@ -321,7 +290,7 @@ SCENARIO(reject__block_races_remove__gets_in, "TPE-83")
     stop();
     sim_assert(runs(0) == 0 && runs(1) == 1);
 }
-SCENARIO_OPTS(reject__block_races_remove__gets_in, .dfs = 2, .dfs_models = SIM_SC)
+SCENARIO_OPTS(reject__block_races_remove__gets_in, .dfs = 1, .dfs_models = SIM_SC)
 
 static void interrupt_thread(void *thread)
 {
@@ -334,7 +303,7 @@ SCENARIO(reject__block_races_interrupt__one_outcome, "G-11", "G-12")
     int rc;
 
     start(&patient.policy, 1);
-    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    pause_pool();
     sim_assert(give(0) == SPN_OK);
     sim_thread(interrupt_thread, spn_thread_current());
     sim_thread(take_back, NULL);
@@ -353,7 +322,7 @@ SCENARIO(reject__block_by_default__a_minute, "S-6")
     int64_t began_ns;
 
     start(&block.policy, 1);
-    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    pause_pool();
     sim_assert(give(0) == SPN_OK);
     began_ns = spn__now();
     sim_assert(give(1) == SPN_ETIMEDOUT);
@@ -486,7 +455,7 @@ SCENARIO(report__many_refused_at_once__one_report_per_interval, "X-14", "P33")
 {
     sim_assert(start_report(SPN_SEC(600)) == SPN_OK);
     start(spn_reject_report_policy(report), 1);
-    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    pause_pool();
     sim_assert(give(0) == SPN_OK);
     sim_thread(be_refused, NULL);
     sim_thread(refused_elsewhere, NULL);
@@ -601,7 +570,7 @@ SCENARIO(report__posted_then_destroyed__made, "X-14")
 {
     sim_assert(start_report(SPN_SEC(600)) == SPN_OK);
     start(spn_reject_report_policy(report), 1);
-    sim_assert(spn_pool_pause(pool) == SPN_OK);
+    pause_pool();
     sim_assert(give(0) == SPN_OK);
     sim_assert(give(1) == SPN_EREJECTED);
     stop();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* scenario_repository.c - get-or-create against shutdown against the end of all; changes
  * against each other; an extension that many ask for; a URL that two have. */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -87,7 +88,7 @@ static void shut_down(void *arg)
     (void)arg;
     if (spn_repository_get_or_create(repository, url, &pool, NULL) != SPN_OK)
         return;
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
     sim_assert(spn_repository_release(repository, pool) == SPN_OK);
 }
 
@@ -160,8 +161,8 @@ SCENARIO(repository__updates_at_once__end_as_one_after_the_other, "REP-11", "REP
     use(NULL);
     sim_join_all();
     watch(pool);
-    core = spn_pool_core_threads(pool);
-    max = spn_pool_max_threads(pool);
+    core = pool_stats(pool).core_threads;
+    max = pool_stats(pool).max_threads;
     sim_assert(core <= max);
     /* The pool was fixed, and is: whichever came last. */
     sim_assert((core == 1 && max == 1) || (core == 3 && max == 3));

@@ -7,6 +7,7 @@
  * Time is virtual: see scenario_pool_time.c.  "On time" is exact where no timer may
  * expire early (.early = SIM_NEVER), but for what the steps take.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -240,7 +241,7 @@ SCENARIO(scheduled__cancelled_while_others_come__goes, "STPE-38", "STPE-2")
     sim_thread(schedules_near, (void *)1);
     sim_assert(schedule(2, FAR) == SPN_OK);
     sim_assert(spn_future_cancel(jobs[2].future, 0) == 1);
-    sim_assert(spn_pool_queued(pool) <= 2);
+    sim_assert(pool_stats(pool).queued <= 2);
     sim_join_all();
     on_time(0);
     on_time(1);
@@ -259,7 +260,7 @@ SCENARIO(scheduled__two_schedule_at_once__both_on_time, "STPE-38", "STPE-2", "ST
     sim_join_all();
     on_time(0);
     on_time(1);
-    sim_assert(spn_pool_threads(pool) == 2);
+    sim_assert(pool_stats(pool).threads == 2);
     close_pool();
 }
 SCENARIO_OPTS(scheduled__two_schedule_at_once__both_on_time, .early = SIM_NEVER,
@@ -349,7 +350,7 @@ static void schedules_later(void *i)
 SCENARIO(scheduled__comes_while_the_first_is_taken__is_on_time, "STPE-38", "STPE-2")
 {
     open_pool(2);
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     jobs[0].gate = gate;
     if (sim_choose(2) == 0)
         sim_settle();
@@ -404,7 +405,7 @@ SCENARIO(scheduled__due_just_after__never_early, "STPE-2", "STPE-35")
 SCENARIO(scheduled__comes_while_the_searcher_finds__starts, "STPE-38", "STPE-35")
 {
     open_pool(2);
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     sim_settle();
     jobs[0].gate = gate;
     sim_assert(schedule(0, 0) == SPN_OK);
@@ -426,7 +427,7 @@ SCENARIO(scheduled__head_is_cancelled__next_is_on_time, "STPE-20", "STPE-16", "S
     sim_thread(sim_choose(2) == 0 ? cancels : cancels_and_interrupts, (void *)0);
     on_time(1);
     sim_join_all();
-    sim_assert(spn_future_is_done(jobs[0].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) != SPN_FUTURE_PENDING);
     close_pool();
 }
 SCENARIO_OPTS(scheduled__head_is_cancelled__next_is_on_time, .early = SIM_NEVER,
@@ -458,7 +459,7 @@ SCENARIO(scheduled__sleeper_is_interrupted__tasks_on_time, "TPE-65", "TPE-64",
     const unsigned which = sim_choose(2);
 
     open_pool(2);
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     sim_settle();
     if (sim_choose(2) == 0) {
         sim_assert(schedule(0, NEAR_) == SPN_OK);
@@ -482,7 +483,7 @@ SCENARIO_OPTS(scheduled__sleeper_is_interrupted__tasks_on_time, .early = SIM_NEV
 static void shrinks(void *arg)
 {
     (void)arg;
-    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
+    sim_assert(pool_set_core(pool, 1) == SPN_OK);
 }
 
 /* The leader leaves the pool: whoever stays leads. */
@@ -492,7 +493,7 @@ SCENARIO(scheduled__leader_leaves__another_leads, "STPE-37")
 
     o.keep_alive_ns = NEAR_ / 2;
     open_with(o);
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     sim_assert(schedule(0, LATER) == SPN_OK);
     sim_thread(shrinks, NULL);
     on_time(0);
@@ -501,35 +502,6 @@ SCENARIO(scheduled__leader_leaves__another_leads, "STPE-37")
 }
 SCENARIO_OPTS(scheduled__leader_leaves__another_leads, .early = SIM_NEVER,
               .spurious = SIM_NEVER)
-
-static int blocks(void *arg)
-{
-    spn_pool_block_begin();
-    (void)work(arg);
-    spn_pool_block_end();
-    return 0;
-}
-
-/* The only worker's task says that it blocks as another is scheduled behind one that is
- * taken back at once: somebody stands in, and it runs. */
-SCENARIO(scheduled__block_races_what_is_not_the_first__it_runs, "P38", "G-20")
-{
-    spn_scheduled_opts o = spn_scheduled_opts_pool(1);
-
-    o.remove_on_cancel = 1;
-    open_with(o);
-    jobs[0].gate = gate;
-    expect_due(&jobs[0], 0);
-    sim_assert(spn_executor_call(ex, blocks, &jobs[0]) == SPN_OK);
-    sim_assert(schedule(1, NEAR_) == SPN_OK);
-    sim_assert(schedule(2, LATER) == SPN_OK);
-    (void)spn_future_cancel(jobs[1].future, 0);
-    sim_assert(spn_future_get(jobs[2].future, NULL, SPN_FOREVER) == SPN_OK);
-    sim_assert(spn_latch_count_down(gate) == SPN_OK);
-    close_pool();
-}
-SCENARIO_OPTS(scheduled__block_races_what_is_not_the_first__it_runs, .early = SIM_NEVER,
-              .spurious = SIM_NEVER, .no_faults = "waits for a second thread")
 
 /* ---- without core threads --------------------------------------------------------------- */
 
@@ -542,9 +514,9 @@ SCENARIO(scheduled__core_0__runs_and_leaves, "STPE-30", "EXE-13", "STPE-36")
     sim_join_all();
     on_time(0);
     on_time(1);
-    sim_assert(spn_pool_largest(pool) == 1);
+    sim_assert(pool_stats(pool).largest == 1);
     if (sim_choose(2) == 0)
-        while (spn_pool_threads(pool) != 0)
+        while (pool_stats(pool).threads != 0)
             sim_sleep(SPN_MS(5));
     close_pool();
 }
@@ -561,14 +533,14 @@ SCENARIO(scheduled__core_timeout_and_nothing_left__all_leave, "STPE-30", "TPE-31
     o.core_timeout = 1;
     o.keep_alive_ns = NEAR_ / 2;
     open_with(o);
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     sim_assert(schedule(0, cancelled ? FAR : LATER) == SPN_OK);
     sim_sleep(NEAR_); /* longer than they would wait for nothing */
     if (cancelled)
         sim_assert(spn_future_cancel(jobs[0].future, 0) == 1);
     else
         on_time(0);
-    while (spn_pool_threads(pool) != 0)
+    while (pool_stats(pool).threads != 0)
         sim_sleep(SPN_MS(5));
     sim_assert(sim_now() < FAR);
     close_pool();
@@ -583,7 +555,7 @@ SCENARIO(scheduled__core_0_cancelled__worker_leaves, "STPE-21", "STPE-30")
     sim_assert(schedule(0, FAR) == SPN_OK);
     sim_thread(cancels, (void *)0);
     sim_join_all();
-    while (spn_pool_threads(pool) != 0)
+    while (pool_stats(pool).threads != 0)
         sim_sleep(SPN_MS(5));
     sim_assert(sim_now() < FAR && runs(0) == 0);
     close_pool();
@@ -616,7 +588,7 @@ SCENARIO(scheduled__cancel_races_rearm__nothing_stays, "STPE-17", "STPE-7", "STP
         sim_sleep(NEAR_);
     sim_thread(cancels, (void *)0);
     sim_join_all();
-    sim_assert(spn_future_is_cancelled(jobs[0].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) == SPN_FUTURE_CANCELED);
     while (spn__load(&jobs[0].inside, acquire) != 0)
         sim_sleep(1);
     close_pool();
@@ -639,7 +611,7 @@ SCENARIO(scheduled__cancel_with_a_context__is_let_go, "STPE-16", "P40")
     if (sim_choose(2) == 0)
         sim_sleep(NEAR_); /* the second run is on its way */
     cancels((void *)0);
-    sim_assert(spn_future_is_cancelled(jobs[0].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) == SPN_FUTURE_CANCELED);
     close_pool();
 }
 
@@ -664,7 +636,7 @@ SCENARIO(scheduled__size_while_one_passes__never_negative, "STPE-18", "STPE-38",
     open_pool(1);
     sim_thread(schedules_now, (void *)0);
     for (int i = 0; i < 4; i++) {
-        const int64_t queued = spn_pool_queued(pool);
+        const int64_t queued = pool_stats(pool).queued;
 
         sim_assert(queued == 0 || queued == 1);
     }
@@ -691,7 +663,7 @@ SCENARIO(scheduled__cancel_races_end__is_safe, "STPE-39", "STPE-31")
     expect_even();
     sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
     sim_join_all();
-    sim_assert(spn_future_is_done(jobs[0].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) != SPN_FUTURE_PENDING);
     spn_future_unref(jobs[0].future);
     sim_assert(spn_latch_destroy(gate) == SPN_OK);
 }
@@ -708,7 +680,7 @@ SCENARIO(scheduled__no_remove_on_cancel__stays_until_due, "STPE-20", "STPE-22")
     if (sim_choose(2) == 0)
         (void)spn_pool_purge(pool);
     sim_join_all();
-    sim_assert(spn_future_is_done(jobs[0].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) != SPN_FUTURE_PENDING);
     close_pool();
 }
 
@@ -729,7 +701,8 @@ SCENARIO(scheduled__remove_races_take__one_wins, "STPE-19")
     sim_assert(spn_executor_shutdown(ex) == SPN_OK);
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
     sim_assert(runs(0) + removed == 1);
-    sim_assert(spn_future_is_done(jobs[0].future) == (removed == 0));
+    sim_assert((spn_future_get_state(jobs[0].future) != SPN_FUTURE_PENDING) ==
+               (removed == 0));
     finish();
 }
 
@@ -739,7 +712,7 @@ SCENARIO(scheduled__remove_races_take__one_wins, "STPE-19")
 SCENARIO(scheduled__shutdown_with_followers__terminates, "STPE-24", "STPE-34")
 {
     open_pool(2);
-    sim_assert(spn_pool_prestart_all(pool) == 2);
+    sim_assert(spn_pool_prestart(pool, SPN_DEFAULT) == 2);
     sim_assert(schedule(0, NEAR_) == SPN_OK);
     close_pool();
     sim_assert(runs(0) == 1 && sim_now() < FAR);
@@ -756,13 +729,13 @@ SCENARIO(scheduled__shutdown_races_periodic__is_cancelled, "STPE-27", "STPE-24")
         sim_sleep(NEAR_ / 2);
     sim_assert(spn_executor_shutdown(ex) == SPN_OK);
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
-    sim_assert(spn_future_is_cancelled(jobs[0].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) == SPN_FUTURE_CANCELED);
     sim_assert(spn__load(&jobs[0].inside, relaxed) == 0);
     finish();
 }
 
-/* With the policy it goes on until it is cancelled, or the policy is turned off. */
-SCENARIO(scheduled__periodic_after_shutdown__goes_on, "STPE-26", "STPE-29")
+/* With the policy it goes on until it is cancelled. */
+SCENARIO(scheduled__periodic_after_shutdown__goes_on, "STPE-26")
 {
     spn_scheduled_opts o = spn_scheduled_opts_pool(2);
 
@@ -772,33 +745,25 @@ SCENARIO(scheduled__periodic_after_shutdown__goes_on, "STPE-26", "STPE-29")
     sim_assert(spn_executor_shutdown(ex) == SPN_OK);
     while (runs(0) < 2)
         sim_sleep(NEAR_ / 2);
-    if (sim_choose(2) == 0)
-        sim_thread(cancels, (void *)0);
-    else
-        sim_assert(spn_scheduled_set_policy(sched,
-                                            SPN_SCHEDULED_PERIODIC_AFTER_SHUTDOWN,
-                                            0) == SPN_OK);
+    sim_thread(cancels, (void *)0);
     sim_join_all();
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
-    sim_assert(spn_future_is_cancelled(jobs[0].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) == SPN_FUTURE_CANCELED);
     finish();
 }
 
 /* Not to be run after shutdown: cancelled, and gone. */
-SCENARIO(scheduled__no_delayed_after_shutdown__is_cancelled, "STPE-25", "STPE-29")
+SCENARIO(scheduled__no_delayed_after_shutdown__is_cancelled, "STPE-25")
 {
     spn_scheduled_opts o = spn_scheduled_opts_pool(1);
-    const bool late = sim_choose(2) == 0;
 
-    o.delayed_after_shutdown = late;
+    o.delayed_after_shutdown = 0;
     open_with(o);
     sim_assert(schedule(0, FAR) == SPN_OK);
     sim_assert(spn_executor_shutdown(ex) == SPN_OK);
-    if (late)
-        sim_assert(spn_scheduled_set_policy(sched, SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN,
-                                            0) == SPN_OK);
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
-    sim_assert(spn_future_is_cancelled(jobs[0].future) == 1 && sim_now() < FAR);
+    sim_assert(spn_future_get_state(jobs[0].future) == SPN_FUTURE_CANCELED &&
+               sim_now() < FAR);
     finish();
 }
 SCENARIO_OPTS(scheduled__no_delayed_after_shutdown__is_cancelled, .early = SIM_NEVER)
@@ -821,20 +786,23 @@ SCENARIO(scheduled__add_races_shutdown__ends, "STPE-39", "STPE-33")
     sim_join_all();
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
     sim_assert(runs(0) == (jobs[0].future != NULL));
-    sim_assert(jobs[0].future == NULL || spn_future_is_done(jobs[0].future) == 1);
+    sim_assert(jobs[0].future == NULL ||
+               spn_future_get_state(jobs[0].future) != SPN_FUTURE_PENDING);
     sim_assert(runs(1) == 1);
     finish();
 }
 
 static int returned;
 
-static void give_back(void *ctx, spn_task *task)
+static void give_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     spn_future *f = spn_future_of_task(task);
 
+    (void)fn;
+    (void)arg;
     (void)ctx;
     sim_assert(f == jobs[0].future || f == jobs[1].future);
-    sim_assert(spn_future_is_done(f) == 0);
+    sim_assert(spn_future_get_state(f) == SPN_FUTURE_PENDING);
     returned++;
     sim_assert(spn_task_drop(task, SPN_ECANCELED) == SPN_OK);
 }
@@ -851,8 +819,8 @@ SCENARIO(scheduled__shutdown_now_races_start__all_or_nothing, "STPE-31", "STPE-3
     sim_assert(spn_executor_shutdown_now(ex, give_back, NULL, &count) == SPN_OK);
     sim_assert(count == returned);
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
-    sim_assert(spn_future_is_done(jobs[0].future) == 1);
-    sim_assert(spn_future_is_done(jobs[1].future) == 1);
+    sim_assert(spn_future_get_state(jobs[0].future) != SPN_FUTURE_PENDING);
+    sim_assert(spn_future_get_state(jobs[1].future) != SPN_FUTURE_PENDING);
     finish();
 }
 
@@ -920,8 +888,8 @@ SCENARIO(scheduled__no_memory_or_thread__nothing_is_lost, "STPE-39")
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
     expect_even();
     sim_assert(rc != SPN_OK || runs(2) <= 1);
-    sim_assert(once == NULL || spn_future_is_done(once) == 1);
-    sim_assert(again == NULL || spn_future_is_done(again) == 1);
+    sim_assert(once == NULL || spn_future_get_state(once) != SPN_FUTURE_PENDING);
+    sim_assert(again == NULL || spn_future_get_state(again) != SPN_FUTURE_PENDING);
     spn_future_unref(once);
     spn_future_unref(again);
     sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
@@ -963,11 +931,11 @@ SCENARIO(scheduled__failing__obeys_policy, "STPE-15", "P26")
         sim_thread(cancels, (void *)0);
         sim_join_all();
     } else {
-        int code = 0;
+        spn_outcome outcome;
 
         sim_assert(spn_future_get(jobs[0].future, NULL, SPN_FOREVER) == SPN_EFAILED);
-        sim_assert(spn_future_error(jobs[0].future, &code, NULL, 0) == SPN_OK);
-        sim_assert(code == -77 && runs(0) == 1);
+        sim_assert(spn_future_result(jobs[0].future, &outcome) == SPN_EFAILED);
+        sim_assert(outcome.code == -77 && runs(0) == 1);
     }
     sim_assert(spn_executor_shutdown(ex) == SPN_OK);
     sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
@@ -1010,8 +978,10 @@ SCENARIO(serial_timer__cancel_races_run__one_wins, "TMR-10")
     int prevented = -1;
 
     open_timer();
-    sim_assert(spn_serial_timer_schedule(timer, jobs[0].task, 0) == SPN_OK);
-    sim_assert(spn_serial_timer_schedule(timer, jobs[1].task, 0) == SPN_OK);
+    sim_assert(spn_serial_timer_schedule(timer, jobs[0].task, 0, SPN_REPEAT_NONE, 0) ==
+               SPN_OK);
+    sim_assert(spn_serial_timer_schedule(timer, jobs[1].task, 0, SPN_REPEAT_NONE, 0) ==
+               SPN_OK);
     sim_thread(cancels_task, &prevented);
     while (runs(1) == 0)
         sim_sleep(1);
@@ -1023,7 +993,7 @@ SCENARIO(serial_timer__cancel_races_run__one_wins, "TMR-10")
 static void schedules_task(void *arg)
 {
     (void)arg;
-    (void)!spn_serial_timer_schedule(timer, jobs[0].task, FAR);
+    (void)!spn_serial_timer_schedule(timer, jobs[0].task, FAR, SPN_REPEAT_NONE, 0);
 }
 
 /* Cancelled on its way into the timer, it does not stay there.  The hour must not pass:
@@ -1048,7 +1018,8 @@ SCENARIO(serial_timer__cancel_races_schedule_of_a_later_one__nothing_stays, "TMR
     int prevented = -1;
 
     open_timer();
-    sim_assert(spn_serial_timer_schedule(timer, jobs[1].task, FAR / 2) == SPN_OK);
+    sim_assert(spn_serial_timer_schedule(timer, jobs[1].task, FAR / 2, SPN_REPEAT_NONE,
+                                         0) == SPN_OK);
     sim_settle();
     sim_thread(schedules_task, NULL);
     sim_thread(cancels_task, &prevented);
@@ -1069,10 +1040,11 @@ static void cancels_timer(void *arg)
 SCENARIO(serial_timer__cancelled__starts_no_more, "TMR-9", "TMR-4")
 {
     open_timer();
-    sim_assert(spn_serial_timer_repeat(timer, jobs[0].task, SPN_REPEAT_RATE, 0,
-                                       NEAR_) == SPN_OK);
+    sim_assert(spn_serial_timer_schedule(timer, jobs[0].task, 0, SPN_REPEAT_RATE,
+                                         NEAR_) == SPN_OK);
     sim_thread(cancels_timer, NULL);
-    const int rc = spn_serial_timer_schedule(timer, jobs[1].task, 0);
+    const int rc =
+        spn_serial_timer_schedule(timer, jobs[1].task, 0, SPN_REPEAT_NONE, 0);
     sim_assert(rc == SPN_OK || rc == SPN_ESTATE);
     sim_join_all();
     sim_assert(spn_serial_timer_await(timer, SPN_FOREVER) == SPN_OK);

@@ -122,25 +122,19 @@ SCENARIO(semaphore__bulk_request__served_by_two_releases, "G-20")
     finish(2);
 }
 
-static void try_and_drain(void *arg)
+static void try_one(void *arg)
 {
-    int32_t drained;
-
     (void)arg;
-    if (spn_semaphore_try_acquire(semaphore, 1) == SPN_OK)
+    if (spn_semaphore_acquire(semaphore, 1, 0) == SPN_OK)
         sim_assert(spn_semaphore_release(semaphore, 1) == SPN_OK);
-    drained = spn_semaphore_drain(semaphore);
-    sim_assert(drained >= 0 && drained <= 2);
-    if (drained > 0)
-        sim_assert(spn_semaphore_release(semaphore, drained) == SPN_OK);
 }
 
-/* try_acquire and drain among waiters: nothing lost. */
-SCENARIO(semaphore__try_and_drain_race__permits_exact, "G-11")
+/* One that does not wait among those that do: nothing lost. */
+SCENARIO(semaphore__try_races_waiters__permits_exact, "G-11")
 {
     if (!create(2, sim_choose(2) == 1))
         return;
-    sim_thread(try_and_drain, NULL);
+    sim_thread(try_one, NULL);
     sim_thread(use_one, NULL);
     sim_assert(spn_semaphore_acquire(semaphore, 2, SPN_FOREVER) == SPN_OK);
     sim_assert(spn_semaphore_release(semaphore, 2) == SPN_OK);
@@ -153,26 +147,25 @@ SCENARIO(semaphore__release_overflows__refused, "G-3")
     if (!create(SPN_SEMAPHORE_MAX, false))
         return;
     sim_assert(spn_semaphore_release(semaphore, 1) == SPN_ERANGE);
-    sim_assert(spn_semaphore_drain(semaphore) == SPN_SEMAPHORE_MAX);
-    finish(0);
+    finish(SPN_SEMAPHORE_MAX);
 }
 
-/* Permits taken by drain bring what came before their release. */
-SCENARIO(semaphore__drained__work_before_the_release_seen, "G-19")
+/* A permit that was taken without waiting brings what came before its release. */
+SCENARIO(semaphore__taken_at_once__work_before_the_release_seen, "G-19")
 {
-    int32_t drained;
+    int rc;
 
     if (!create(0, false))
         return;
     sim_thread(release_with_payload, (void *)2);
-    drained = spn_semaphore_drain(semaphore);
-    if (drained != 0)
+    rc = spn_semaphore_acquire(semaphore, 1, 0);
+    if (rc == SPN_OK)
         sim_assert(spn__load(&payload, relaxed) == 7);
     sim_join_all();
-    sim_assert(drained + spn_semaphore_available(semaphore) == 2);
+    sim_assert(spn_semaphore_available(semaphore) == (rc == SPN_OK ? 1 : 2));
     sim_assert(spn_semaphore_destroy(semaphore) == SPN_OK);
 }
-SCENARIO_OPTS(semaphore__drained__work_before_the_release_seen, .dfs = 2)
+SCENARIO_OPTS(semaphore__taken_at_once__work_before_the_release_seen, .dfs = 2)
 
 static int waiter_status;
 
@@ -182,7 +175,7 @@ static void acquire_two_timed(void *arg)
     waiter_status = spn_semaphore_acquire(semaphore, 2, 400);
 }
 
-/* A permit that nobody gets is never out of sight: try_acquire fails only if
+/* A permit that nobody gets is never out of sight: a try fails only if
  * the waiter for two was served. */
 SCENARIO(semaphore__waiter_gives_up__permits_stay_in_sight, "G-11")
 {
@@ -193,7 +186,7 @@ SCENARIO(semaphore__waiter_gives_up__permits_stay_in_sight, "G-11")
     waiter_status = SPN_OK;
     sim_thread(acquire_two_timed, NULL);
     sim_thread(release_with_payload, (void *)1);
-    rc = spn_semaphore_try_acquire(semaphore, 1);
+    rc = spn_semaphore_acquire(semaphore, 1, 0);
     sim_join_all();
     sim_assert(rc == SPN_OK || waiter_status == SPN_OK);
     sim_assert(spn_semaphore_destroy(semaphore) == SPN_OK);

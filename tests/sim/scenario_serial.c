@@ -103,7 +103,6 @@ static void check_all_ran(void)
 {
     sim_assert(spn__load(&ran, relaxed) + spn__load(&dropped, relaxed) ==
                spn__load(&accepted, relaxed));
-    sim_assert(spn_serial_keys(serial) == 0 && spn_serial_pending(serial) == 0);
 }
 
 /* A task arrives as the runner goes idle: it is seen, or starts another turn. */
@@ -165,8 +164,10 @@ SCENARIO_OPTS(serial__turn_refused_while_tasks_come__none_is_stranded, .dfs = 2,
 
 static int given; /* back by shutdown_now */
 
-static void give(void *ctx, spn_task *task)
+static void give(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
+    (void)fn;
+    (void)arg;
     (void)ctx;
     (void)task;
     given++;
@@ -274,34 +275,51 @@ static int run_and_die(spn_task *task)
     sim_exit();
 }
 
-static int die(void *arg)
-{
-    (void)arg;
-    sim_exit();
-}
-
 static void execute_deadly(void *arg)
 {
     (void)arg;
     execute(0, 5);
 }
 
-static void call_deadly(void *arg)
+static void drop_and_die(spn_task *task, int reason)
+{
+    drop(task, reason);
+    sim_assert(spn_executor_execute(spn_executor_direct(), &items[2].task) == SPN_OK);
+}
+
+static void drop_all(void *arg)
 {
     (void)arg;
-    sim_assert(spn_serial_call(serial, 5, die, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_drop_all(manual, SPN_ESHUTDOWN, NULL) == SPN_OK);
 }
+
+/* The executor below drops the turn, and each drop runs a task that ends the thread: the
+ * rest is dropped all the same, and nothing keeps the key. */
+SCENARIO(serial__thread_ended_in_a_drop__rest_is_dropped, "X-15")
+{
+    if (!begin(1))
+        return;
+    items[0].task.drop = items[1].task.drop = drop_and_die;
+    items[2].task.fn = run_and_die;
+    execute(0, 5);
+    execute(1, 5);
+    sim_thread(drop_all, NULL);
+    sim_join_all();
+    sim_assert(spn__load(&dropped, relaxed) == spn__load(&accepted, relaxed));
+    sim_assert(spn_serial_destroy(serial) == SPN_OK);
+    sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
+}
+SCENARIO_OPTS(serial__thread_ended_in_a_drop__rest_is_dropped, .dfs = 2)
 
 /* A task that is run within execute ends its thread: nothing keeps the key open. */
 SCENARIO(serial__submitter_ended_by_the_task__key_is_let_go, "X-15")
 {
     sim_assert(begin_over(spn_executor_direct(), 1));
     items[0].task.fn = run_and_die;
-    sim_thread(sim_choose(2) != 0 ? execute_deadly : call_deadly, NULL);
+    sim_thread(execute_deadly, NULL);
     sim_thread(execute_one, NULL);
     sim_join_all();
     sim_assert(spn__load(&ran, relaxed) >= 1);
-    sim_assert(spn_serial_keys(serial) == 0 && spn_serial_pending(serial) == 0);
     sim_assert(spn_serial_destroy(serial) == SPN_OK);
 }
 
@@ -337,7 +355,6 @@ SCENARIO(serial__ended_while_it_queues_up_again__next_task_runs, "X-15")
     sim_thread(execute_deadly, NULL);
     sim_join_all();
     sim_assert(spn__load(&ran, relaxed) == 2);
-    sim_assert(spn_serial_keys(serial) == 0 && spn_serial_pending(serial) == 0);
     sim_assert(spn_serial_destroy(serial) == SPN_OK);
 }
 
@@ -366,6 +383,6 @@ SCENARIO(serial__taken_back_and_again_while_refused__runs, "X-15")
     items[0].key = 0;
     sim_assert(spn_executor_execute(spn_serial_executor(serial), &items[0].task) ==
                SPN_OK);
-    sim_assert(spn__load(&ran, relaxed) == 1 && spn_serial_pending(serial) == 0);
+    sim_assert(spn__load(&ran, relaxed) == 1);
     sim_assert(spn_serial_destroy(serial) == SPN_OK);
 }

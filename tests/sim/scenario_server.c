@@ -8,6 +8,7 @@
  * hand, from a few bytes for each frame, so that a schedule is spent on the server.  In one
  * scenario the library's client calls, and both ends count the same calls.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@
 #include "net/gate.h"
 #include "net/transport.h"
 #include "net_sim.h"
-#include "rpc/frame.h"
+#include "rpc/wire/frame.h"
 #include "sync/seam.h"
 
 enum { PORT = 7, REQUESTS_MAX = 12, HEARTBEAT_ID = 99, CLOSE_MS = 6, LARGE = 40000 };
@@ -731,9 +732,9 @@ static void shut_pool(void *arg)
 {
     (void)arg;
     if (sim_choose(2) == 0)
-        (void)spn_pool_shutdown(spn_server_pool(site.server));
+        (void)pool_shutdown(spn_server_pool(site.server));
     else
-        (void)spn_pool_shutdown_now(spn_server_pool(site.server), NULL, NULL, NULL);
+        (void)pool_shutdown_now(spn_server_pool(site.server), NULL, NULL, NULL);
 }
 
 /* The program ends the pool beside requests: each is answered once, from the pool, the

@@ -4,7 +4,7 @@
 
 #include <spindle-rpc.h>
 
-#include "rpc/services.h"
+#include "rpc/server/services.h"
 
 static struct spn__services services;
 static SPN__ATOMIC(int) alive, inside;

@@ -3,7 +3,7 @@
  * scenario_time_mix.c - what is due, with options and calls that are drawn.
  *
  * OVERVIEW
- *   The scenarios of scheduled, timer and delayed each prove one promise, with the
+ *   The scenarios of scheduled, timer and future_timeout each prove one promise, with the
  *   options it was thought of with.  Here the options and the calls of two threads are
  *   drawn (sim_choose), so that each schedule is another combination: what is proved is
  *   less, and holds for all of them.
@@ -21,6 +21,7 @@
  *   opened, after all else has run.  Tasks that do not know it have the other threads:
  *   core is two at last then, or the task says that it blocks.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <spindle.h>
@@ -32,7 +33,7 @@
 
 /* ---- the scheduled executor ----------------------------------------------------------- */
 
-enum { ONCE, RATE, DELAY, TASK, CALL, URGENT, NOW, SUBMIT, NESTED, KINDS };
+enum { ONCE, RATE, DELAY, TASK, CALL, NOW, SUBMIT, NESTED, KINDS };
 enum { DEEDS = 6, LONG = DEEDS };
 
 /* Something to be done.  Those of one thread are started by it alone. */
@@ -53,7 +54,7 @@ static spn_scheduled *sched;
 static spn_executor *ex;
 static spn_pool *pool;
 static spn_latch *gate, *second_gate;
-static bool has_long, long_blocks, fixed, exact;
+static bool has_long, fixed, exact;
 static bool refuses;  /* there is not always a thread */
 static bool ends;     /* a thread shuts it down */
 static bool posts;    /* see above */
@@ -152,11 +153,7 @@ static int long_deed(void *arg)
 {
     const int rc = do_deed(arg);
 
-    if (long_blocks)
-        spn_pool_block_begin();
     (void)!spn_latch_await(gate, SPN_FOREVER);
-    if (long_blocks)
-        spn_pool_block_end();
     return rc;
 }
 
@@ -225,12 +222,8 @@ static void start_deed(struct deed *d)
         (has_long || posts)) /* it would keep the thread that is left */
         d->kind = ONCE;
     d->dies = d->kind != NESTED && sim_choose(8) == 0;
-    if (d->kind == URGENT || d->kind == NOW || d->kind == SUBMIT)
+    if (d->kind == NOW || d->kind == SUBMIT)
         d->delay_ns = 0;
-    if (d->kind == URGENT) {
-        d->job.task.flags = SPN_TASK_JOB;
-        d->job.urgent = 1;
-    }
     spn__store(&d->payload, 1, relaxed);
     spn__store(&d->due_ns, now() + d->delay_ns, relaxed);
     rc = start_kind(d, &future);
@@ -267,10 +260,11 @@ static void remove_deed(struct deed *d, bool own)
 }
 
 /* Its own drop is called, or its future's, or it was a call. */
-static void give_back(void *ctx, spn_task *task)
+static void give_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     (void)ctx;
-    sim_assert(spn_task_drop(task, SPN_ECANCELED) == SPN_OK);
+    (void)arg;
+    sim_assert(fn != NULL || spn_task_drop(task, SPN_ECANCELED) == SPN_OK);
 }
 
 static void change_core(void)
@@ -278,7 +272,7 @@ static void change_core(void)
     spn_pool_change c = SPN_POOL_CHANGE_INIT;
 
     if (posts) { /* as they are, or more */
-        (void)spn_pool_set_core_threads(pool, 4);
+        (void)pool_set_core(pool, 4);
         return;
     }
     c.core_threads = (int32_t)sim_choose(3);
@@ -288,22 +282,10 @@ static void change_core(void)
 
 static void change_rest(void)
 {
-    const int policy = (int)sim_choose(3), on = (int)sim_choose(2);
-
-    switch (sim_choose(3)) {
-    case 0:
-        (void)spn_pool_set_keep_alive(pool, draw() ? NEAR_ / 2 : SPN_MS(10));
-        break;
-    case 1:
-        (void)spn_pool_set_core_timeout(pool, (int)sim_choose(2));
-        break;
-    default:
-        if (policy == SPN_SCHEDULED_DELAYED_AFTER_SHUTDOWN && !fixed)
-            spn__store(&forbidden, 1, relaxed);
-        sim_assert(spn_scheduled_set_policy(sched, policy, on) ==
-                   (fixed ? SPN_ESTATE : SPN_OK));
-        break;
-    }
+    if (draw())
+        (void)pool_set_keep_alive(pool, draw() ? NEAR_ / 2 : SPN_MS(10));
+    else
+        (void)pool_set_core_timeout(pool, (int)sim_choose(2));
 }
 
 static void pause_and_resume(void)
@@ -329,7 +311,7 @@ static void look(void)
         (void)spn_pool_snapshot(pool, some, 2);
         break;
     case 2:
-        (void)spn_pool_prestart_all(pool);
+        (void)spn_pool_prestart(pool, SPN_DEFAULT);
         break;
     default:
         count = spn_scheduled_drain(sched, some, 1 + sim_choose(2));
@@ -365,7 +347,8 @@ static void invoke(void)
     sim_assert(rc != SPN_EINVAL && rc != SPN_EINTR);
     for (int i = 0; i < 2; i++) {
         sim_assert((futures[i] != NULL) == (rc == SPN_OK));
-        sim_assert(futures[i] == NULL || spn_future_is_done(futures[i]) == 1);
+        sim_assert(futures[i] == NULL ||
+                   spn_future_get_state(futures[i]) != SPN_FUTURE_PENDING);
         spn_future_unref(futures[i]);
     }
 }
@@ -479,14 +462,12 @@ static void open_sched(void)
     o.delayed_after_shutdown = (int32_t)sim_choose(2);
     o.periodic_after_shutdown = (int32_t)sim_choose(2);
     has_long = draw();
-    long_blocks = draw();
     ends = sim_choose(3) == 0;
     fixed = !has_long && !posts && sim_choose(4) == 0;
     o.fixed = fixed;
     refuses = !has_long && !posts && sim_choose(4) == 0;
     if (posts) {
         o.core_threads = 2 + (int32_t)sim_choose(2);
-        long_blocks = false;
         free_ones = o.core_threads - 1 - has_long;
     }
     spn__init(&dawdling, 0);
@@ -527,8 +508,7 @@ static bool must_run(struct deed *d)
         return false;
     if (refuses && (d->kind == CALL || spn__load(&d->drops, acquire) != 0))
         return false;
-    return future == NULL ||
-           (spn_future_is_cancelled(future) == 0 && spn_future_is_failed(future) == 0);
+    return future == NULL || spn_future_get_state(future) <= SPN_FUTURE_SUCCEEDED;
 }
 
 /* Nobody does anything but wait now: what is due runs. */
@@ -538,7 +518,7 @@ static void expect_runs(void)
     /* What is due while another is waited for may wait twice as long (exec/idle.c). */
     const int64_t soon_ns = posts ? SOON + SPN__STAND_BY : SOON;
 
-    if (has_long && !long_blocks && spn_pool_core_threads(pool) < 2) {
+    if (has_long && pool_stats(pool).core_threads < 2) {
         spn_pool_change c = SPN_POOL_CHANGE_INIT;
 
         c.core_threads = c.max_threads = 2;
@@ -585,7 +565,8 @@ static void expect_fates(void)
         if (future == NULL)
             sim_assert(runs + drops == 1 || (d->kind == CALL && !all_run));
         else
-            sim_assert(spn_future_is_done(future) == 1 || drops == 1);
+            sim_assert(spn_future_get_state(future) != SPN_FUTURE_PENDING ||
+                       drops == 1);
         if (all_run && !periodic && must_run(d))
             sim_assert(runs == 1);
     }
@@ -691,7 +672,7 @@ static void open_for_long(const spn_scheduled_opts *o)
     clock_ = NULL;
     exact = true;
     has_long = true;
-    long_blocks = fixed = ends = refuses = posts = false;
+    fixed = ends = refuses = posts = false;
     for (int i = 0; i <= DEEDS; i++)
         prepare_deed(&deeds[i]);
     spn__init(&cut_off, 0);
@@ -784,24 +765,25 @@ static int held_task(spn_task *task)
     return spn_latch_await(second_gate, SPN_FOREVER);
 }
 
-/* The thread that an urgent job had above max is the only one that does not wait; it does
- * not leave because the pool is paused just then. */
+/* The thread above max is the only one that does not wait; it does not leave because the
+ * pool is paused just then. */
 static void leaves_while_paused(int64_t keep_alive_ns)
 {
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
-    spn_job urgent = SPN_JOB_INIT(held_task, NULL);
+    spn_task held = SPN_TASK_INIT(held_task, NULL);
     spn_future *outer;
 
-    o.core_threads = o.max_threads = 1;
+    o.core_threads = o.max_threads = 2;
     o.keep_alive_ns = keep_alive_ns;
-    urgent.urgent = 1;
     sim_assert(spn_latch_create(&gate, 1) == SPN_OK);
     sim_assert(spn_latch_create(&second_gate, 1) == SPN_OK);
     sim_assert(spn_pool_create(&pool, &o) == SPN_OK);
     ex = spn_pool_executor(pool);
     sim_assert(spn_executor_submit(ex, waits_inside, NULL, &outer) == SPN_OK);
     sim_settle();
-    sim_assert(spn_executor_execute(ex, &urgent.task) == SPN_OK);
+    sim_assert(spn_executor_execute(ex, &held) == SPN_OK);
+    sim_assert(pool_set_core(pool, 1) == SPN_OK);
+    sim_assert(pool_set_max(pool, 1) == SPN_OK);
     sim_settle();
     sim_assert(spn_latch_count_down(gate) == SPN_OK);
     sim_settle(); /* the outer one waits: the other thread is not at its end */
@@ -864,10 +846,11 @@ SCENARIO(time_mix__no_thread_for_two__nothing_waits, "STPE-39", "TPE-22")
     sim_thread(schedules_in_vain, &futures[1]);
     sim_join_all();
     for (int i = 0; i < 2; i++) {
-        sim_assert(futures[i] == NULL || spn_future_is_done(futures[i]) == 1);
+        sim_assert(futures[i] == NULL ||
+                   spn_future_get_state(futures[i]) != SPN_FUTURE_PENDING);
         spn_future_unref(futures[i]);
     }
-    sim_assert(spn_pool_queued(spn_scheduled_pool(sched)) == 0);
+    sim_assert(pool_stats(spn_scheduled_pool(sched)).queued == 0);
     sim_assert(spn_pool_close(spn_scheduled_pool(sched)) == SPN_OK);
     sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
 }
@@ -888,7 +871,7 @@ static int a_few(const spn_thread_factory *factory, spn_thread **out,
 static void prestarts(void *arg)
 {
     (void)arg;
-    (void)spn_pool_prestart(pool);
+    (void)spn_pool_prestart(pool, 1);
 }
 
 /* The only worker's task waits for another as somebody makes a second thread, in vain: it
@@ -944,10 +927,14 @@ static int asks_inside(void *arg, void **result)
     return 0;
 }
 
-static int urgent_task(spn_task *task)
+static void prestart_beyond(void *arg)
 {
-    (void)task;
-    return 0;
+    spn_pool_change c = SPN_POOL_CHANGE_INIT;
+
+    (void)arg;
+    c.core_threads = c.max_threads = 3;
+    sim_assert(spn_pool_reconfigure(pool, &c) == SPN_OK);
+    (void)spn_pool_prestart(pool, 1);
 }
 
 /* The thread that a waiter got has one too many beside it, which is just being made, in
@@ -957,42 +944,25 @@ SCENARIO(time_mix__leaves_as_a_thread_is_made_in_vain__not_before, "P38", "G-20"
     static const spn_thread_factory factory = { sizeof(spn_thread_factory),
                                                 a_few_slowly };
     spn_pool_opts o = SPN_POOL_OPTS_INIT;
-    spn_job urgent = SPN_JOB_INIT(urgent_task, NULL);
+    spn_pool_change narrow = SPN_POOL_CHANGE_INIT;
     spn_future *outer;
 
     spn__init(&threads_left, 2);
+    narrow.core_threads = 1;
+    narrow.max_threads = 2;
     o.core_threads = 1;
     o.max_threads = 2;
     o.factory = &factory;
-    urgent.urgent = 1;
     sim_assert(spn_pool_create(&pool, &o) == SPN_OK);
     ex = spn_pool_executor(pool);
     sim_assert(spn_executor_submit(ex, asks_inside, NULL, &outer) == SPN_OK);
-    sim_assert(spn_executor_execute(ex, &urgent.task) == SPN_OK);
+    sim_thread(prestart_beyond, NULL);
+    sim_assert(spn_pool_reconfigure(pool, &narrow) == SPN_OK);
     sim_assert(spn_future_get(outer, NULL, SPN_FOREVER) == SPN_OK);
     spn_future_unref(outer);
+    sim_join_all();
     sim_assert(spn_pool_close(pool) == SPN_OK);
     sim_assert(spn_pool_destroy(pool) == SPN_OK);
 }
 SCENARIO_OPTS(time_mix__leaves_as_a_thread_is_made_in_vain__not_before,
-              .no_faults = "it counts on its threads")
-
-/* One of two threads begins to block as the other, idle for long enough, leaves: it counts
- * itself out and looks for blocked ones, also if the next task is not due yet. */
-SCENARIO(time_mix__leaves_as_one_blocks__the_next_runs, "P38", "G-20")
-{
-    spn_scheduled_opts o = spn_scheduled_opts_pool(2);
-
-    o.keep_alive_ns = NEAR_ / 2;
-    open_for_long(&o);
-    exact = false; /* the two meet more often where timers expire early */
-    long_blocks = true;
-    sim_assert(spn_pool_prestart_all(pool) == 2);
-    sim_assert(spn_pool_set_core_threads(pool, 1) == SPN_OK);
-    start_once(&deeds[0], NEAR_);
-    start_long_in(NEAR_ / 2);
-    expect_runs();
-    close_sched();
-}
-SCENARIO_OPTS(time_mix__leaves_as_one_blocks__the_next_runs,
               .no_faults = "it counts on its threads")

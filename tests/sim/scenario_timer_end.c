@@ -90,7 +90,7 @@ static int shut(void)
     spn_timeout *left;
     int count = 0;
 
-    sim_assert(spn_timer_stop(timer, &left) == SPN_OK);
+    sim_assert(spn_timer_stop(timer, &left, NULL) == SPN_OK);
     spn__fetch_add(&over, 1, relaxed);
     while (spn_timeout_pop(&left) != NULL)
         count++;
@@ -224,7 +224,7 @@ SCENARIO(timer__driver_ended_beside_stop__hooks_are_not_called_after, "G-21", "H
         return;
     sim_assert(schedule(&ending, run_and_end, 0) == SPN_OK);
     sim_thread(drive_once, NULL);
-    sim_assert(spn_timer_stop(timer, &list) == SPN_OK);
+    sim_assert(spn_timer_stop(timer, &list, NULL) == SPN_OK);
     spn__fetch_add(&over, 1, relaxed);
     while (spn_timeout_pop(&list) != NULL)
         left++;
@@ -269,7 +269,21 @@ SCENARIO_OPTS(timer__runner_ended__another_goes_on, .max_steps = 200000,
 
 /* ---- handles --------------------------------------------------------------------------- */
 
-static void end_when_told(void *arg, int reason)
+static void end_at_its_time(spn_timeout_handle *handle, void *arg)
+{
+    (void)arg;
+    spn__fetch_add(&ran, 1, relaxed);
+    if (sim_choose(2) == 1) {
+        const int rc = spn_timeout_handle_again(handle, FAR);
+
+        sim_assert(rc == SPN_OK || rc == SPN_ESHUTDOWN);
+        if (rc == SPN_OK)
+            spn__fetch_add(&ran, -1, relaxed); /* gone is to follow */
+    }
+    sim_exit();
+}
+
+static void end_when_gone(void *arg, int reason)
 {
     (void)arg;
     (void)reason;
@@ -285,24 +299,24 @@ static void cancel_handle(void *handle)
 static void stop_timer(void *arg)
 {
     (void)arg;
-    sim_assert(spn_timer_stop(timer, NULL) == SPN_OK);
+    sim_assert(spn_timer_stop(timer, NULL, NULL) == SPN_OK);
 }
 
-/* A handle's function ends whichever thread tells it, at the time, in cancel or in stop: it
- * is told once, and the timer comes to its end. */
+/* A handle's functions end whichever thread calls them, at the time, in cancel or in stop:
+ * one is called for each scheduling, and the timer comes to its end. */
 SCENARIO(timer__handle_ends_whoever_tells_it__told_once, "G-21", "HWT-33")
 {
     spn_timeout_handle *handle;
 
     if (!create(SPN_TIMER_THREAD, NULL, NULL))
         return;
-    sim_assert(spn_timer_new_timeout(timer, end_when_told, NULL,
+    sim_assert(spn_timer_new_timeout(timer, end_at_its_time, end_when_gone, NULL,
                                      sim_choose(2) == 1 ? TICK : FAR,
                                      &handle) == SPN_OK);
     sim_thread(stop_timer, NULL);
     sim_thread(cancel_handle, handle);
     sim_join_all();
-    sim_assert(spn_timer_stop(timer, NULL) == SPN_OK);
+    sim_assert(spn_timer_stop(timer, NULL, NULL) == SPN_OK);
     sim_assert(spn__load(&ran, relaxed) == 1);
     sim_assert(spn_timer_destroy(timer) == SPN_OK);
     spn_timeout_handle_unref(handle);

@@ -12,6 +12,7 @@
  *     - After stop each has run, was cancelled or was given back, once, and the counts come
  *       out even.
  */
+#include "pool_calls.h"
 #include "sim.h"
 
 #include <string.h>
@@ -26,7 +27,6 @@
 static spn_timer *timer;
 static spn_scheduled *sched;
 static spn_fj_pool *stealing;
-static spn_delayed_executor *delayed;
 static spn_pool *pool;
 static spn_executor *ex;
 static spn_latch *gate, *second_gate;
@@ -36,7 +36,7 @@ static bool ends; /* a thread stops it */
 #define TICK   SPN_TIMER_TICK_MIN
 #define PERIOD SPN_US(200)
 
-enum { EMBEDDED, PERIODIC, HANDLE, FUTURE, DELAYED, FORMS };
+enum { EMBEDDED, PERIODIC, HANDLE, FUTURE, FORMS };
 enum { NO_EXECUTOR, DIRECT, POOL, NARROW_POOL, SCHEDULED, STEALING, EXECUTORS };
 enum { ALARMS = 6, HOLDER = ALARMS };
 
@@ -53,7 +53,13 @@ struct alarm {
     int returned;
     bool again; /* the callback schedules it once more */
     bool fails;
+    bool mute; /* a handle without a gone */
 };
+
+static bool is_stopped(void)
+{
+    return spn__load(&timer->state, relaxed) == SPN__TIMER_STOPPED;
+}
 
 static struct alarm alarms[ALARMS + 1];
 static spn_semaphore *woken; /* what an event loop sleeps on */
@@ -112,17 +118,33 @@ static int on_holder(spn_timeout *t)
     return 0;
 }
 
-static void on_handle(void *arg, int reason)
+static void on_handle(spn_timeout_handle *handle, void *arg)
 {
     struct alarm *a = arg;
 
-    sim_assert(reason == SPN_OK || reason == SPN_ECANCELED);
-    if (reason == SPN_OK)
-        begin_alarm(a);
-    else /* not where it was cancelled, unless there is nobody else any more */
-        sim_assert(spn__load(&a->canceller, relaxed) != sim_self() ||
-                   executor_kind == DIRECT || spn_timer_is_stopped(timer) == 1);
-    sim_assert(spn__fetch_add(&a->told, 1, release) == 0);
+    begin_alarm(a);
+    if (a->again) {
+        int rc;
+
+        a->again = false;
+        rc = spn_timeout_handle_again(handle, draw() ? 0 : NEAR_ / 4);
+        sim_assert(rc == SPN_OK || rc == SPN_ESHUTDOWN || rc == SPN_EREJECTED);
+        if (rc == SPN_OK)
+            (void)spn__fetch_add(&a->scheduled, 1, relaxed);
+    }
+    (void)spn__fetch_add(&a->told, 1, release);
+}
+
+static void on_handle_gone(void *arg, int reason)
+{
+    struct alarm *a = arg;
+
+    sim_assert(reason == SPN_ESHUTDOWN || reason == SPN_ECANCELED);
+    /* Not where it was cancelled, unless there is nobody else any more. */
+    sim_assert(spn__load(&a->canceller, relaxed) != sim_self() ||
+               executor_kind == DIRECT || is_stopped());
+    sim_assert(!a->mute && a->returned == 0);
+    (void)spn__fetch_add(&a->told, 1, release);
 }
 
 static void expect_due(struct alarm *a, int64_t delay_ns)
@@ -138,7 +160,6 @@ static void expect_due(struct alarm *a, int64_t delay_ns)
 static int start_embedded(struct alarm *a)
 {
     spn_period p = SPN_PERIOD_INIT;
-    spn_timer_entry entry = { &a->timeout, on_alarm, a->delay_ns };
 
     if (a->form == PERIODIC) {
         p.period_ns = PERIOD;
@@ -148,20 +169,15 @@ static int start_embedded(struct alarm *a)
         return spn_timer_schedule_periodic(timer, &a->timeout, on_alarm, a->delay_ns,
                                            &p);
     }
-    switch (sim_choose(3)) {
-    case 0:
-        return spn_timer_schedule_at(timer, &a->timeout, on_alarm, now() + a->delay_ns);
-    case 1:
-        return spn_timer_schedule_many(timer, &entry, 1);
-    default:
-        return spn_timer_schedule(timer, &a->timeout, on_alarm, a->delay_ns);
-    }
+    return spn_timer_schedule(timer, &a->timeout, on_alarm, a->delay_ns);
 }
 
 static int start_handle(struct alarm *a)
 {
     spn_timeout_handle *handle = NULL;
-    const int rc = spn_timer_new_timeout(timer, on_handle, a, a->delay_ns, &handle);
+    const int rc =
+        spn_timer_new_timeout(timer, on_handle, a->mute ? NULL : on_handle_gone, a,
+                              a->delay_ns, &handle);
 
     spn__store(&a->handle, handle, release);
     return rc;
@@ -173,30 +189,13 @@ static int start_future(struct alarm *a)
     int rc;
 
     sim_assert(spn_future_create(&promise, NULL) == SPN_OK);
-    rc = spn_future_or_timeout(promise, timer, a->delay_ns);
+    rc = spn_future_or_timeout(promise, timer, a->delay_ns, NULL);
     if (rc != SPN_OK) {
         spn_future_unref(promise);
         return rc;
     }
     spn__store(&a->promise, promise, release);
     return SPN_OK;
-}
-
-static int call_alarm(void *arg, void **result)
-{
-    *result = NULL;
-    begin_alarm(arg);
-    return 0;
-}
-
-static int start_delayed(struct alarm *a)
-{
-    spn_future *future = NULL;
-    const int rc = spn_executor_submit(spn_delayed_executor_executor(delayed),
-                                       call_alarm, a, &future);
-
-    spn__store(&a->promise, future, release);
-    return rc;
 }
 
 static void start_alarm(struct alarm *a)
@@ -210,13 +209,13 @@ static void start_alarm(struct alarm *a)
         a->form = (int)sim_choose(FORMS);
         a->again = sim_choose(4) == 0;
         a->fails = sim_choose(4) == 0;
+        a->mute = sim_choose(4) == 0;
     }
-    a->delay_ns = a->form == DELAYED ? NEAR_ / 2 : draw_delay();
+    a->delay_ns = draw_delay();
     expect_due(a, a->delay_ns);
-    rc = a->form == HANDLE    ? start_handle(a)
-         : a->form == FUTURE  ? start_future(a)
-         : a->form == DELAYED ? start_delayed(a)
-                              : start_embedded(a);
+    rc = a->form == HANDLE   ? start_handle(a)
+         : a->form == FUTURE ? start_future(a)
+                             : start_embedded(a);
     sim_assert(rc == SPN_OK || rc == SPN_ESTATE || rc == SPN_EREJECTED ||
                (rc == SPN_EBUSY && !first));
     if (rc == SPN_OK)
@@ -240,6 +239,7 @@ static void cancel_alarm(struct alarm *a)
         spn__store(&a->canceller, sim_self(), relaxed);
         rc = spn_timeout_handle_cancel(handle);
         sim_assert(rc == SPN_TIMEOUT_REMOVED || rc == SPN_TIMEOUT_GONE);
+        (void)spn__fetch_add(&a->removed, rc == SPN_TIMEOUT_REMOVED, relaxed);
         spn__store(&a->canceller, -1, relaxed);
         return;
     }
@@ -258,8 +258,8 @@ static void cancel_alarm(struct alarm *a)
         (void)spn__fetch_add(&a->removed, 1, relaxed);
 }
 
-/* A timeout that stop took out is refused, which orders nothing: spn_timer_is_stopped may
- * still read 0 then.  A read-modify-write never reads an old value. */
+/* A timeout that stop took out is refused, which orders nothing: is_stopped may still
+ * say no then.  A read-modify-write never reads an old value. */
 static bool stop_was_called(void)
 {
     return spn__fetch_add(&stopping, 0, relaxed) != 0;
@@ -284,14 +284,21 @@ static void adjust_alarm(struct alarm *a)
 
 static void stop_timer(void)
 {
+    spn_timeout_handle_list handles = { NULL };
+    spn_timeout_handle *h;
     spn_timeout *left, *t;
 
     (void)spn__fetch_add(&stopping, 1, relaxed); /* see stop_was_called */
-    sim_assert(spn_timer_stop(timer, &left) == SPN_OK);
+    sim_assert(spn_timer_stop(timer, &left, draw() ? &handles : NULL) == SPN_OK);
+    while ((h = spn_timeout_handle_take(&handles)) != NULL) {
+        sim_assert(spn_timeout_handle_state(h) == SPN_TIMEOUT_CANCELLED);
+        ((struct alarm *)spn_timeout_handle_arg(h))->returned++;
+        spn_timeout_handle_unref(h);
+    }
     while ((t = spn_timeout_pop(&left)) != NULL) {
         struct alarm *a = (struct alarm *)(void *)t;
 
-        sim_assert(spn_timeout_is_cancelled(t) == 1);
+        sim_assert(spn_timeout_state(t) == SPN_TIMEOUT_CANCELLED);
         a->returned++;
     }
     spn__store(&stopped, 1, release);
@@ -320,7 +327,7 @@ static void act_on_timer(int self)
     case 7:
         (void)spn_timer_remaining(timer, &any->timeout);
         (void)spn_timer_next_expiry(timer);
-        sim_assert(spn_timer_check(timer) == SPN_OK);
+        sim_assert(spn__timer_check(timer) == SPN_OK);
         break;
     case 8:
         if (clock_ != NULL)
@@ -412,11 +419,15 @@ static void open_executor(void)
         pool = spn_scheduled_pool(sched);
         break;
     }
-    case STEALING:
-        sim_assert(spn_fj_pool_create_stealing(&stealing, 1 + (int32_t)sim_choose(2)) ==
-                   SPN_OK);
+    case STEALING: {
+        spn_fj_pool_opts fo = SPN_FJ_POOL_OPTS_INIT;
+
+        fo.parallelism = 1 + (int32_t)sim_choose(2);
+        fo.async = 1;
+        sim_assert(spn_fj_pool_create(&stealing, &fo) == SPN_OK);
         ex = spn_fj_pool_executor(stealing);
         break;
+    }
     default:
         break;
     }
@@ -432,8 +443,8 @@ static void close_executor(void)
     }
     if (pool == NULL)
         return;
-    sim_assert(spn_pool_shutdown(pool) == SPN_OK);
-    sim_assert(spn_pool_await(pool, SPN_FOREVER) == SPN_OK);
+    sim_assert(pool_shutdown(pool) == SPN_OK);
+    sim_assert(pool_await(pool, SPN_FOREVER) == SPN_OK);
     if (sched != NULL)
         sim_assert(spn_scheduled_destroy(sched) == SPN_OK);
     else
@@ -475,9 +486,6 @@ static void open_timer(void)
     open_executor();
     o.executor = ex;
     sim_assert(spn_timer_create(&timer, &o) == SPN_OK);
-    sim_assert(spn_delayed_executor_create(&delayed, timer,
-                                           ex != NULL ? ex : spn_executor_direct(),
-                                           NEAR_ / 2) == SPN_OK);
 }
 
 static void start_holder(void)
@@ -500,10 +508,16 @@ static bool must_ring(struct alarm *a)
 
 static bool has_rung(struct alarm *a)
 {
-    if (a->form == HANDLE)
-        return spn__load(&a->told, acquire) == 1;
-    if (a->form == FUTURE || a->form == DELAYED)
-        return spn_future_is_done(spn__load(&a->promise, relaxed)) == 1;
+    if (a->form == HANDLE) /* the first time, or the end */
+        return spn__load(&a->told, acquire) +
+                   (a->mute ? spn__load(&a->removed, relaxed) : 0) >=
+               (spn_timeout_handle_state(spn__load(&a->handle, relaxed)) ==
+                        SPN_TIMEOUT_CANCELLED
+                    ? spn__load(&a->scheduled, relaxed)
+                    : 1);
+    if (a->form == FUTURE)
+        return spn_future_get_state(spn__load(&a->promise, relaxed)) !=
+               SPN_FUTURE_PENDING;
     return spn__load(&a->runs, acquire) > 0;
 }
 
@@ -518,7 +532,7 @@ static void expect_alarms(void)
         struct alarm *a = &alarms[i];
         const spn_timeout_handle *handle = spn__load(&a->handle, relaxed);
 
-        if (!must_ring(a) && spn_timeout_handle_is_cancelled(handle) == 0)
+        if (!must_ring(a) && spn_timeout_handle_state(handle) != SPN_TIMEOUT_CANCELLED)
             continue;
         for (int n = 0; !has_rung(a); n++) {
             sim_assert(n < PATIENCE); /* it was forgotten */
@@ -532,6 +546,20 @@ static void expect_alarms(void)
     }
 }
 
+static void expect_end_of_handle(struct alarm *a)
+{
+    const int scheduled = spn__load(&a->scheduled, relaxed);
+    const int removed = spn__load(&a->removed, relaxed);
+    const int told =
+        spn__load(&a->told, relaxed) + a->returned + (a->mute ? removed : 0);
+
+    sim_assert(removed + a->returned <= 1);
+    sim_assert(told == scheduled ||
+               (a->mute && removed == 0 && told == scheduled - 1 &&
+                spn_timeout_handle_state(spn__load(&a->handle, relaxed)) ==
+                    SPN_TIMEOUT_CANCELLED));
+}
+
 static void expect_ends(void)
 {
     spn_timer_stats s = SPN_TIMER_STATS_INIT;
@@ -539,30 +567,31 @@ static void expect_ends(void)
     sim_assert(spn_timer_get_stats(timer, &s) == SPN_OK);
     sim_assert(s.armed == s.fired + s.cancelled + s.replaced + s.returned + s.pending);
     sim_assert(s.pending == 0 && spn_timer_pending(timer) == 0);
-    sim_assert(spn_timer_check(timer) == SPN_OK);
+    sim_assert(spn__timer_check(timer) == SPN_OK);
     for (int i = 0; i <= ALARMS; i++) {
         struct alarm *a = &alarms[i];
         const int runs = spn__load(&a->runs, relaxed);
         const int removed = spn__load(&a->removed, relaxed);
 
-        sim_assert(a->form != HANDLE ||
-                   spn__load(&a->told, relaxed) == spn__load(&a->scheduled, relaxed));
+        if (a->form == HANDLE) /* each scheduling has one end */
+            expect_end_of_handle(a);
         if (a->form == FUTURE && spn__load(&a->scheduled, relaxed) != 0)
-            sim_assert(spn_future_is_done(spn__load(&a->promise, relaxed)) == 1);
+            sim_assert(spn_future_get_state(spn__load(&a->promise, relaxed)) !=
+                       SPN_FUTURE_PENDING);
         if (a->form == EMBEDDED && spn__load(&a->scheduled, relaxed) < 2)
             sim_assert(runs + removed + a->returned ==
                        spn__load(&a->scheduled, relaxed));
     }
 }
 
-/* What a delayed executor has handed on may end later. */
 static void let_go(void)
 {
     for (int i = 0; i <= ALARMS; i++) {
         struct alarm *a = &alarms[i];
         spn_future *promise = spn__load(&a->promise, relaxed);
 
-        sim_assert(promise == NULL || spn_future_is_done(promise) == 1);
+        sim_assert(promise == NULL ||
+                   spn_future_get_state(promise) != SPN_FUTURE_PENDING);
         spn_timeout_handle_unref(spn__load(&a->handle, relaxed));
         spn_future_unref(promise);
     }
@@ -583,7 +612,7 @@ static void mix_timer(bool on_time)
     acts_on_timer((void *)0);
     sim_join(one);
     sim_join(two);
-    if (spn_timer_is_stopped(timer) == 0)
+    if (!is_stopped())
         expect_alarms();
     sim_assert(spn_latch_count_down(gate) == SPN_OK);
     stop_timer();
@@ -592,7 +621,6 @@ static void mix_timer(bool on_time)
     if (driven)
         sim_join(driver);
     expect_ends();
-    sim_assert(spn_delayed_executor_destroy(delayed) == SPN_OK);
     if (draw()) {
         sim_assert(spn_timer_destroy(timer) == SPN_OK);
         close_executor();

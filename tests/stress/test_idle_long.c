@@ -3,6 +3,7 @@
  * test_idle_long.c - P16: who has nothing to do uses no CPU.  Seconds of idleness, which a
  * tick, however slow, or a spin now and then would show in.  Run by `make test-long`.
  */
+#include "pool_calls.h"
 #include "test.h"
 
 #include <stdatomic.h>
@@ -56,12 +57,12 @@ static void use_pool(uint32_t kind, int32_t capacity)
     opts.queue_capacity = capacity;
     atomic_store(&runs, 0);
     REQUIRE_OK(spn_pool_create(&pool, &opts));
-    CHECK_EQ(spn_pool_prestart_all(pool), 4);
+    CHECK_EQ(spn_pool_prestart(pool, SPN_DEFAULT), 4);
     for (int i = 0; i < 100; i++)
         REQUIRE_OK(spn_executor_call(spn_pool_executor(pool), count, NULL));
-    T_AWAIT(atomic_load(&runs) == 100 && spn_pool_active(pool) == 0);
+    T_AWAIT(atomic_load(&runs) == 100 && pool_stats(pool).active == 0);
     expect_idle();
-    CHECK_EQ(spn_pool_threads(pool), 4);
+    CHECK_EQ(pool_stats(pool).threads, 4);
     CHECK_OK(spn_pool_close(pool));
     CHECK_OK(spn_pool_destroy(pool));
 }
@@ -83,15 +84,15 @@ TEST(idle__scheduled_with_a_far_task__uses_no_cpu, "P16", "STPE-37")
 
         atomic_store(&runs, 0);
         REQUIRE_OK(spn_scheduled_create(&sched, &opts));
-        (void)spn_pool_prestart_all(spn_scheduled_pool(sched));
+        (void)spn_pool_prestart(spn_scheduled_pool(sched), SPN_DEFAULT);
         REQUIRE_OK(spn_scheduled_call(sched, count, NULL, SPN_SEC(3600)));
         REQUIRE_OK(spn_scheduled_call(sched, count, NULL, 0));
         T_AWAIT(atomic_load(&runs) == 1);
         expect_idle();
         CHECK_EQ(atomic_load(&runs), 1);
-        CHECK_EQ(spn_pool_queued(spn_scheduled_pool(sched)), 1);
-        CHECK_OK(spn_pool_shutdown_now(spn_scheduled_pool(sched), NULL, NULL, NULL));
-        CHECK_OK(spn_pool_await(spn_scheduled_pool(sched), SPN_FOREVER));
+        CHECK_EQ(pool_stats(spn_scheduled_pool(sched)).queued, 1);
+        CHECK_OK(pool_shutdown_now(spn_scheduled_pool(sched), NULL, NULL, NULL));
+        CHECK_OK(pool_await(spn_scheduled_pool(sched), SPN_FOREVER));
         CHECK_OK(spn_scheduled_destroy(sched));
     }
 }
@@ -111,6 +112,6 @@ TEST(idle__timer_with_a_far_timeout__uses_no_cpu, "P16")
     CHECK_EQ(atomic_load(&runs), 1);
     CHECK_EQ(spn_timer_pending(timer), 1);
     CHECK_EQ(spn_timer_cancel(timer, &far), SPN_TIMEOUT_REMOVED);
-    CHECK_OK(spn_timer_stop(timer, NULL));
+    CHECK_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }

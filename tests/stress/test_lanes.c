@@ -248,7 +248,7 @@ static long starve(int64_t short_ns, int count)
     opts.queue_kind = SPN_POOL_LANES;
     REQUIRE_OK(spn_latch_create(&s.end, 1));
     REQUIRE_OK(spn_pool_create(&pool, &opts));
-    REQUIRE(spn_pool_prestart_all(pool) == 4);
+    REQUIRE(spn_pool_prestart(pool, SPN_DEFAULT) == 4);
     ex = spn_pool_executor(pool);
     REQUIRE_OK(
         spn_pool_pause(pool)); /* so that all of it is there at the first claim */

@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "cause.h"
 #include "pools.h"
 
 enum { NODES = 512, PRODUCERS = 3, LONG_PARTS = 10 };
@@ -142,11 +143,8 @@ static int run_node(spn_task *task)
     }
     if (dice % 61 == 1)
         CHECK_OK(spn_thread_interrupt(spn_thread_current()));
-    if (dice % 53 == 2) {
-        spn_pool_block_begin();
+    if (dice % 53 == 2)
         sched_yield();
-        spn_pool_block_end();
-    }
     if (ends) {
         atomic_fetch_add(&l->deaths, 1);
         pthread_exit(NULL);
@@ -162,18 +160,21 @@ static void drop_node(spn_task *task, int reason)
     atomic_fetch_add(reason == SPN_ECANCELED ? &n->cancelled : &n->dropped, 1);
 }
 
-static void return_node(void *ctx, spn_task *task)
+static void return_node(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
 {
     struct load *l = ctx;
 
-    if (task->drop == drop_node) {
+    (void)arg;
+    if (task == NULL) {
+        CHECK(fn != NULL);
+        atomic_fetch_add(&l->call_returns, 1);
+    } else if (task->drop == drop_node) {
         atomic_fetch_add(&node_of(task)->returned, 1);
-        return;
+    } else {
+        CHECK(spn_future_of_task(task) != NULL);
+        atomic_fetch_add(&l->future_returns, 1);
+        CHECK_OK(spn_task_drop(task, SPN_ESHUTDOWN));
     }
-    atomic_fetch_add(spn_future_of_task(task) != NULL ? &l->future_returns
-                                                      : &l->call_returns,
-                     1);
-    CHECK_OK(spn_task_drop(task, SPN_ESHUTDOWN));
 }
 
 static int run_call(void *arg)
@@ -202,7 +203,7 @@ static void note_end(spn_future *f, void *arg)
         s->code = SPN_ECANCELED;
         break;
     default:
-        CHECK_OK(spn_future_error(f, &s->code, NULL, 0));
+        CHECK_OK(t_cause(f, &s->code, NULL, 0));
         break;
     }
     atomic_fetch_add(&s->ends, 1);
@@ -258,7 +259,7 @@ static void produce(struct load *l, int index)
 {
     uint64_t seed = l->seed + (uint64_t)index * UINT64_C(0x9E3779B97F4A7C15);
 
-    while (atomic_load(&l->wanted) > 0 && spn_pool_is_shutdown(l->pool) == 0) {
+    while (atomic_load(&l->wanted) > 0 && pool_is_shutdown(l->pool) == 0) {
         const uint64_t dice = t_random(&seed);
         struct node *n = &l->nodes[t_random(&seed) % NODES];
 
@@ -283,7 +284,7 @@ static void produce(struct load *l, int index)
             break;
         }
         case 3: /* one that may be queued */
-            if (spn_pool_remove(l->pool, &n->job.task) == 1)
+            if (pool_remove(l->pool, &n->job.task) == 1)
                 atomic_fetch_add(&n->returned, 1);
             break;
         case 4: {
@@ -348,10 +349,10 @@ static void turn_a_knob(struct load *l, uint64_t *seed)
         atomic_fetch_add(&l->purged, purged);
         return;
     case 7:
-        CHECK(spn_pool_prestart_all(l->pool) >= 0);
+        CHECK(spn_pool_prestart(l->pool, SPN_DEFAULT) >= 0);
         return;
     default:
-        s = stats_of(l->pool);
+        s = pool_stats(l->pool);
         CHECK(plausible(&s));
         return;
     }
@@ -376,7 +377,7 @@ static void work(int index, void *arg)
         for (uint64_t i = t_random(&seed) % 20; i > 0; i--)
             sched_yield();
         if (l->shape.now && atomic_load(&l->wanted) < l->shape.tasks / 2)
-            CHECK_OK(spn_pool_shutdown_now(l->pool, return_node, l, NULL));
+            CHECK_OK(pool_shutdown_now(l->pool, return_node, l, NULL));
     }
 }
 
@@ -432,7 +433,7 @@ static struct future_sums check_futures(struct load *l)
             unsigned runs;
 
             if (s->future != NULL) {
-                if (CHECK_EQ(spn_future_is_done(s->future), 1))
+                if (CHECK(spn_future_get_state(s->future) != SPN_FUTURE_PENDING))
                     note_end(s->future, s);
                 spn_future_unref(s->future);
             }
@@ -468,7 +469,7 @@ static struct future_sums check_futures(struct load *l)
  */
 static void check_sums(struct load *l)
 {
-    const spn_pool_stats s = stats_of(l->pool);
+    const spn_pool_stats s = pool_stats(l->pool);
     const struct node_sums n = check_nodes(l);
     const struct future_sums f = check_futures(l);
     const int64_t calls = atomic_load(&l->calls), ran = atomic_load(&l->call_runs);
@@ -490,7 +491,7 @@ static void check_sums(struct load *l)
     CHECK_EQ(n.cancelled, atomic_load(&l->owned));
     CHECK_EQ(s.dropped, n.dropped + calls_lost + futures_lost);
     CHECK_EQ(s.threads_died, atomic_load(&l->deaths));
-    CHECK_EQ(s.expired + s.caller_ran + s.helped, 0);
+    CHECK_EQ(s.expired + s.caller_ran, 0);
     CHECK(calls_lost >= 0 && futures_lost >= 0 && purged <= f.cancelled);
     CHECK(taken >= f.succeeded + f.ran);
     CHECK(taken <= f.succeeded + f.cancelled - purged);
@@ -521,12 +522,12 @@ static void shrink(struct load *l)
     c.core_threads = c.max_threads = l->shape.max;
     c.keep_alive_ns = SPN_SEC(3600);
     CHECK_OK(spn_pool_reconfigure(l->pool, &c));
-    T_AWAIT(spn_pool_prestart_all(l->pool) >= 0 &&
-            stats_of(l->pool).threads == l->shape.max);
+    T_AWAIT(spn_pool_prestart(l->pool, SPN_DEFAULT) >= 0 &&
+            pool_stats(l->pool).threads == l->shape.max);
     c = (spn_pool_change)SPN_POOL_CHANGE_INIT;
     c.core_threads = c.max_threads = 1;
     CHECK_OK(spn_pool_reconfigure(l->pool, &c));
-    T_AWAIT(stats_of(l->pool).threads <= 1);
+    T_AWAIT(pool_stats(l->pool).threads <= 1);
 }
 
 static void run_load(struct shape shape)
@@ -546,7 +547,6 @@ static void run_load(struct shape shape)
 
         n->job = (spn_job)SPN_JOB_INIT(run_node, drop_node);
         n->job.priority = (int32_t)(t_random(&seed) % 4);
-        n->job.urgent = t_random(&seed) % 64 == 0;
         n->job.owner = n;
         n->dice = (uint32_t)t_random(&seed);
         n->load = &l;
@@ -557,16 +557,14 @@ static void run_load(struct shape shape)
     opts.keep_alive_ns = shape.keep_alive_ns;
     opts.hooks.uncaught = uncaught_quietly;
     opts.eager = shape.eager;
-    if (shape.full) /* and none above them */
-        opts.block_threads = opts.urgent_threads = 0;
     b = bed_with(shape.kind, opts,
                  is(shape.kind, LIMITED) ? shape.capacity : SPN_UNBOUNDED);
     l.pool = b.pool;
     t_parallel(PRODUCERS + 1, work, &l);
     if (shape.knobs)
         shrink(&l);
-    CHECK_OK(spn_pool_shutdown(b.pool));
-    CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+    CHECK_OK(pool_shutdown(b.pool));
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
     check_sums(&l);
     bed_close(&b);
     free(l.nodes);
@@ -684,7 +682,7 @@ static void duel(int index, void *arg)
     if (index == 0) {
         for (uint64_t i = t_random(&seed) % 10; i > 0; i--)
             sched_yield();
-        CHECK_OK(spn_pool_shutdown(d->pool));
+        CHECK_OK(pool_shutdown(d->pool));
         return;
     }
     for (int i = 0; i < 20; i++) {
@@ -708,7 +706,7 @@ static void live_shortly(const struct pool_kind *k, int rounds)
 
         d.pool = b.pool;
         t_parallel(3, duel, &d);
-        CHECK_OK(spn_pool_await(b.pool, SPN_FOREVER));
+        CHECK_OK(pool_await(b.pool, SPN_FOREVER));
         CHECK_EQ(atomic_load(&d.runs), atomic_load(&d.accepted));
         bed_close(&b);
     }

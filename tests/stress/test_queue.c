@@ -42,36 +42,34 @@ static bool insert_somehow(struct load *l, uint64_t *seed, void *p)
 
     switch (t_random(seed) % 9) {
     case 0:
-        rc = spn_queue_offer(l->q, p);
-        rc = rc == 1 ? SPN_OK : rc == 0 ? SPN_EFULL : rc;
+        rc = spn_queue_put(l->q, p, 0);
         break;
     case 1:
-        rc = spn_queue_add(l->q, p);
+        rc = spn_queue_put(l->q, p, 0);
         break;
     case 2:
         rc = spn_queue_put_many(l->q, one, 1, timeout_ns, &done);
         CHECK_EQ(done, rc == SPN_OK);
         break;
     case 3:
-        rc = spn_queue_offer_timed(l->q, p, timeout_ns);
+        rc = spn_queue_put(l->q, p, timeout_ns);
         break;
     case 4:
-        rc = is(l->k, TRAIT_DEQUE)      ? spn_queue_put_first(l->q, p)
-             : is(l->k, TRAIT_TRANSFER) ? spn_queue_transfer(l->q, p)
-                                        : spn_queue_put(l->q, p);
+        rc = is(l->k, TRAIT_DEQUE)      ? spn_queue_put_first(l->q, p, SPN_FOREVER)
+             : is(l->k, TRAIT_TRANSFER) ? spn_queue_transfer(l->q, p, SPN_FOREVER)
+                                        : spn_queue_put(l->q, p, SPN_FOREVER);
         break;
     case 5:
-        rc = is(l->k, TRAIT_DEQUE) ? spn_queue_offer_first_timed(l->q, p, timeout_ns)
-             : is(l->k, TRAIT_TRANSFER)
-                 ? spn_queue_try_transfer_timed(l->q, p, timeout_ns)
-                 : spn_queue_put(l->q, p);
+        rc = is(l->k, TRAIT_DEQUE)      ? spn_queue_put_first(l->q, p, timeout_ns)
+             : is(l->k, TRAIT_TRANSFER) ? spn_queue_transfer(l->q, p, timeout_ns)
+                                        : spn_queue_put(l->q, p, SPN_FOREVER);
         break;
     case 6:
-        rc = is(l->k, TRAIT_TRANSFER) ? spn_queue_try_transfer(l->q, p)
-                                      : spn_queue_add_all(l->q, one, 1, NULL);
+        rc = is(l->k, TRAIT_TRANSFER) ? spn_queue_transfer(l->q, p, 0)
+                                      : spn_queue_put_many(l->q, one, 1, 0, NULL);
         break;
     default:
-        rc = spn_queue_put(l->q, p);
+        rc = spn_queue_put(l->q, p, SPN_FOREVER);
         break;
     }
     if (rc == SPN_EINTR)
@@ -96,6 +94,14 @@ static void produce(struct load *l, int index, uint64_t *seed)
     }
 }
 
+static int visit_some(void *p, void *ctx)
+{
+    int *steps = ctx;
+
+    (void)p;
+    return --*steps <= 0 ? SPN_QUEUE_STOP : SPN_QUEUE_KEEP;
+}
+
 /* Takes in one of the ways; false: closed and empty. */
 static bool remove_somehow(struct load *l, uint64_t *seed)
 {
@@ -107,13 +113,13 @@ static bool remove_somehow(struct load *l, uint64_t *seed)
 
     switch (t_random(seed) % 11) {
     case 0:
-        got = spn_queue_poll(l->q);
+        got = take_now(l->q);
         break;
     case 1:
-        (void)!spn_queue_remove(l->q, &got);
+        (void)!spn_queue_take(l->q, &got, 0);
         break;
     case 2:
-        rc = spn_queue_poll_timed(l->q, &got, timeout_ns);
+        rc = spn_queue_take(l->q, &got, timeout_ns);
         break;
     case 3:
         rc = spn_queue_take_many(l->q, some, 7, timeout_ns, &count);
@@ -121,7 +127,7 @@ static bool remove_somehow(struct load *l, uint64_t *seed)
             deliver(l, some[i]);
         break;
     case 4:
-        n = spn_queue_drain(l->q, some, 3);
+        n = take_some(l->q, some, 3);
         for (int64_t i = 0; i < n; i++)
             deliver(l, some[i]);
         break;
@@ -129,8 +135,8 @@ static bool remove_somehow(struct load *l, uint64_t *seed)
         if (is(l->k, INSIDE)) {
             int64_t moved;
 
-            CHECK_OK(spn_queue_drain_to(l->q, l->side, 4, &moved));
-            while ((got = spn_queue_poll(l->side)) != NULL)
+            CHECK_OK(move_to(l->q, l->side, 4, &moved));
+            while ((got = take_now(l->side)) != NULL)
                 deliver(l, got);
         }
         break;
@@ -141,30 +147,25 @@ static bool remove_somehow(struct load *l, uint64_t *seed)
             const int back = (int)(t_random(seed) % 8);
             void *p = item(PRODUCERS * (known > back ? known - back : 0) + from);
 
-            if (spn_queue_remove_item(l->q, p) == 1)
+            if (spn_queue_remove_item(l->q, p) == SPN_OK)
                 deliver(l, p);
         }
         break;
     case 7:
         if (is(l->k, TRAIT_DEQUE))
-            rc = spn_queue_poll_last_timed(l->q, &got, timeout_ns);
+            rc = spn_queue_take_last(l->q, &got, timeout_ns);
         break;
     case 8:
         if (is(l->k, INSIDE)) {
-            spn_queue_iter *iter;
-            void *p;
             int steps = (int)(t_random(seed) % 4);
 
-            REQUIRE_OK(spn_queue_iter_begin(&iter, l->q));
-            while (steps-- > 0 && spn_queue_iter_next(iter, &p) == SPN_OK) {
-            }
+            CHECK_OK(spn_queue_walk(l->q, visit_some, &steps));
             (void)spn_queue_contains(l->q, item(1));
-            spn_queue_iter_end(iter);
         }
-        (void)spn_queue_peek(l->q);
+        (void)first_of(l->q);
         break;
     default:
-        rc = spn_queue_take(l->q, &got);
+        rc = spn_queue_take(l->q, &got, SPN_FOREVER);
         break;
     }
     if (got != NULL)
@@ -219,8 +220,7 @@ static void run_load(const struct kind *k, int per_producer)
     l.per_producer = per_producer;
     atomic_store(&l.producing, PRODUCERS);
     t_parallel(PRODUCERS + CONSUMERS + 1, work, &l);
-    while ((got = spn_queue_poll(l.q)) != NULL ||
-           (got = spn_queue_poll(l.side)) != NULL)
+    while ((got = take_now(l.q)) != NULL || (got = take_now(l.side)) != NULL)
         deliver(&l, got);
     for (int i = 0; i < PRODUCERS * l.per_producer; i++)
         CHECK_EQ(atomic_load(&l.delivered[i]), 1);
@@ -271,9 +271,9 @@ static void offer_peek_poll(int index, void *arg)
     struct own *o = arg;
 
     for (int i = 0; i < o->rounds; i++) {
-        CHECK_EQ(spn_queue_offer(o->q, item(index)), 1);
-        CHECK(spn_queue_peek(o->q) != NULL);
-        CHECK(spn_queue_poll(o->q) != NULL);
+        CHECK_OK(spn_queue_put(o->q, item(index), 0));
+        CHECK(first_of(o->q) != NULL);
+        CHECK(take_now(o->q) != NULL);
     }
 }
 
@@ -305,11 +305,11 @@ static void in_lanes(int index, void *arg)
 
     if (index < 3) {
         for (int i = 0; i < l->count; i++)
-            CHECK_OK(spn_queue_put(l->q, item(3 * i + index)));
+            CHECK_OK(spn_queue_put(l->q, item(3 * i + index), SPN_FOREVER));
         return;
     }
     for (int i = 0; i < 3 * l->count; i++) {
-        CHECK_OK(spn_queue_take(l->q, &got));
+        CHECK_OK(spn_queue_take(l->q, &got, SPN_FOREVER));
         CHECK(index_of(got) / 3 > last[index_of(got) % 3]);
         last[index_of(got) % 3] = index_of(got) / 3;
     }
@@ -370,24 +370,24 @@ static void collide(int index, void *arg)
         }
         if (index == 1) {
             /* Serve it now, as well. */
-            int rc;
+            bool served;
 
             if (c->form->insert)
-                rc = spn_queue_poll(c->q) != NULL;
+                served = take_now(c->q) != NULL;
             else
-                rc = spn_queue_offer(c->q, item(6));
+                served = spn_queue_put(c->q, item(6), 0) == SPN_OK;
             T_AWAIT(atomic_load(&c->outcome) != 0);
             /* What nobody took is there, and only that. */
-            if (!c->form->insert && rc == 1)
-                CHECK_EQ(spn_queue_poll(c->q) != NULL, atomic_load(&c->outcome) == 2);
+            if (!c->form->insert && served)
+                CHECK_EQ(take_now(c->q) != NULL, atomic_load(&c->outcome) == 2);
             if (c->form->insert && !c->form->always && spn_queue_capacity(c->q) > 0) {
                 /* One out; one in if it succeeded: full again, or not. */
-                CHECK_EQ(spn_queue_remaining(c->q), atomic_load(&c->outcome) == 2);
+                CHECK_EQ(room_left(c->q), atomic_load(&c->outcome) == 2);
                 if (atomic_load(&c->outcome) == 2)
-                    CHECK_OK(spn_queue_add(c->q, item(7)));
+                    CHECK_OK(spn_queue_put(c->q, item(7), 0));
             }
             if (c->form->always || spn_queue_capacity(c->q) == 0)
-                CHECK(spn_queue_poll(c->q) == NULL);
+                CHECK(take_now(c->q) == NULL);
             atomic_store(&c->finished, i);
         }
     }
@@ -405,7 +405,7 @@ TEST_EACH(stress_queue__served_and_interrupted__one_outcome, "G-12", "SQ-17", "Q
         t_parallel(2, collide, &c);
         CHECK_EQ(atomic_load(&c.ok) + atomic_load(&c.intr), c.rounds);
         spn_thread_unref(atomic_load(&c.victim));
-        (void)spn_queue_clear(c.q);
+        (void)take_all(c.q);
         shut(c.q);
     }
 }
@@ -437,14 +437,14 @@ static void rival(int index, void *arg)
             if (index == i / 4 % 2)
                 T_AWAIT(spn_queue_waiting_consumers(r->q) == 1);
             atomic_fetch_add(&r->waiting, 1);
-            rc = spn_queue_take(r->q, &got);
+            rc = spn_queue_take(r->q, &got, SPN_FOREVER);
             if (index == 1) {
                 if (rc == SPN_OK)
                     T_AWAIT(spn_thread_is_interrupted(atomic_load(&r->victim)) == 1);
                 CHECK_EQ(spn_thread_interrupted(), rc == SPN_OK);
                 CHECK(rc == SPN_OK || rc == SPN_EINTR);
                 if (rc == SPN_OK) /* then the other has got nothing yet */
-                    CHECK_OK(spn_queue_put(r->q, item(2)));
+                    CHECK_OK(spn_queue_put(r->q, item(2), SPN_FOREVER));
             } else {
                 CHECK_OK(rc);
             }
@@ -457,7 +457,7 @@ static void rival(int index, void *arg)
             while (i % 4 != 0 && spn_queue_waiting_consumers(r->q) < 2)
                 sched_yield(); /* mostly while both sleep */
             if (i % 2 == 0)
-                CHECK_OK(spn_queue_put(r->q, item(1)));
+                CHECK_OK(spn_queue_put(r->q, item(1), SPN_FOREVER));
             else
                 CHECK_OK(spn_thread_interrupt(atomic_load(&r->victim)));
             for (uint64_t spin = 0; spin < apart; spin++)
@@ -465,7 +465,7 @@ static void rival(int index, void *arg)
             if (i % 2 == 0)
                 CHECK_OK(spn_thread_interrupt(atomic_load(&r->victim)));
             else
-                CHECK_OK(spn_queue_put(r->q, item(1)));
+                CHECK_OK(spn_queue_put(r->q, item(1), SPN_FOREVER));
         }
         T_AWAIT(atomic_load(&r->finished) == 2 * i);
     }
@@ -501,7 +501,7 @@ static void wait_and_leave(int index, void *arg)
         const struct form *f = &forms[t_random(&seed) % FORMS];
         struct call c = { f, l->q, item(9), (int64_t)(t_random(&seed) % 3000) };
 
-        if (!can_block(l->k, f) || !f->timed)
+        if (!can_block(l->k, f))
             continue;
         if (t_random(&seed) % 4 == 0)
             CHECK_OK(spn_thread_interrupt(spn_thread_current()));
@@ -518,9 +518,9 @@ TEST_EACH(stress_queue__many_waiters_leave__no_memory, "SQ-13", "SQ-14", "LTQ-14
     for (int round = 0; round < 3; round++) {
         t_parallel(4, wait_and_leave, &l);
         while (spn_queue_size(l.q) < room_of(k)) /* as full as before */
-            CHECK_OK(spn_queue_add(l.q, item(1)));
+            CHECK_OK(spn_queue_put(l.q, item(1), 0));
         while (spn_queue_size(l.q) > room_of(k))
-            CHECK(spn_queue_poll(l.q) != NULL);
+            CHECK(take_now(l.q) != NULL);
         CHECK_EQ(spn_queue_waiting_consumers(l.q), 0);
         if (round == 0)
             live = atomic_load(&counting_live);

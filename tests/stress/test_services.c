@@ -46,11 +46,14 @@ static void post_many(int index, void *arg)
     for (int i = 1; i <= l->per_producer; i++) {
         const int key = (int)(t_random(&random) % KEYS);
         struct entry *e = malloc(sizeof *e);
+        spn_executor *turns;
         int rc;
 
         REQUIRE(e != NULL);
         *e = (struct entry){ l, index, key, i };
-        rc = spn_serial_call(l->s, (uint64_t)(index * KEYS + key), post, e);
+        REQUIRE_OK(spn_serial_open(l->s, (uint64_t)(index * KEYS + key), &turns));
+        rc = spn_executor_call(turns, post, e);
+        CHECK_OK(spn_serial_close(l->s, turns));
         if (rc == SPN_EREJECTED) { /* it never ran, and is ours */
             free(e);
             atomic_fetch_add(&l->refused, 1);
@@ -89,7 +92,6 @@ TEST(stress_serial__keys_come_and_go__each_once_in_order, "X-15", "G-19")
         CHECK_EQ(sum, atomic_load(&l.accepted));
         CHECK_EQ(atomic_load(&l.ran), sum);
         CHECK_EQ(atomic_load(&l.wrong), 0);
-        CHECK_EQ(spn_serial_keys(l.s), 0);
         CHECK_OK(spn_serial_destroy(l.s));
     }
 }
@@ -139,8 +141,8 @@ static void invoke_many(int index, void *arg)
             for (int i = 0; i < 4; i++)
                 CHECK_OK(spn_completion_submit(c, count_call, NULL, NULL, NULL));
             for (int i = 0; i < 4; i++) {
-                CHECK_OK(spn_completion_take(c, &f[0]));
-                CHECK_EQ(spn_future_is_done(f[0]), 1);
+                CHECK_OK(spn_completion_take(c, &f[0], SPN_FOREVER));
+                CHECK(spn_future_get_state(f[0]) != SPN_FUTURE_PENDING);
                 spn_future_unref(f[0]);
             }
         }
@@ -161,61 +163,7 @@ TEST(stress_invoke__many_invokers__each_gets_its_own, "AES-17", "AES-9", "ECS-12
     }
 }
 
-/* ---- waits that help ------------------------------------------------------------------------- */
-
-static int nest(void *arg, void **result)
-{
-    spn_future *f;
-    int rc;
-
-    (void)result;
-    atomic_fetch_add(&called, 1);
-    rc = spn_executor_submit(arg, count_call, NULL, &f);
-    if (rc != SPN_OK)
-        return rc;
-    rc = spn_future_get(f, NULL, SPN_FOREVER);
-    spn_future_unref(f);
-    return rc;
-}
-
-static void get_many(int index, void *arg)
-{
-    spn_executor *executor = arg;
-    const int rounds = t_rounds(2000);
-
-    for (int r = 0; r < rounds; r++) {
-        spn_future *f;
-
-        CHECK_OK(spn_executor_submit(executor, (index + r) % 8 == 0 ? nest : count_call,
-                                     executor, &f));
-        if (r % 16 == 3)
-            (void)spn_future_cancel(f, 0);
-        else
-            CHECK_OK(spn_future_get(f, NULL, SPN_FOREVER));
-        spn_future_unref(f);
-    }
-}
-
-/* Who waits runs what has not started, while the pool's threads take from the same
- * queue: each runs once, and the pool counts them all. */
-TEST(stress_helping__waiters_and_workers__each_once)
-{
-    for (int threads = 1; threads <= 2; threads++) {
-        spn_pool_opts opts = spn_pool_opts_fixed(threads, -1);
-        spn_pool_stats stats = SPN_POOL_STATS_INIT;
-        spn_pool *pool;
-
-        opts.helping = 1;
-        REQUIRE_OK(spn_pool_create(&pool, &opts));
-        t_parallel(T_THREADS, get_many, spn_pool_executor(pool));
-        CHECK_OK(spn_pool_close(pool));
-        CHECK_OK(spn_pool_stats_get(pool, &stats));
-        CHECK_EQ(stats.pending, 0);
-        CHECK_EQ(stats.accepted, stats.completed + stats.failed + stats.cancelled +
-                                     stats.returned + stats.dropped);
-        CHECK_OK(spn_pool_destroy(pool));
-    }
-}
+/* ---- waits from outside ------------------------------------------------------------------------- */
 
 struct closing {
     spn_pool *pool;
@@ -227,7 +175,7 @@ static void get_or_close(int index, void *arg)
     struct closing *c = arg;
 
     if (index != 0) {
-        CHECK_OK(spn_future_join(c->f, NULL));
+        CHECK_OK(spn_future_get(c->f, NULL, SPN_FOREVER));
         return;
     }
     CHECK_OK(spn_pool_close(c->pool));
@@ -235,7 +183,7 @@ static void get_or_close(int index, void *arg)
 }
 
 /* The pool is closed and freed while others wait for its last future. */
-TEST(stress_helping__pool_freed_while_waited_for__is_not_touched)
+TEST(stress_waits__pool_freed_while_waited_for__is_not_touched)
 {
     const int rounds = t_rounds(1500);
 
@@ -243,12 +191,11 @@ TEST(stress_helping__pool_freed_while_waited_for__is_not_touched)
         spn_pool_opts opts = spn_pool_opts_fixed(1, -1);
         struct closing c;
 
-        opts.helping = (uint32_t)(r % 2);
         REQUIRE_OK(spn_pool_create(&c.pool, &opts));
         REQUIRE_OK(
             spn_executor_submit(spn_pool_executor(c.pool), count_call, NULL, &c.f));
         t_parallel(3, get_or_close, &c);
-        CHECK_EQ(spn_future_is_done(c.f), 1);
+        CHECK(spn_future_get_state(c.f) != SPN_FUTURE_PENDING);
         spn_future_unref(c.f);
     }
 }

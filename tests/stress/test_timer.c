@@ -13,6 +13,8 @@
 
 #include <spindle.h>
 
+#include "wheel/timer.h"
+
 static spn_timer *timer;
 static atomic_long armed, fired, removed, early;
 
@@ -86,7 +88,7 @@ static void expect_even(void)
 {
     spn_timer_stats s = SPN_TIMER_STATS_INIT;
 
-    CHECK_OK(spn_timer_check(timer));
+    CHECK_OK(spn__timer_check(timer));
     CHECK_OK(spn_timer_get_stats(timer, &s));
     CHECK_EQ(s.armed, atomic_load(&armed));
     CHECK_EQ(s.fired, atomic_load(&fired));
@@ -118,7 +120,7 @@ static void shut(void)
 {
     spn_timeout *left;
 
-    REQUIRE_OK(spn_timer_stop(timer, &left));
+    REQUIRE_OK(spn_timer_stop(timer, &left, NULL));
     CHECK(left == NULL);
     expect_even();
     CHECK_OK(spn_timer_destroy(timer));
@@ -176,7 +178,7 @@ TEST(timer__churn_with_an_executor__each_ends_once, "HWT-26", "HWT-28", "HWT-30"
     {
         spn_timeout *left;
 
-        REQUIRE_OK(spn_timer_stop(timer, &left));
+        REQUIRE_OK(spn_timer_stop(timer, &left, NULL));
         CHECK(left == NULL);
         expect_even();
     }
@@ -209,7 +211,7 @@ static void add_until_stopped(int index, void *arg)
         spn_timeout *left;
 
         T_AWAIT(atomic_load(&go) >= BATCH);
-        REQUIRE_OK(spn_timer_stop(timer, &left));
+        REQUIRE_OK(spn_timer_stop(timer, &left, NULL));
         for (spn_timeout *t; (t = spn_timeout_pop(&left)) != NULL;) {
             struct request *r = (struct request *)(void *)t;
 
@@ -248,7 +250,7 @@ TEST(timer__stop_while_adding__run_or_returned, "HWT-10", "HWT-15", "HWT-42")
         }
         CHECK_EQ(taken, atomic_load(&fired) + atomic_load(&removed));
         CHECK_EQ(spn_timer_pending(timer), 0);
-        CHECK_OK(spn_timer_check(timer));
+        CHECK_OK(spn__timer_check(timer));
         CHECK_OK(spn_timer_destroy(timer));
     }
 }
@@ -283,6 +285,6 @@ TEST(timer__ever_earlier__none_overslept, "HWT-18", "P4")
         CHECK(spn_timer_cancel_sync(timer, &t, SPN_FOREVER) >= 0); /* its frame ends */
     }
     CHECK_EQ(spn_timer_cancel(timer, &far), SPN_TIMEOUT_REMOVED);
-    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    REQUIRE_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }

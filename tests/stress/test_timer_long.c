@@ -4,6 +4,7 @@
  * cancelled; and all that waits for a time in a process that is stopped for seconds, or
  * whose clock is set.  Run by `make test-long`.
  */
+#include "pool_calls.h"
 #include "test.h"
 
 #include <signal.h>
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 #include <spindle.h>
+
+#include "wheel/timer.h"
 
 static atomic_long fired;
 
@@ -53,12 +56,12 @@ TEST(timer__ten_million_pending__held, "HWT-24", "HWT-37", "HWT-10")
         CHECK_OK(spn_timer_schedule(timer, &all[i], count,
                                     SPN_SEC(60) + (int64_t)(t_random(&seed) >> 5)));
     CHECK_EQ(spn_timer_pending(timer), many);
-    CHECK_OK(spn_timer_check(timer));
+    CHECK_OK(spn__timer_check(timer));
     for (size_t i = 0; i < many; i += 2)
         CHECK_EQ(spn_timer_cancel(timer, &all[i]), SPN_TIMEOUT_REMOVED);
     CHECK_EQ(spn_timer_pending(timer), many / 2);
-    CHECK_OK(spn_timer_check(timer));
-    REQUIRE_OK(spn_timer_stop(timer, &left));
+    CHECK_OK(spn__timer_check(timer));
+    REQUIRE_OK(spn_timer_stop(timer, &left, NULL));
     while (spn_timeout_pop(&left) != NULL)
         returned++;
     CHECK_EQ(returned, many / 2);
@@ -85,7 +88,7 @@ TEST(timer__ten_million_cancelled__memory_flat, "HWT-34", "P17")
             before = t_resident_kb();
     }
     CHECK(t_resident_kb() - before < 1024);
-    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    REQUIRE_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }
 
@@ -167,7 +170,7 @@ TEST(timer__process_stopped_five_seconds__by_policy, "HWT-25", "P24")
     CHECK(atomic_load(&pulses[2].runs) <= total - 38);
     CHECK(atomic_load(&pulses[2].runs) >= atomic_load(&pulses[0].runs) + 8);
     CHECK(atomic_load(&pulses[3].runs) <= total - 48);
-    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    REQUIRE_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }
 
@@ -302,7 +305,7 @@ TEST_WHEN_NAMED(timer__under_a_fake_clock)
         (void)after;
         CHECK(spn_timer_cancel_sync(timer, &t, SPN_FOREVER) >= 0);
     }
-    REQUIRE_OK(spn_timer_stop(timer, NULL));
+    REQUIRE_OK(spn_timer_stop(timer, NULL, NULL));
     CHECK_OK(spn_timer_destroy(timer));
 }
 
@@ -338,7 +341,7 @@ static int take_item(void *arg)
     struct waits *w = arg;
     void *item;
 
-    CHECK_OK(spn_queue_take(w->queue, &item));
+    CHECK_OK(spn_queue_take(w->queue, &item, SPN_FOREVER));
     note_over(w, TAKER);
     return 0;
 }
@@ -380,15 +383,16 @@ static void wait_through_jump(struct waits *w, spn_scheduled *sched,
     memset(w->over, 0, sizeof w->over);
     w->start = true_monotonic();
     w->due_ns = spn_now() + SPN_MS(300);
-    REQUIRE_OK(spn_queue_put(w->queue, w));
+    REQUIRE_OK(spn_queue_put(w->queue, w, SPN_FOREVER));
     REQUIRE_OK(spn_thread_create(&thread, NULL, take_item, w));
     REQUIRE_OK(spn_scheduled_call(sched, over_scheduled, w, SPN_MS(300)));
     REQUIRE_OK(spn_serial_task_create(&task, over_serial, w));
-    REQUIRE_OK(spn_serial_timer_schedule(serial, task, SPN_MS(300)));
+    REQUIRE_OK(
+        spn_serial_timer_schedule(serial, task, SPN_MS(300), SPN_REPEAT_NONE, 0));
     REQUIRE_OK(spn_executor_call(spn_pool_executor(pool), return_at_once, NULL));
     fake_offset(path, offset);
     T_AWAIT(labs((long)(time(NULL) - before)) > 1800); /* it has jumped */
-    T_AWAIT(spn_pool_threads(pool) == 0);
+    T_AWAIT(pool_stats(pool).threads == 0);
     note_over(w, KEEP_ALIVE);
     for (int i = 0; i < WAITS; i++)
         T_AWAIT(atomic_load(&w->over[i]) != 0);

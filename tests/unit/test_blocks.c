@@ -229,7 +229,7 @@ TEST(blocks__futures_come_and_go__no_allocation)
         if (i == 1)
             allocs = counting_allocs;
         REQUIRE_OK(spn_future_create(&f, NULL));
-        REQUIRE_OK(spn_future_then(f, next, NULL, &stage));
+        REQUIRE_OK(spn_future_then(f, NULL, next, NULL, &stage));
         CHECK_EQ(spn_future_complete(f, &allocs), 1);
         CHECK_OK(spn_future_get(stage, &value, SPN_FOREVER));
         CHECK(value == &allocs);
@@ -253,9 +253,9 @@ static int worker_execute(spn_executor *executor, spn_task *task)
 {
     const int rc = spn_task_claim(task);
 
-    return rc == SPN_OK
-               ? spn_queue_put(((struct worker *)(void *)executor)->tasks, task)
-               : rc;
+    return rc == SPN_OK ? spn_queue_put(((struct worker *)(void *)executor)->tasks,
+                                        task, SPN_FOREVER)
+                        : rc;
 }
 
 static int work(void *arg)
@@ -264,7 +264,7 @@ static int work(void *arg)
     void *task;
 
     use_cache();
-    while (spn_queue_take(w->tasks, &task) == SPN_OK) {
+    while (spn_queue_take(w->tasks, &task, SPN_FOREVER) == SPN_OK) {
         spn_task_release(task);
         (void)((spn_task *)task)->fn(task);
     }

@@ -89,7 +89,7 @@ TEST(core__completing__is_pending_for_all)
 
     CHECK(spn__future_claim(f));
     CHECK_EQ(phase(f), SPN__COMPLETING);
-    CHECK_EQ(spn_future_is_done(f), 0);
+    CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
     CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
     CHECK(!spn__future_claim(f));
     CHECK_STATUS(spn_future_get(f, &value, 0), SPN_ETIMEDOUT);
@@ -102,7 +102,8 @@ TEST(core__completing__is_pending_for_all)
 
 static int complete_other(void *f)
 {
-    return spn_future_complete(f, NULL) * 10 + spn_future_is_done(f);
+    return spn_future_complete(f, NULL) * 10 +
+           (spn_future_get_state(f) == SPN_FUTURE_SUCCEEDED);
 }
 
 /* A call that lost says so when the winner is through, and not before. */
@@ -129,7 +130,7 @@ TEST(edge__stage_done_first__is_taken_off)
 {
     spn_future *f = promise(), *s;
 
-    REQUIRE_OK(spn_future_then(f, same, NULL, &s));
+    REQUIRE_OK(spn_future_then(f, NULL, same, NULL, &s));
     CHECK_EQ(f->edge_count, 1);
     CHECK_EQ(spn__load(&f->holds, relaxed), 2);
     CHECK_EQ(spn__refs(spn__load(&s->state, relaxed)), 2);
@@ -146,11 +147,10 @@ TEST(edge__stage_done_first__is_taken_off)
 TEST(core__failure_through_stages__refers_to_its_origin)
 {
     spn_future *f = promise(), *a, *b;
-    char text[16];
-    int code = 0;
+    spn_outcome outcome;
 
-    REQUIRE_OK(spn_future_then(f, same, NULL, &a));
-    REQUIRE_OK(spn_future_then(a, same, NULL, &b));
+    REQUIRE_OK(spn_future_then(f, NULL, same, NULL, &a));
+    REQUIRE_OK(spn_future_then(a, NULL, same, NULL, &b));
     CHECK_EQ(spn_future_complete_error(f, 12, "twelve"), 1);
     CHECK(a->origin == f);
     CHECK(b->origin == f);
@@ -158,30 +158,28 @@ TEST(core__failure_through_stages__refers_to_its_origin)
     CHECK_EQ(spn__refs(spn__load(&f->state, relaxed)), 3);
     spn_future_unref(f);
     spn_future_unref(a);
-    CHECK_OK(spn_future_error(b, &code, text, sizeof text));
-    CHECK_EQ(code, 12);
-    CHECK_STR(text, "twelve");
+    CHECK_STATUS(spn_future_result(b, &outcome), SPN_EFAILED);
+    CHECK_EQ(outcome.code, 12);
+    CHECK_STR(outcome.message, "twelve");
     spn_future_unref(b);
 }
 
 /* A message that does not fit is cut between characters. */
 TEST(core__long_message__is_cut_between_characters)
 {
-    char text[3 * SPN_FUTURE_MESSAGE_MAX], back[sizeof text];
+    char text[3 * SPN_FUTURE_MESSAGE_MAX], back[4];
+    spn_outcome outcome;
     spn_future *f;
-    int code;
 
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
     memcpy(text + SPN_FUTURE_MESSAGE_MAX - 2, "\xc3\xa9", 2); /* across the edge */
     REQUIRE_OK(spn_future_create_failed(&f, -1, text));
-    CHECK_OK(spn_future_error(f, &code, back, sizeof back));
-    CHECK_EQ(strlen(back), SPN_FUTURE_MESSAGE_MAX - 2);
-    CHECK_EQ(strncmp(back, text, strlen(back)), 0);
-    CHECK_OK(spn_future_error(f, NULL, back, 4));
+    CHECK_STATUS(spn_future_result(f, &outcome), SPN_EFAILED);
+    CHECK_EQ(strlen(outcome.message), SPN_FUTURE_MESSAGE_MAX - 2);
+    CHECK_EQ(strncmp(outcome.message, text, strlen(outcome.message)), 0);
+    spn__message_copy(back, sizeof back, outcome.message);
     CHECK_STR(back, "xxx");
-    CHECK_OK(spn_future_error(f, NULL, NULL, 0));
-    CHECK_STATUS(spn_future_error(f, &code, NULL, 4), SPN_EINVAL);
     spn_future_unref(f);
 }
 

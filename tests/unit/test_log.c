@@ -79,18 +79,28 @@ TEST(log__level_names__pinned)
     CHECK_STR(spn_log_level_name(INT32_MAX), "unknown");
 }
 
+/* The highest that passes. */
+static int level_now(void)
+{
+    int level = SPN_LOG_DEBUG;
+
+    while (level > SPN_LOG_OFF && !spn__log_enabled((spn_log_level)level))
+        level--;
+    return level;
+}
+
 static void change_level(void *arg)
 {
     const int bad[] = { INT32_MIN, -1, 5, INT32_MAX };
 
     (void)arg;
-    CHECK_EQ(spn_log_get_level(), SPN_LOG_WARN); /* the default */
+    CHECK_EQ(level_now(), SPN_LOG_WARN); /* the default */
     for (int level = SPN_LOG_OFF; level <= SPN_LOG_DEBUG; level++) {
         CHECK_OK(spn_log_set_level(level));
-        CHECK_EQ(spn_log_get_level(), level);
+        CHECK_EQ(level_now(), level);
         for (int i = 0; i < 4; i++) {
             CHECK_STATUS(spn_log_set_level(bad[i]), SPN_EINVAL);
-            CHECK_EQ(spn_log_get_level(), level);
+            CHECK_EQ(level_now(), level);
         }
     }
 }

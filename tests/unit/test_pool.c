@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_pool.c - the small parts of the pool that need no thread. */
+#include "pool_calls.h"
 #include "test.h"
 
 #include <spindle/future.h>
@@ -87,6 +88,8 @@ TEST(pool_lapsed__submit_refused__nothing_to_sweep, "TPE-93")
     opts.core_threads = opts.max_threads = 1;
     opts.queue_capacity = 1;
     REQUIRE_OK(spn_pool_create(&pool, &opts));
+    REQUIRE(spn_pool_prestart(pool, SPN_DEFAULT) == 1);
+    T_AWAIT(pool_stats(pool).parked == 1); /* the worker sleeps */
     REQUIRE_OK(spn_pool_pause(pool));
     REQUIRE_OK(spn_executor_submit(spn_pool_executor(pool), never, NULL, &waits));
     CHECK_STATUS(spn_executor_submit(spn_pool_executor(pool), never, NULL, &refused),

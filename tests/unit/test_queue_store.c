@@ -12,16 +12,23 @@
 #include "queue/store.h"
 
 enum { ITEMS = 64, MODEL = 600 };
-static int numbers[ITEMS];
 
-static void *item(int i)
+/* Items are many of each index, told apart by a serial number. */
+static uint64_t next_serial;
+
+static void *item(int index, uint64_t serial)
 {
-    return &numbers[i];
+    return (void *)(uintptr_t)((serial + 1) * ITEMS + (uint64_t)index);
 }
 
 static int index_of(const void *p)
 {
-    return p != NULL ? (int)((const int *)p - numbers) : -1;
+    return p != NULL ? (int)((uintptr_t)p % ITEMS) : -1;
+}
+
+static uint64_t serial_of(const void *p)
+{
+    return (uintptr_t)p / ITEMS - 1;
 }
 
 /* A list of items in the order the store should have. */
@@ -67,9 +74,10 @@ struct picker {
     uint64_t seen[MODEL];
 };
 
-static int pick(void *p, uint64_t serial, void *ctx)
+static int pick(void *p, void *ctx)
 {
     struct picker *k = ctx;
+    const uint64_t serial = serial_of(p);
     const int place = model_find(k->m, serial);
 
     CHECK(place >= 0 && k->m->at[place] == index_of(p));
@@ -79,11 +87,11 @@ static int pick(void *p, uint64_t serial, void *ctx)
         CHECK(k->seen[i] != serial); /* none twice */
     k->seen[k->shown++] = serial;
     if (index_of(p) % k->modulus != k->rest)
-        return SPN__KEEP;
+        return SPN_QUEUE_KEEP;
     if (place >= 0)
         model_remove(k->m, place);
     k->taken++;
-    return k->taken == k->most ? SPN__TAKE | SPN__STOP : SPN__TAKE;
+    return k->taken == k->most ? SPN_QUEUE_TAKE | SPN_QUEUE_STOP : SPN_QUEUE_TAKE;
 }
 
 static struct picker random_picker(struct model *m, uint64_t *seed, bool ordered)
@@ -106,8 +114,8 @@ static void array_against_model(size_t cells, uint64_t *seed, int steps)
     struct spn__store s = { .queue = &q, .cell_count = cells };
     struct model m = { .count = 0 };
 
-    s.cells = calloc(cells, sizeof *s.cells);
-    REQUIRE(s.cells != NULL);
+    s.slots = calloc(cells, sizeof *s.slots);
+    REQUIRE(s.slots != NULL);
     spn__list_init(&s.nodes);
     for (int step = 0; step < steps; step++) {
         const int index = (int)(t_random(seed) % ITEMS);
@@ -118,8 +126,8 @@ static void array_against_model(size_t cells, uint64_t *seed, int steps)
         case 1:
         case 2:
         case 3: {
-            const uint64_t serial = s.next_serial;
-            const bool pushed = spn__array_push(&s, item(index));
+            const uint64_t serial = next_serial++;
+            const bool pushed = spn__array_push(&s, item(index, serial));
 
             CHECK_EQ(pushed, (size_t)m.count < cells);
             if (pushed)
@@ -142,12 +150,12 @@ static void array_against_model(size_t cells, uint64_t *seed, int steps)
         }
         CHECK_EQ(s.count, m.count);
         CHECK_EQ(index_of(spn__array_peek(&s)), m.count > 0 ? m.at[0] : -1);
-        /* Cells that are not in use hold no reference. */
+        /* Slots that are not in use hold no reference. */
         for (size_t i = 0; i < cells; i++)
-            nulls += s.cells[i].item == NULL;
+            nulls += s.slots[i] == NULL;
         CHECK_EQ(nulls, cells - s.count);
     }
-    free(s.cells);
+    free(s.slots);
 }
 
 TEST(queue_store__array__as_the_model, "ABQ-2", "ABQ-7")
@@ -195,7 +203,8 @@ TEST(queue_store__heap__as_the_model, "PBQ-6", "PBQ-8", "DQ-17")
         case 1:
         case 2:
         case 3: {
-            struct spn__kept kept = { item(index), s.next_serial++, index / 4 };
+            const uint64_t serial = s.next_serial++;
+            struct spn__kept kept = { item(index, serial), serial, index / 4 };
             void *memory = NULL;
             int place = m.count;
 
@@ -270,7 +279,8 @@ TEST(queue_store__heap_walk__removal_from_every_place, "PBQ-6")
             memory = malloc(bytes);
             for (int i = 0; i < N; i++) {
                 const int index = i * 12 % N;
-                struct spn__kept kept = { item(index), s.next_serial++, index };
+                const uint64_t serial = s.next_serial++;
+                struct spn__kept kept = { item(index, serial), serial, index };
                 int place = m.count;
 
                 CHECK(spn__heap_push(&s, kept, less, &memory, bytes));
@@ -311,17 +321,18 @@ static void list_against_model(int32_t capacity, uint64_t *seed)
         switch (t_random(seed) % 4) {
         case 0:
         case 1: {
-            const uint64_t serial = s.next_serial;
+            const uint64_t serial = next_serial++;
             void *memory = NULL;
 
             if (m.count >= most)
                 break;
-            if (!spn__list_store_push(&s, item(index), end, NULL, &memory)) {
+            if (!spn__list_store_push(&s, item(index, serial), end, NULL, &memory)) {
                 CHECK_EQ(s.spare_count, 0); /* only when there is no node */
                 CHECK_EQ(spn__store_wants(&s), sizeof(struct spn__kept_node));
                 memory = spn__alloc(spn__store_wants(&s));
                 REQUIRE(memory != NULL);
-                CHECK(spn__list_store_push(&s, item(index), end, NULL, &memory));
+                CHECK(
+                    spn__list_store_push(&s, item(index, serial), end, NULL, &memory));
                 CHECK(memory == NULL); /* used */
                 nodes++;
             }
@@ -334,8 +345,8 @@ static void list_against_model(int32_t capacity, uint64_t *seed)
             if (node != NULL) {
                 const int place = end == SPN__FIRST ? 0 : m.count - 1;
 
-                CHECK_EQ(index_of(node->kept.item), m.at[place]);
-                CHECK(node->kept.serial == m.serial[place]);
+                CHECK_EQ(index_of(node->item), m.at[place]);
+                CHECK(serial_of(node->item) == m.serial[place]);
                 spn__list_store_remove(&s, node);
                 model_remove(&m, place);
             }
@@ -348,7 +359,7 @@ static void list_against_model(int32_t capacity, uint64_t *seed)
                 for (int i = 0; i < place; i++)
                     link = link->next;
                 node = spn__list_entry(link, struct spn__kept_node, link);
-                CHECK_EQ(index_of(node->kept.item), m.at[place]);
+                CHECK_EQ(index_of(node->item), m.at[place]);
                 spn__list_store_remove(&s, node);
                 model_remove(&m, place);
             }
@@ -360,7 +371,7 @@ static void list_against_model(int32_t capacity, uint64_t *seed)
             CHECK_EQ(s.spare_count + s.count, nodes);
         for (node = s.spare; node != NULL;
              node = (struct spn__kept_node *)(void *)node->link.next)
-            CHECK(node->kept.item == NULL && node->owner == NULL);
+            CHECK(node->item == NULL && node->owner == NULL);
     }
     while (s.count != 0)
         spn__list_store_remove(&s, spn__list_store_at(&s, SPN__FIRST));

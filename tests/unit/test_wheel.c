@@ -103,7 +103,7 @@ static void lone_node(const struct shape *s, int64_t phase, int64_t delay,
         CHECK_EQ(spn_wheel_next_expiry(wheel) <= now, fires_ns <= now);
         if (!CHECK(spn_wheel_next_expiry(wheel) <= fires_ns || fires_ns <= now))
             break;
-        CHECK_EQ(spn_wheel_node_is_due(&it.node), fires_ns <= now);
+        CHECK_EQ(spn_wheel_node_state(&it.node) == SPN_WHEEL_NODE_DUE, fires_ns <= now);
         node = spn_wheel_take_due(wheel);
         if (!CHECK_EQ(node != NULL, fires_ns <= now))
             break;
@@ -112,7 +112,7 @@ static void lone_node(const struct shape *s, int64_t phase, int64_t delay,
         now += spacing;
         CHECK_OK(spn_wheel_advance_to(wheel, now));
     }
-    CHECK_OK(spn_wheel_check(wheel));
+    CHECK_OK(spn__wheel_check(wheel));
     CHECK_EQ(spn_wheel_count(wheel), 0);
     CHECK(spn_wheel_next_expiry(wheel) == SPN_FOREVER);
     CHECK_OK(spn_wheel_destroy(wheel));
@@ -160,7 +160,7 @@ static void all_delays(const struct shape *s, int64_t phase, int64_t spacing)
         items[i].in = true;
         CHECK_OK(spn_wheel_add(wheel, &items[i].node, items[i].due_ns));
     }
-    CHECK_OK(spn_wheel_check(wheel));
+    CHECK_OK(spn__wheel_check(wheel));
     while (left > 0) {
         const uint64_t now_tick = tick_down(now, 0, s->tick_ns);
         const struct item *last = NULL;
@@ -181,7 +181,7 @@ static void all_delays(const struct shape *s, int64_t phase, int64_t spacing)
         }
         for (int i = 0; i < 2 * count; i++)
             CHECK_EQ(items[i].in, items[i].tick > now_tick);
-        if (!CHECK_OK(spn_wheel_check(wheel)))
+        if (!CHECK_OK(spn__wheel_check(wheel)))
             break;
         now += spacing;
         CHECK_OK(spn_wheel_advance_to(wheel, now));
@@ -232,7 +232,7 @@ static void add_one(struct world *x, struct item *it, int64_t due_ns)
     it->serial = ++x->serial;
     it->in = true;
     CHECK_OK(spn_wheel_add(x->wheel, &it->node, due_ns));
-    CHECK_EQ(spn_wheel_node_is_due(&it->node), due_ns <= x->now);
+    CHECK_EQ(spn_wheel_node_state(&it->node) == SPN_WHEEL_NODE_DUE, due_ns <= x->now);
 }
 
 static bool is_out(const struct world *x, const struct item *it)
@@ -283,7 +283,7 @@ static void check_world(struct world *x)
         uint64_t at;
 
         in += it->in;
-        CHECK_EQ(spn_wheel_node_is_pending(&it->node), it->in);
+        CHECK_EQ(spn_wheel_node_state(&it->node) != SPN_WHEEL_NODE_OUT, it->in);
         if (!it->in)
             continue;
         at = it->tick * (uint64_t)x->tick_ns + (uint64_t)x->origin;
@@ -295,7 +295,7 @@ static void check_world(struct world *x)
     CHECK_EQ(visited, in);
     CHECK(spn_wheel_next_expiry(x->wheel) <= first);
     CHECK(spn_wheel_next_expiry(x->wheel) > x->now);
-    CHECK_OK(spn_wheel_check(x->wheel));
+    CHECK_OK(spn__wheel_check(x->wheel));
 }
 
 static void random_world(struct world *x, uint64_t *seed, uint32_t layout,
@@ -335,9 +335,9 @@ static void random_world(struct world *x, uint64_t *seed, uint32_t layout,
         }
         x->ordered = x->now - before <= x->turn_ns;
         CHECK_OK(spn_wheel_advance_to(x->wheel, x->now));
-        CHECK_OK(spn_wheel_check(x->wheel));
+        CHECK_OK(spn__wheel_check(x->wheel));
         CHECK_OK(spn_wheel_advance_to(x->wheel, x->now - 1)); /* changes nothing */
-        CHECK_EQ(spn_wheel_now(x->wheel), x->now);
+        CHECK_EQ(x->wheel->now_ns, x->now);
         take_all(x);
         if (x->now != SPN_FOREVER)
             check_world(x);
@@ -347,7 +347,7 @@ static void random_world(struct world *x, uint64_t *seed, uint32_t layout,
     CHECK_OK(spn_wheel_advance_to(x->wheel, SPN_FOREVER));
     take_all(x);
     CHECK_EQ(spn_wheel_count(x->wheel), 0);
-    CHECK_OK(spn_wheel_check(x->wheel));
+    CHECK_OK(spn__wheel_check(x->wheel));
     CHECK_OK(spn_wheel_destroy(x->wheel));
 }
 
@@ -385,13 +385,13 @@ TEST(wheel__driven_by_next_expiry__on_time_and_seldom_asked, "HWT-44", "HWT-18")
         while (spn_wheel_take_due(wheel) == NULL && asked < 100) {
             const int64_t next = spn_wheel_next_expiry(wheel);
 
-            CHECK(next > spn_wheel_now(wheel));
+            CHECK(next > wheel->now_ns);
             CHECK_OK(spn_wheel_advance_to(wheel, next));
             asked++;
         }
         CHECK(asked <= 10);
-        CHECK(spn_wheel_now(wheel) >= it.due_ns);
-        CHECK(spn_wheel_now(wheel) - it.due_ns < tick_ns);
+        CHECK(wheel->now_ns >= it.due_ns);
+        CHECK(wheel->now_ns - it.due_ns < tick_ns);
         CHECK_OK(spn_wheel_destroy(wheel));
     }
 }
@@ -428,7 +428,7 @@ TEST(wheel__crowded_slot__moved_bit_by_bit_in_order, "HWT-23", "HWT-24")
                 it->due_ns = 1600 + (int64_t)(t_random(&seed) % 64);
                 CHECK_OK(spn_wheel_add(wheel, &it->node, it->due_ns));
             }
-            CHECK_OK(spn_wheel_check(wheel));
+            CHECK_OK(spn__wheel_check(wheel));
         }
         while ((node = spn_wheel_take_due(wheel)) != NULL) {
             const int64_t index = item_of(node) - items;
@@ -441,7 +441,7 @@ TEST(wheel__crowded_slot__moved_bit_by_bit_in_order, "HWT-23", "HWT-24")
     }
     CHECK_EQ(taken, CROWD / 2 + (int)serial);
     CHECK(serial > 500);
-    CHECK_OK(spn_wheel_check(wheel));
+    CHECK_OK(spn__wheel_check(wheel));
     CHECK_OK(spn_wheel_destroy(wheel));
     free(items);
 }
@@ -486,7 +486,7 @@ TEST(wheel__removed__no_longer_the_next_to_expire, "HWT-44")
         CHECK_EQ(spn_wheel_next_expiry(wheel), 50);
         CHECK_EQ(spn_wheel_remove(wheel, &nodes[0]), 1);
         CHECK_EQ(spn_wheel_remove(wheel, &nodes[2]), 1);
-        CHECK_OK(spn_wheel_check(wheel));
+        CHECK_OK(spn__wheel_check(wheel));
         CHECK(spn_wheel_next_expiry(wheel) == SPN_FOREVER);
         CHECK_OK(spn_wheel_advance_to(wheel, 1000));
         CHECK(spn_wheel_take_due(wheel) == NULL);
@@ -565,7 +565,7 @@ TEST(wheel__bad_options__refused, "HWT-2")
             continue;
         CHECK_OK(spn_wheel_add(wheel, &node, SPN_FOREVER));
         CHECK_STATUS(spn_wheel_destroy(wheel), SPN_EBUSY); /* and changes nothing */
-        CHECK_OK(spn_wheel_check(wheel));
+        CHECK_OK(spn__wheel_check(wheel));
         CHECK_OK(spn_wheel_advance_to(wheel, SPN_FOREVER));
         CHECK(spn_wheel_take_due(wheel) == &node);
         CHECK_OK(spn_wheel_destroy(wheel));
@@ -592,7 +592,7 @@ TEST(wheel__huge_times__saturate, "X-4", "HWT-20", "P20")
     CHECK_EQ(spn_wheel_remove(wheel, &far[1]), 1);
     CHECK_OK(spn_wheel_advance_to(wheel, SPN_FOREVER));
     CHECK(spn_wheel_take_due(wheel) == &far[0]);
-    CHECK_OK(spn_wheel_check(wheel));
+    CHECK_OK(spn__wheel_check(wheel));
     CHECK_OK(spn_wheel_destroy(wheel));
 }
 
@@ -614,22 +614,22 @@ TEST(wheel__node_damaged__check_says_so, "HWT-43")
     CHECK_OK(spn_log_set_hook(mute, &logged));
     CHECK_OK(spn_wheel_add(wheel, &a, 5));
     CHECK_OK(spn_wheel_add(wheel, &b, 500));
-    CHECK_OK(spn_wheel_check(wheel));
+    CHECK_OK(spn__wheel_check(wheel));
     kept = a;
     a.due_ns = 6;
-    CHECK_STATUS(spn_wheel_check(wheel), SPN_ESTATE);
+    CHECK_STATUS(spn__wheel_check(wheel), SPN_ESTATE);
     a = kept;
     a.place = 3;
-    CHECK_STATUS(spn_wheel_check(wheel), SPN_ESTATE);
+    CHECK_STATUS(spn__wheel_check(wheel), SPN_ESTATE);
     a = kept;
     a.due_ns = INT64_MIN;
-    CHECK_STATUS(spn_wheel_check(wheel), SPN_ESTATE);
+    CHECK_STATUS(spn__wheel_check(wheel), SPN_ESTATE);
     a = kept;
     prev = b.link.prev;
     b.link.prev = &a.link;
-    CHECK_STATUS(spn_wheel_check(wheel), SPN_ESTATE);
+    CHECK_STATUS(spn__wheel_check(wheel), SPN_ESTATE);
     b.link.prev = prev;
-    CHECK_OK(spn_wheel_check(wheel));
+    CHECK_OK(spn__wheel_check(wheel));
     CHECK_EQ(logged, 4);
     CHECK_EQ(spn_wheel_remove(wheel, &a), 1);
     CHECK_EQ(spn_wheel_remove(wheel, &b), 1);
@@ -654,7 +654,7 @@ TEST(wheel__removed_while_walking__visits_each_once, "HWT-45")
     CHECK_EQ(spn_wheel_count(wheel), MANY);
     CHECK_OK(spn_wheel_each(wheel, remove_visit, wheel));
     CHECK_EQ(spn_wheel_count(wheel), 0);
-    CHECK_OK(spn_wheel_check(wheel));
+    CHECK_OK(spn__wheel_check(wheel));
     CHECK_EQ(atomic_load(&counting_live), live); /* nothing but create allocates */
     CHECK_OK(spn_wheel_destroy(wheel));
     atomic_store(&counting_refuse, 1);
@@ -676,7 +676,7 @@ TEST(wheel__new__each_level_reaches_all_its_slots)
         for (uint32_t i = 0; i < w->top; i++)
             CHECK(w->levels[i].limit + (UINT64_C(2) << w->step_bits) >=
                   w->levels[i].cursor + slots);
-        CHECK_OK(spn_wheel_check(w));
+        CHECK_OK(spn__wheel_check(w));
         CHECK_OK(spn_wheel_destroy(w));
     }
 }

@@ -592,12 +592,12 @@ static int run(int argc, char **argv)
                                      .group = "g1",
                                      .timeout_ms = 10000 };
     spn_harena *arena;
-    spn_hwriter writer;
+    struct spn__hwriter writer;
     int words = 0, status = EXIT_GOOD;
     char why[200];
 
-    if (spn_harena_create(&arena, NULL) != SPN_OK ||
-        spn_hwriter_init(&writer, NULL, 0, NULL) != SPN_OK) {
+    spn__hwriter_init(&writer, NULL, 0, 0);
+    if (spn_harena_create(&arena, NULL) != SPN_OK) {
         fputs("spindle load: out of memory\n", stderr);
         return EXIT_BAD;
     }
@@ -624,12 +624,12 @@ static int run(int argc, char **argv)
             fputs("spindle load: the request cannot be made\n", stderr);
             status = EXIT_BAD;
         } else {
-            l.frame = spn_hwriter_bytes(&writer, &l.frame_size);
+            l.frame = spn__hwriter_bytes(&writer, &l.frame_size);
             l.quiet = l.quiet || !isatty(STDERR_FILENO);
             status = put_load(&l);
         }
     }
-    spn_hwriter_fini(&writer);
+    spn__hwriter_fini(&writer);
     spn_harena_destroy(arena);
     return status;
 }

@@ -148,6 +148,8 @@ static int run_version(int argc, char **argv)
     if (argc > 1)
         return misused("version", "it takes no arguments.");
     printf("spindle %s\n", spn_version_string());
+    if (spn_version() != SPN_VERSION) /* the library was replaced under the program */
+        printf("built with the headers of %s\n", SPN_VERSION_STRING);
     return EXIT_GOOD;
 }
 

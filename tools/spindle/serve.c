@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve.c - `spindle serve`: a Dubbo-protocol server with its pools, its status page and
- * an orderly end.
+ * serve.c - `spindle serve`: Dubbo-protocol servers with their pools, a status page and an
+ * orderly end.
+ *
+ * Servers.  A URL is one server, a file of --config one for each section.  Each has a
+ * repository of its own, because a repository keeps pools by port, and two sections may have
+ * the same port of two addresses.  All are made before the first one listens.
  *
  * Signals.  All threads block SIGINT, SIGTERM and SIGHUP; the main thread waits for them
  * with a limit of a second, which is also when it samples.  The first SIGTERM or SIGINT
- * drains, the second ends at once.  SIGHUP reads the file of --url-file again.
+ * drains, the second ends at once.  SIGHUP reads the file of --url-file or
+ * --config again.
  *
- * Order of the end: stop the server (the page shows `draining` meanwhile), then the page,
- * then the pools.  What cannot end by the deadline is told, and the exit status is 1.
+ * Order of the end: stop the servers, all at once, each on a thread of its own (the page shows
+ * `draining` meanwhile), then the page, then the pools.  What cannot end by the deadline is told, and the exit status is 1.
  */
 #include "command.h"
 
-#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -24,145 +30,37 @@
 
 #include "demo.h"
 #include "http.h"
-#include "options.h"
 #include "serving.h"
+#include "wishes.h"
 
-#define URL_DEFAULT \
-    "dubbo://127.0.0.1:20880?dispatcher=all&threadpool=fixed&threads=200"
+enum { STATUS_PORT_DEFAULT = 20881, DRAIN_SECONDS_DEFAULT = 10 };
 
-#define STATUS_HOST_DEFAULT "127.0.0.1"
-
-enum {
-    STATUS_PORT_DEFAULT = 20881,
-    DRAIN_SECONDS_DEFAULT = 10,
-    PLUGINS_MAX = 32,
-    URL_BYTES = 4096
-};
-
-struct wishes {
-    const char *url;
-    const char *url_file;
-    const char *status_host;   /* NULL: the loopback */
-    const char *status_socket; /* NULL: a port instead */
-    const char *token_file;
-    struct guard guard;
-    int status_port; /* -1: no page */
-    bool has_status_port;
-    int64_t seconds; /* how long to serve; -1: until told */
-    int64_t drain_seconds;
-    bool no_demo;
-    const char *plugins[PLUGINS_MAX];
-    int plugin_count;
-    char url_read[URL_BYTES]; /* from the file */
-};
-
-static int complain(const char *what, const spn_problem *problem, int rc)
+/* Says something about one server: with its section, where there are several. */
+__attribute__((format(printf, 2, 3))) static void tell(const struct served *served,
+                                                       const char *format, ...)
 {
-    fprintf(stderr, "spindle serve: %s%s%s\n", what, *what != '\0' ? ": " : "",
-            problem->text[0] != '\0' ? problem->text : spn_status_text(rc));
+    va_list args;
+
+    fputs("spindle serve: ", stderr);
+    if (served->section[0] != '\0')
+        fprintf(stderr, "[%s]: ", served->section);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+static int complain(const struct served *served, const spn_problem *problem, int rc)
+{
+    tell(served, "%s", problem->text[0] != '\0' ? problem->text : spn_status_text(rc));
     return EXIT_BAD;
-}
-
-/* The first line of the file that is neither empty nor a comment. */
-static bool read_url(struct wishes *wishes)
-{
-    FILE *file = fopen(wishes->url_file, "r");
-    char line[URL_BYTES];
-    bool found = false, cut = false;
-    int error;
-
-    if (file == NULL) {
-        fprintf(stderr, "spindle serve: %s: %s\n", wishes->url_file, strerror(errno));
-        return false;
-    }
-    errno = 0;
-    while (!found && fgets(line, sizeof(line), file) != NULL) {
-        cut = strlen(line) == sizeof(line) - 1 && strchr(line, '\n') == NULL;
-        line[strcspn(line, "\r\n")] = '\0';
-        found = line[0] != '\0' && line[0] != '#';
-    }
-    error = ferror(file) ? errno : 0;
-    (void)fclose(file);
-    if (error != 0 || cut) { /* half a URL would say something else */
-        fprintf(stderr, "spindle serve: %s: %s\n", wishes->url_file,
-                error != 0 ? strerror(error) : "the line is too long");
-        return false;
-    }
-    if (!found) {
-        fprintf(stderr, "spindle serve: there is no URL in %s\n", wishes->url_file);
-        return false;
-    }
-    memcpy(wishes->url_read, line, sizeof(line));
-    wishes->url = wishes->url_read;
-    return true;
-}
-
-static int read_arguments(int argc, char **argv, struct wishes *w)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *value;
-        int64_t number = 0;
-
-        if (argv[i][0] != '-') {
-            if (w->url != NULL)
-                return misused("serve", "one URL, not '%s' too.", argv[i]);
-            w->url = argv[i];
-        } else if (option_is(argv[i], "status-port", &value)) {
-            if (!option_number(value, 0, 65535, &number))
-                return misused("serve", "--status-port wants a port, 0 to 65535.");
-            w->status_port = (int)number;
-            w->has_status_port = true;
-        } else if (option_is(argv[i], "status-host", &value) && value != NULL) {
-            w->status_host = value;
-        } else if (option_is(argv[i], "status-socket", &value) && value != NULL) {
-            w->status_socket = value;
-        } else if (option_is(argv[i], "status-name", &value) && value != NULL) {
-            if (w->guard.name_count == GUARD_NAMES_MAX)
-                return misused("serve", "at most %d names.", GUARD_NAMES_MAX);
-            w->guard.names[w->guard.name_count++] = value;
-        } else if (option_is(argv[i], "admin-token-file", &value) && value != NULL) {
-            w->token_file = value;
-        } else if (option_is(argv[i], "no-status", &value) && value == NULL) {
-            w->status_port = -1;
-        } else if (option_is(argv[i], "seconds", &value)) {
-            if (!option_number(value, 0, 1000000000, &w->seconds))
-                return misused("serve", "--seconds wants a whole number.");
-        } else if (option_is(argv[i], "drain", &value)) {
-            if (!option_number(value, 0, 1000000, &w->drain_seconds))
-                return misused("serve", "--drain wants whole seconds.");
-        } else if (option_is(argv[i], "url-file", &value) && value != NULL) {
-            w->url_file = value;
-        } else if (option_is(argv[i], "plugin", &value) && value != NULL) {
-            if (w->plugin_count == PLUGINS_MAX)
-                return misused("serve", "at most %d plug-ins.", PLUGINS_MAX);
-            w->plugins[w->plugin_count++] = value;
-        } else if (option_is(argv[i], "no-demo", &value) && value == NULL) {
-            w->no_demo = true;
-        } else if (option_is(argv[i], "status-host", &value) ||
-                   option_is(argv[i], "status-socket", &value) ||
-                   option_is(argv[i], "status-name", &value) ||
-                   option_is(argv[i], "admin-token-file", &value) ||
-                   option_is(argv[i], "url-file", &value) ||
-                   option_is(argv[i], "plugin", &value)) {
-            return misused("serve", "%s wants a value, as %s=...", argv[i], argv[i]);
-        } else {
-            return misused("serve", "there is no option '%s'.", argv[i]);
-        }
-    }
-    if (w->url != NULL && w->url_file != NULL)
-        return misused("serve", "a URL, or --url-file, not both.");
-    if (w->status_socket != NULL && (w->has_status_port || w->status_host != NULL))
-        return misused("serve", "--status-socket, or --status-port and --status-host, "
-                                "not both.");
-    if (w->status_host == NULL)
-        w->status_host = STATUS_HOST_DEFAULT;
-    return EXIT_GOOD;
 }
 
 /* ---- services of plug-ins -------------------------------------------------------- */
 
 struct exporting {
-    struct serving *serving;
+    const struct serving *serving;
+    const struct served *served;
     int count;
     int rc;
     spn_problem problem;
@@ -180,73 +78,134 @@ static void export_extension(void *context, const spn_extension *e, const char *
                                        e->name, &service, &exporting->problem);
     if (exporting->rc == SPN_OK)
         exporting->rc =
-            spn_server_export(exporting->serving->server, service, &exporting->problem);
+            spn_server_export(exporting->served->server, service, &exporting->problem);
     exporting->count += exporting->rc == SPN_OK;
 }
 
-static int export_services(struct serving *serving, const struct wishes *w)
+static int export_services(const struct serving *serving, const struct served *served,
+                           const struct wishes *w)
 {
-    struct exporting exporting = { .serving = serving };
+    struct exporting exporting = { .serving = serving, .served = served };
 
     if (w->plugin_count > 0) {
         (void)spn_extensions_each(serving->extensions, "service", export_extension,
                                   &exporting);
         if (exporting.rc != SPN_OK)
-            return complain("a plug-in's service", &exporting.problem, exporting.rc);
+            return wishes_complain("a plug-in's service", &exporting.problem,
+                                   exporting.rc);
         if (exporting.count == 0)
             fputs("spindle serve: no plug-in has a service\n", stderr);
     }
     if (!w->no_demo) {
         const int rc =
-            spn_server_export(serving->server, &demo_service, &exporting.problem);
+            spn_server_export(served->server, &demo_service, &exporting.problem);
 
         if (rc != SPN_OK)
-            return complain("the demo service", &exporting.problem, rc);
+            return wishes_complain("the demo service", &exporting.problem, rc);
     }
     return EXIT_GOOD;
 }
 
 /* ---- begin and end ----------------------------------------------------------------- */
 
-static int begin(struct serving *serving, const struct wishes *w)
+static int load_extensions(struct serving *serving, const struct wishes *w)
 {
-    spn_problem problem = SPN_PROBLEM_INIT;
-    spn_repository_opts repository = SPN_REPOSITORY_OPTS_INIT;
-    spn_server_opts server = SPN_SERVER_OPTS_INIT;
     const spn_extension_kind services = { .size = sizeof(services), .name = "service" };
+    spn_problem problem = SPN_PROBLEM_INIT;
     int rc;
 
     if ((rc = spn_extensions_create(&serving->extensions, NULL)) != SPN_OK ||
         (rc = spn_extensions_define(serving->extensions, &services, &problem)) !=
             SPN_OK)
-        return complain("", &problem, rc);
+        return wishes_complain("", &problem, rc);
     for (int i = 0; i < w->plugin_count; i++)
         if ((rc = spn_extensions_load(serving->extensions, w->plugins[i], &problem)) !=
             SPN_OK)
-            return complain(w->plugins[i], &problem, rc);
+            return wishes_complain(w->plugins[i], &problem, rc);
+    return EXIT_GOOD;
+}
 
+static int add_metrics(struct served *served)
+{
+    spn_metrics_source pool = SPN_METRICS_SOURCE_INIT;
+    spn_metrics_source timer = SPN_METRICS_SOURCE_INIT;
+    int rc;
+
+    pool.pool = spn_server_pool(served->server);
+    timer.timer = spn_server_timer(served->server);
+    timer.name = "idle";
+    if ((rc = spn_metrics_create(&served->metrics)) != SPN_OK ||
+        (rc = spn_server_add_metrics(served->server, served->metrics)) != SPN_OK ||
+        (rc = spn_metrics_add(served->metrics, &pool)) != SPN_OK)
+        return rc;
+    return spn_metrics_add(served->metrics, &timer);
+}
+
+static int make_server(struct serving *serving, const struct wish_section *section,
+                       const struct wishes *w)
+{
+    struct served *served = &serving->servers[serving->server_count++];
+    spn_repository_opts repository = SPN_REPOSITORY_OPTS_INIT;
+    spn_server_opts server = SPN_SERVER_OPTS_INIT;
+    spn_problem problem = SPN_PROBLEM_INIT;
+    int rc;
+
+    snprintf(served->section, sizeof(served->section), "%s", section->name);
     repository.extensions = serving->extensions;
     repository.exhausted = serving_exhausted;
     repository.ctx = serving;
-    if ((rc = spn_repository_create(&serving->repository, &repository)) != SPN_OK ||
-        (rc = spn_metrics_create(&serving->metrics)) != SPN_OK)
-        return complain("", &problem, rc);
+    if ((rc = spn_repository_create(&served->repository, &repository)) != SPN_OK)
+        return complain(served, &problem, rc);
     server.extensions = serving->extensions;
-    server.repository = serving->repository;
-    if ((rc = spn_server_create(&serving->server, w->url, &server, &problem)) != SPN_OK)
-        return complain("", &problem, rc);
-    if (export_services(serving, w) != EXIT_GOOD)
+    server.repository = served->repository;
+    rc = spn_server_create(&served->server, section->url, &server, &problem);
+    if (rc != SPN_OK)
+        return complain(served, &problem, rc);
+    if (export_services(serving, served, w) != EXIT_GOOD)
         return EXIT_BAD;
-    if ((rc = spn_server_add_metrics(serving->server, serving->metrics)) != SPN_OK ||
-        (rc = spn_metrics_add_pool(serving->metrics, spn_server_pool(serving->server),
-                                   NULL)) != SPN_OK ||
-        (rc = spn_metrics_add_timer(serving->metrics, "idle",
-                                    spn_server_timer(serving->server))) != SPN_OK)
-        return complain("metrics", &problem, rc);
+    rc = add_metrics(served);
+    return rc == SPN_OK ? EXIT_GOOD : wishes_complain("metrics", &problem, rc);
+}
+
+static int begin(struct serving *serving, const struct wish_sections *sections,
+                 const struct wishes *w)
+{
+    spn_problem problem = SPN_PROBLEM_INIT;
+    int rc;
+
+    if (load_extensions(serving, w) != EXIT_GOOD)
+        return EXIT_BAD;
+    for (int i = 0; i < sections->count; i++)
+        if (make_server(serving, &sections->list[i], w) != EXIT_GOOD)
+            return EXIT_BAD;
     serving->started_ns = spn_now();
-    if ((rc = spn_server_start(serving->server, &problem)) != SPN_OK)
-        return complain("", &problem, rc);
+    for (int i = 0; i < serving->server_count; i++)
+        if ((rc = spn_server_start(serving->servers[i].server, &problem)) != SPN_OK)
+            return complain(&serving->servers[i], &problem, rc);
     return EXIT_GOOD;
+}
+
+static int end_server(struct served *served, int64_t drain_ns)
+{
+    int status = EXIT_GOOD;
+
+    if (served->server != NULL) {
+        (void)spn_metrics_remove(served->metrics, spn_server_timer(served->server));
+        (void)spn_metrics_remove(served->metrics, spn_server_pool(served->server));
+        (void)spn_server_remove_metrics(served->server, served->metrics);
+        if (spn_server_destroy(served->server) != SPN_OK) {
+            tell(served, "requests still run; they are left behind");
+            return EXIT_BAD;
+        }
+    }
+    if (served->repository != NULL &&
+        (spn_repository_destroy_all(served->repository, drain_ns) != SPN_OK ||
+         spn_repository_destroy(served->repository) != SPN_OK)) {
+        tell(served, "a pool did not end in time");
+        status = EXIT_BAD;
+    }
+    spn_metrics_destroy(served->metrics);
+    return status;
 }
 
 /* Undoes what begin did, as far as it got. */
@@ -254,53 +213,71 @@ static int end(struct serving *serving, int64_t drain_ns)
 {
     int status = EXIT_GOOD;
 
-    if (serving->server != NULL) {
-        if (serving->metrics != NULL) {
-            (void)spn_metrics_remove(serving->metrics,
-                                     spn_server_timer(serving->server));
-            (void)spn_metrics_remove(serving->metrics,
-                                     spn_server_pool(serving->server));
-            (void)spn_server_remove_metrics(serving->server, serving->metrics);
-        }
-        if (spn_server_destroy(serving->server) != SPN_OK) {
-            fputs("spindle serve: requests still run; they are left behind\n", stderr);
-            return EXIT_BAD;
-        }
-    }
-    if (serving->repository != NULL) {
-        if (spn_repository_destroy_all(serving->repository, drain_ns) != SPN_OK ||
-            spn_repository_destroy(serving->repository) != SPN_OK) {
-            fputs("spindle serve: a pool did not end in time\n", stderr);
-            status = EXIT_BAD;
-        }
-    }
-    if (status == EXIT_GOOD) {
-        spn_metrics_destroy(serving->metrics);
+    for (int i = 0; i < serving->server_count; i++)
+        status |= end_server(&serving->servers[i], drain_ns);
+    if (status == EXIT_GOOD)
         (void)spn_extensions_destroy(serving->extensions);
-    }
     return status;
 }
 
-static void reload(struct serving *serving, struct wishes *w)
-{
-    spn_problem problem = SPN_PROBLEM_INIT;
-    int rc;
+/* ---- the file, read again -------------------------------------------------------------- */
 
-    if (w->url_file == NULL) {
-        fputs("spindle serve: SIGHUP changes nothing without --url-file\n", stderr);
+static const struct wish_section *section_of(const struct wish_sections *sections,
+                                             const char *name)
+{
+    for (int i = 0; i < sections->count; i++)
+        if (strcmp(sections->list[i].name, name) == 0)
+            return &sections->list[i];
+    return NULL;
+}
+
+/* Each server becomes what its section says now. */
+static int reset_all(const struct serving *serving,
+                     const struct wish_sections *sections)
+{
+    int status = EXIT_GOOD, found = 0;
+
+    for (int i = 0; i < serving->server_count; i++) {
+        const struct served *served = &serving->servers[i];
+        const struct wish_section *section = section_of(sections, served->section);
+        spn_problem problem = SPN_PROBLEM_INIT;
+        int rc;
+
+        if (section == NULL) {
+            tell(served, "the section is gone; its server stays until the end");
+            continue;
+        }
+        found++;
+        rc = spn_server_reset(served->server, section->url, &problem);
+        if (rc != SPN_OK)
+            status = complain(served, &problem, rc);
+    }
+    if (found < sections->count)
+        fputs("spindle serve: new sections are served from the next start on\n",
+              stderr);
+    return status;
+}
+
+static void reload(const struct serving *serving, const struct wishes *w)
+{
+    const char *const path = w->config != NULL ? w->config : w->url_file;
+    struct wish_sections sections;
+
+    if (path == NULL) {
+        fputs("spindle serve: SIGHUP changes nothing without --url-file or --config\n",
+              stderr);
         return;
     }
-    if (!read_url(w))
+    if (!wishes_read_urls(w, &sections))
         return;
-    rc = spn_server_reset(serving->server, w->url, &problem);
-    if (rc != SPN_OK)
-        (void)complain(w->url_file, &problem, rc);
-    else
-        fprintf(stderr, "spindle serve: now as %s says\n", w->url_file);
+    if (reset_all(serving, &sections) == EXIT_GOOD)
+        fprintf(stderr, "spindle serve: now as %s says\n", path);
+    wishes_drop(&sections);
 }
 
 /* Serves until a signal says to end, or the time is up. */
-static void serve_on(struct serving *serving, struct wishes *w, const sigset_t *signals)
+static void serve_on(struct serving *serving, const struct wishes *w,
+                     const sigset_t *signals)
 {
     const struct timespec second = { 1, 0 };
     const int64_t end_ns = w->seconds < 0 ? INT64_MAX : spn_now() + SPN_SEC(w->seconds);
@@ -324,6 +301,8 @@ static void serve_on(struct serving *serving, struct wishes *w, const sigset_t *
     }
 }
 
+enum { ADDRESS_BYTES = 300 };
+
 /* host:port, with brackets around an IPv6 address. */
 static void address_print(const char *host, int port, char *text, size_t capacity)
 {
@@ -340,17 +319,28 @@ static const char *near_address(const char *host)
     return strcmp(host, "::") == 0 ? "::1" : host;
 }
 
+/* "serving dubbo://127.0.0.1:20880  dispatcher all"; the address is for others to ask. */
+static void introduce_server(const struct served *served, char address[ADDRESS_BYTES])
+{
+    spn_url *url = spn_server_url(served->server);
+    const char *host = /* which the server takes for a URL without one */
+        url != NULL && spn_url_host(url) != NULL ? spn_url_host(url) : "127.0.0.1";
+
+    address_print(host, spn_server_port(served->server), address, ADDRESS_BYTES);
+    printf("serving dubbo://%s  dispatcher %s", address,
+           url != NULL ? spn_url_get_string(url, NULL, "dispatcher", "all") : "all");
+    printf(served->section[0] != '\0' ? "  [%s]\n" : "%s\n", served->section);
+    spn_url_unref(url);
+}
+
 static void introduce(const struct serving *serving, const struct wishes *w,
                       const struct http_server *page)
 {
-    spn_url *url = spn_server_url(serving->server);
-    const char *host =
-        url != NULL && spn_url_host(url) != NULL ? spn_url_host(url) : "";
-    char address[300], status[300];
+    char address[ADDRESS_BYTES], other[ADDRESS_BYTES], status[ADDRESS_BYTES];
 
-    address_print(host, spn_server_port(serving->server), address, sizeof(address));
-    printf("serving dubbo://%s  dispatcher %s\n", address,
-           url != NULL ? spn_url_get_string(url, "dispatcher", "all") : "all");
+    introduce_server(&serving->servers[0], address);
+    for (int i = 1; i < serving->server_count; i++)
+        introduce_server(&serving->servers[i], other);
     if (page != NULL && w->status_socket != NULL) {
         printf("status  unix:%s\n", w->status_socket);
     } else if (page != NULL) {
@@ -376,62 +366,102 @@ static void introduce(const struct serving *serving, const struct wishes *w,
     if (w->seconds < 0)
         printf("\nCtrl-C drains and ends.\n");
     (void)fflush(stdout);
-    spn_url_unref(url);
 }
 
+/* ---- the end ----------------------------------------------------------------------------- */
+
+/* The end of one server. */
+struct stopping {
+    const struct served *served;
+    int64_t seconds; /* it may take */
+    spn_server_stats before, after;
+    int rc;
+    bool has_thread;
+    pthread_t thread;
+};
+
 /* What became of the requests, in one line for each thing that did not go well. */
-static void tell_end(int rc, const spn_server_stats *before,
-                     const spn_server_stats *after, int64_t seconds)
+static void tell_end(const struct stopping *stopping)
 {
+    const struct served *const served = stopping->served;
+    const spn_server_stats *const before = &stopping->before;
+    const spn_server_stats *const after = &stopping->after;
     const unsigned long long dropped = after->dropped - before->dropped;
     const unsigned long long cut_off = after->cut_off - before->cut_off;
     const unsigned long long requests = after->in_flight + dropped;
+    const long long seconds = (long long)stopping->seconds;
+    const int rc = stopping->rc;
 
     if (rc == SPN_OK && dropped == 0)
-        fprintf(stderr, "spindle serve: every request was answered, %llu in all; bye\n",
-                (unsigned long long)after->replies);
+        tell(served, "every request was answered, %llu in all; bye",
+             (unsigned long long)after->replies);
     else if (rc == SPN_OK)
-        fprintf(stderr,
-                "spindle serve: every request was answered, %llu in all, but for %llu "
-                "whose clients had gone, or whose methods said nothing; bye\n",
-                (unsigned long long)after->replies, dropped);
+        tell(served,
+             "every request was answered, %llu in all, but for %llu "
+             "whose clients had gone, or whose methods said nothing; bye",
+             (unsigned long long)after->replies, dropped);
     else if (rc != SPN_ETIMEDOUT)
-        fprintf(stderr, "spindle serve: the server did not stop: %s\n",
-                spn_status_text(rc));
+        tell(served, "the server did not stop: %s", spn_status_text(rc));
     if (rc != SPN_ETIMEDOUT)
         return;
     if (requests > 0)
-        fprintf(stderr,
-                "spindle serve: cut off after %lld s: requests without a reply: %llu; "
-                "--drain=SECONDS gives more time\n",
-                (long long)seconds, requests);
+        tell(served,
+             "cut off after %lld s: requests without a reply: %llu; "
+             "--drain=SECONDS gives more time",
+             seconds, requests);
     if (cut_off > 0)
-        fprintf(stderr,
-                "spindle serve: cut off after %lld s: clients that had not read all "
-                "replies: %llu (%llu bytes); --drain=SECONDS gives more time\n",
-                (long long)seconds, cut_off,
-                (unsigned long long)(after->cut_off_bytes - before->cut_off_bytes));
+        tell(served,
+             "cut off after %lld s: clients that had not read all "
+             "replies: %llu (%llu bytes); --drain=SECONDS gives more time",
+             seconds, cut_off,
+             (unsigned long long)(after->cut_off_bytes - before->cut_off_bytes));
     if (requests + cut_off == 0)
-        fprintf(stderr, "spindle serve: the server did not stop within %lld s\n",
-                (long long)seconds);
+        tell(served, "the server did not stop within %lld s", seconds);
 }
 
+static void *stop_server(void *context)
+{
+    struct stopping *stopping = context;
+    spn_server *const server = stopping->served->server;
+
+    (void)spn_server_stats_get(server, &stopping->before);
+    stopping->rc = spn_server_stop(server, SPN_SEC(stopping->seconds));
+    (void)spn_server_stats_get(server, &stopping->after);
+    if (stopping->rc == SPN_ETIMEDOUT) /* what was cut off is told; is anything left? */
+        (void)!spn_server_stop(server, 0);
+    return NULL;
+}
+
+/* Stops those that were started, side by side: each has all of the time. */
 static int stop(struct serving *serving, const struct wishes *w)
 {
-    spn_server_stats before = SPN_SERVER_STATS_INIT, after = SPN_SERVER_STATS_INIT;
-    int rc;
+    struct stopping list[SERVERS_MAX];
+    int count = 0, status = EXIT_GOOD;
 
+    for (int i = 0; i < serving->server_count; i++)
+        if (spn_server_port(serving->servers[i].server) != 0)
+            list[count++] = (struct stopping){ .served = &serving->servers[i],
+                                               .seconds = w->drain_seconds,
+                                               .before = SPN_SERVER_STATS_INIT,
+                                               .after = SPN_SERVER_STATS_INIT };
+    if (count == 0)
+        return EXIT_GOOD;
     (void)pthread_mutex_lock(&serving->lock);
     serving->draining = true;
     (void)pthread_mutex_unlock(&serving->lock);
     fputs("spindle serve: draining\n", stderr);
-    (void)spn_server_stats_get(serving->server, &before);
-    rc = spn_server_stop(serving->server, SPN_SEC(w->drain_seconds));
-    (void)spn_server_stats_get(serving->server, &after);
-    tell_end(rc, &before, &after, w->drain_seconds);
-    if (rc == SPN_ETIMEDOUT) /* what was cut off is told; is anything left? */
-        (void)!spn_server_stop(serving->server, 0);
-    return rc == SPN_OK ? EXIT_GOOD : EXIT_BAD;
+    for (int i = 1; i < count; i++)
+        list[i].has_thread =
+            pthread_create(&list[i].thread, NULL, stop_server, &list[i]) == 0;
+    for (int i = 0; i < count; i++) {
+        if (list[i].has_thread)
+            (void)pthread_join(list[i].thread, NULL);
+        else
+            (void)stop_server(&list[i]);
+        tell_end(&list[i]);
+        status |= list[i].rc == SPN_OK ? EXIT_GOOD : EXIT_BAD;
+    }
+    return status;
 }
 
 static int run(int argc, char **argv)
@@ -440,26 +470,25 @@ static int run(int argc, char **argv)
     static struct wishes w = { .seconds = -1, .drain_seconds = DRAIN_SECONDS_DEFAULT };
     const struct http_source source = { serving_take, serving_metrics, serving_reset,
                                         &serving };
+    struct wish_sections sections;
     struct http_server *page = NULL;
     char problem[500];
     sigset_t signals;
     int status;
 
     w.status_port = http_is_built_in() ? STATUS_PORT_DEFAULT : -1;
-    status = read_arguments(argc, argv, &w);
+    status = wishes_read(&w, argc, argv);
     if (status != EXIT_GOOD)
         return status;
     if (w.status_socket != NULL && !http_is_built_in())
         w.status_port = 0; /* http_start says why there is none */
-    if (w.url_file != NULL && !read_url(&w))
-        return EXIT_BAD;
     if (w.token_file != NULL &&
         !guard_token_read(w.token_file, w.guard.token, problem, sizeof(problem))) {
         fprintf(stderr, "spindle serve: --admin-token-file: %s\n", problem);
         return EXIT_BAD;
     }
-    if (w.url == NULL)
-        w.url = URL_DEFAULT;
+    if (!wishes_read_urls(&w, &sections))
+        return EXIT_BAD;
 
     /* Before there are threads, so that all of them have it so. */
     (void)sigemptyset(&signals);
@@ -469,7 +498,8 @@ static int run(int argc, char **argv)
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
 
-    status = begin(&serving, &w);
+    status = begin(&serving, &sections, &w);
+    wishes_drop(&sections);
     if (status == EXIT_GOOD && w.status_port >= 0) {
         const struct http_opts opts = { w.status_host, w.status_port, w.status_socket,
                                         &w.guard };
@@ -485,8 +515,7 @@ static int run(int argc, char **argv)
     }
     /* From now on a second signal ends at once. */
     (void)pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
-    if (serving.server != NULL && spn_server_port(serving.server) != 0)
-        status |= stop(&serving, &w);
+    status |= stop(&serving, &w);
     http_stop(page);
     status |= end(&serving, SPN_SEC(w.drain_seconds));
     return status;
@@ -515,6 +544,9 @@ const struct command serve_command = {
         "  --admin-token-file=FILE  changes want the token in FILE's first line, on "
         "any address\n"
         "  --no-status       no page\n"
+        "  --config=FILE     serves each section of FILE, as [dubbo] with lines like "
+        "threads = 200;\n"
+        "                    see spn_url(3).  SIGHUP as for --url-file\n"
         "  --url-file=FILE   the URL is in FILE; SIGHUP reads it again and changes "
         "the\n"
         "                    pools' sizes while they run\n"

@@ -16,11 +16,20 @@
 
 #include "status.h"
 
-struct serving {
-    spn_extensions *extensions;
+enum { SERVERS_MAX = STATUS_SERVERS_MAX };
+
+/* One server; what could not be made is NULL. */
+struct served {
+    char section[64]; /* of the file; "": the only one, of a URL */
     spn_repository *repository;
     spn_server *server;
-    spn_metrics *metrics;
+    spn_metrics *metrics; /* a registry has room for one server */
+};
+
+struct serving {
+    spn_extensions *extensions;
+    struct served servers[SERVERS_MAX];
+    int server_count;
     int64_t started_ns;
 
     pthread_mutex_t lock; /* of all below */

@@ -16,23 +16,32 @@
 #include <stdio.h>
 
 enum {
-    STATUS_POOLS_MAX = 32,
-    STATUS_TIMERS_MAX = 8,
+    STATUS_SERVERS_MAX = 16,
+    STATUS_POOLS_MAX = 64,
+    STATUS_TIMERS_MAX = 32,
     STATUS_SERVICES_MAX = 64,
     STATUS_EVENTS = 6,
     STATUS_HISTORY = 300,
     STATUS_REPORT_BYTES = 8192
 };
 
+/* One server; the figures outside are those of all together. */
+struct status_server {
+    char section[64]; /* of the file; "": it is the only one */
+    char url[512];
+    char dispatcher[64];
+    uint64_t connections_open, received, in_flight;
+};
+
 struct status_pool {
-    char name[64];
+    char name[128];
     int32_t threads, active, core, max, largest;
     int64_t queued, capacity; /* capacity 0: hand-off; -1: without a limit */
     int64_t completed, rejected;
 };
 
 struct status_timer {
-    char name[32];
+    char name[80];
     uint64_t pending, fired, cancelled, wakeups;
     double late_p99_us;
 };
@@ -57,8 +66,8 @@ struct status_sample {
 
 struct status {
     const char *state; /* "running", "draining" */
-    char url[512];
-    char dispatcher[64];
+    int server_count;
+    struct status_server servers[STATUS_SERVERS_MAX];
     double uptime_s;
     double rate;
     uint64_t connections_open, connections_accepted, connections_refused;

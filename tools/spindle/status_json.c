@@ -15,6 +15,24 @@ static void count(struct json *j, const char *key, uint64_t value)
     json_integer(j, key, value > INT64_MAX ? INT64_MAX : (int64_t)value);
 }
 
+static void write_servers(struct json *j, const struct status *s)
+{
+    json_open(j, "servers", '[');
+    for (int i = 0; i < s->server_count; i++) {
+        const struct status_server *server = &s->servers[i];
+
+        json_open(j, NULL, '{');
+        json_string(j, "section", server->section);
+        json_string(j, "url", server->url);
+        json_string(j, "dispatcher", server->dispatcher);
+        count(j, "connections", server->connections_open);
+        count(j, "received", server->received);
+        count(j, "in_flight", server->in_flight);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 static void write_traffic(struct json *j, const struct status *s)
 {
     json_open(j, "connections", '{');
@@ -156,8 +174,9 @@ void status_write_json(const struct status *s, int64_t after_ms, FILE *to)
     json_string(&j, "version", spn_version_string());
     json_integer(&j, "process", getpid());
     json_string(&j, "state", s->state);
-    json_string(&j, "url", s->url);
-    json_string(&j, "dispatcher", s->dispatcher);
+    json_string(&j, "url", s->servers[0].url);
+    json_string(&j, "dispatcher", s->servers[0].dispatcher);
+    write_servers(&j, s);
     json_number(&j, "uptime_s", s->uptime_s);
     json_number(&j, "rate", s->rate);
     write_traffic(&j, s);

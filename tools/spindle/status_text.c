@@ -74,6 +74,15 @@ static void heading(const struct drawing *d, const char *text)
     fprintf(d->to, "\n%s%s%s\n", mark(d, BOLD), text, mark(d, PLAIN));
 }
 
+static void draw_server(const struct drawing *d, const struct status_server *s)
+{
+    if (s->section[0] != '\0')
+        fprintf(d->to, "[%s] %" PRIu64 " requests, %" PRIu64 " in flight  ", s->section,
+                s->received, s->in_flight);
+    fprintf(d->to, "%s%s  dispatcher %s%s\n", mark(d, SOFT), s->url, s->dispatcher,
+            mark(d, PLAIN));
+}
+
 static void draw_traffic(const struct drawing *d, const struct status *s)
 {
     char p50[16], p99[16], p999[16], worst[16];
@@ -156,8 +165,8 @@ void status_write_text(const struct status *s, int columns, int colour, FILE *to
     fprintf(to, "%sspindle %s%s  %s%s%s  up %.0f s\n", mark(&d, BOLD),
             spn_version_string(), mark(&d, PLAIN), state, s->state, mark(&d, PLAIN),
             s->uptime_s);
-    fprintf(to, "%s%s  dispatcher %s%s\n", mark(&d, SOFT), s->url, s->dispatcher,
-            mark(&d, PLAIN));
+    for (int i = 0; i < s->server_count; i++)
+        draw_server(&d, &s->servers[i]);
     draw_traffic(&d, s);
     if (s->history_count > 1)
         curve(&d, s, d.columns - 20);

@@ -421,30 +421,31 @@ void wire_set_id(unsigned char *frame, int64_t id)
     put_be(frame + 4, (uint64_t)id, 8);
 }
 
-static void write_attachments(spn_hwriter *w, const struct wire_call *call)
+static void write_attachments(struct spn__hwriter *w, const struct wire_call *call)
 {
     char timeout[24];
 
     snprintf(timeout, sizeof(timeout), "%lld", (long long)call->timeout_ms);
-    (void)spn_hwriter_begin_map(w, NULL);
-    (void)spn_hwriter_text(w, "path");
-    (void)spn_hwriter_text(w, call->interface);
-    (void)spn_hwriter_text(w, "interface");
-    (void)spn_hwriter_text(w, call->interface);
+    (void)spn__hwriter_begin_map(w, NULL);
+    (void)spn__hwriter_text(w, "path");
+    (void)spn__hwriter_text(w, call->interface);
+    (void)spn__hwriter_text(w, "interface");
+    (void)spn__hwriter_text(w, call->interface);
     if (*call->version != '\0') {
-        (void)spn_hwriter_text(w, "version");
-        (void)spn_hwriter_text(w, call->version);
+        (void)spn__hwriter_text(w, "version");
+        (void)spn__hwriter_text(w, call->version);
     }
     if (*call->group != '\0') {
-        (void)spn_hwriter_text(w, "group");
-        (void)spn_hwriter_text(w, call->group);
+        (void)spn__hwriter_text(w, "group");
+        (void)spn__hwriter_text(w, call->group);
     }
-    (void)spn_hwriter_text(w, "timeout");
-    (void)spn_hwriter_text(w, timeout);
-    (void)spn_hwriter_end(w);
+    (void)spn__hwriter_text(w, "timeout");
+    (void)spn__hwriter_text(w, timeout);
+    (void)spn__hwriter_end(w);
 }
 
-int wire_request(spn_hwriter *w, const struct wire_call *call, int64_t id, bool two_way)
+int wire_request(struct spn__hwriter *w, const struct wire_call *call, int64_t id,
+                 bool two_way)
 {
     unsigned char header[WIRE_HEADER_BYTES] = { 0xda, 0xbb, two_way ? 0xc2 : 0x82, 0 };
     unsigned char *frame;
@@ -452,19 +453,19 @@ int wire_request(spn_hwriter *w, const struct wire_call *call, int64_t id, bool 
     int rc;
 
     wire_set_id(header, id);
-    (void)spn_hwriter_raw(w, header, sizeof(header));
-    (void)spn_hwriter_text(w, "2.0.2");
-    (void)spn_hwriter_text(w, call->interface);
-    (void)spn_hwriter_text(w, *call->version != '\0' ? call->version : "0.0.0");
-    (void)spn_hwriter_text(w, call->method);
-    (void)spn_hwriter_text(w, call->parameters);
+    (void)spn__hwriter_raw(w, header, sizeof(header));
+    (void)spn__hwriter_text(w, "2.0.2");
+    (void)spn__hwriter_text(w, call->interface);
+    (void)spn__hwriter_text(w, *call->version != '\0' ? call->version : "0.0.0");
+    (void)spn__hwriter_text(w, call->method);
+    (void)spn__hwriter_text(w, call->parameters);
     for (int i = 0; i < call->argument_count; i++)
-        (void)spn_hwriter_value(w, call->arguments[i]);
+        (void)spn__hwriter_value(w, call->arguments[i]);
     write_attachments(w, call);
-    rc = spn_hwriter_status(w);
+    rc = spn__hwriter_status(w);
     if (rc != SPN_OK)
         return rc;
-    frame = spn_hwriter_bytes(w, &length);
+    frame = spn__hwriter_bytes(w, &length);
     put_be(frame + 12, length - WIRE_HEADER_BYTES, 4);
     return SPN_OK;
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <spindle/hessian.h>
+#include "rpc/wire/hessian.h"
 
 enum { WIRE_ARGUMENTS_MAX = 32, WIRE_HEADER_BYTES = 16 };
 
@@ -52,7 +52,7 @@ bool wire_argument(spn_harena *arena, const char *text, struct wire_call *call,
                    char *why, size_t capacity);
 
 /* A whole request frame in `writer`, which must be empty.  A status of spindle's. */
-int wire_request(spn_hwriter *writer, const struct wire_call *call, int64_t id,
+int wire_request(struct spn__hwriter *writer, const struct wire_call *call, int64_t id,
                  bool two_way);
 
 /* The header of a frame. */
