@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "sync/seam.h"
@@ -120,6 +121,25 @@ static inline void spn__large_put(void *memory, size_t bytes)
         spn__os_unmap(memory, bytes);
     else
         spn__free(memory);
+}
+
+/* A piece of `more` bytes with the first `size` bytes of this one, which is given back; NULL:
+ * no memory, and this one stays.  A mapped piece grows where it is or moves by its pages, so
+ * that the old and the new one never stand side by side. */
+static inline void *spn__large_grow(void *memory, size_t bytes, size_t size,
+                                    size_t more)
+{
+    void *larger;
+
+    if (memory != NULL && bytes >= SPN__MAPPED_FROM && !spn__mem_watched())
+        return spn__os_remap(memory, bytes, more);
+    larger = spn__large_get(more);
+    if (larger == NULL)
+        return NULL;
+    if (size != 0)
+        memcpy(larger, memory, size);
+    spn__large_put(memory, bytes);
+    return larger;
 }
 
 #endif /* SPN__NET_BUDGET_H */

@@ -53,30 +53,27 @@ static inline void spn__bytes_fini(struct spn__bytes *b)
 static inline bool spn__bytes_reserve(struct spn__bytes *b, size_t more,
                                       enum spn__share share)
 {
-    size_t capacity;
+    size_t capacity, growth;
     unsigned char *data;
 
     if (b->data != NULL && spn__bytes_room(b) >= more)
         return true;
     if (more > SIZE_MAX / 4 - b->size)
         return false;
-    if (b->data != NULL && b->size + more <= b->capacity && b->start >= b->size) {
-        memmove(b->data, b->data + b->start, b->size);
-        b->start = 0;
+    if (b->start != 0)
+        memmove(b->data, spn__bytes_first(b), b->size);
+    b->start = 0;
+    if (b->data != NULL && b->size + more <= b->capacity)
         return true;
-    }
     capacity = (b->size + more + 1023) & ~(size_t)1023;
-    if (!spn__budget_take(b->budget, spn__bytes_counted(capacity), share))
+    growth = spn__bytes_counted(capacity) - spn__bytes_counted(b->capacity);
+    if (!spn__budget_take(b->budget, growth, share))
         return false;
-    data = spn__large_get(capacity);
+    data = spn__large_grow(b->data, b->capacity, b->size, capacity);
     if (data == NULL) {
-        spn__budget_give(b->budget, spn__bytes_counted(capacity));
+        spn__budget_give(b->budget, growth);
         return false;
     }
-    if (b->size != 0)
-        memcpy(data, spn__bytes_first(b), b->size);
-    spn__large_put(b->data, b->capacity);
-    spn__budget_give(b->budget, spn__bytes_counted(b->capacity));
     *b = (struct spn__bytes){ data, 0, b->size, capacity, b->budget };
     return true;
 }

@@ -492,6 +492,23 @@ void spn__os_unmap(void *memory, size_t bytes)
     (void)munmap(memory, bytes);
 }
 
+void *spn__os_remap(void *memory, size_t bytes, size_t more)
+{
+#if defined(MREMAP_MAYMOVE) && !SPN__TSAN /* which does not see pages move */
+    void *moved = mremap(memory, bytes, more, MREMAP_MAYMOVE);
+
+    return moved != MAP_FAILED ? moved : NULL;
+#else
+    void *larger = spn__os_map(more);
+
+    if (larger != NULL) {
+        memcpy(larger, memory, bytes);
+        spn__os_unmap(memory, bytes);
+    }
+    return larger;
+#endif
+}
+
 void spn__expect_use(void *memory, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE

@@ -359,6 +359,8 @@ SPN__SHARED bool spn__mem_watched(void);
  * size the caller knows; NULL: there is none.  Not where memory is watched. */
 SPN__SHARED void *spn__os_map(size_t bytes);
 SPN__SHARED void spn__os_unmap(void *memory, size_t bytes);
+/* The mapping with its content, `more` bytes long from now on; NULL: it stays as it is. */
+SPN__SHARED void *spn__os_remap(void *memory, size_t bytes, size_t more);
 /* Says of a block that all of it will be used, here and there: the system may take large
  * pages for it, which are fewer to make and to find.  A hint; not given of blocks of the
  * program's own allocator, whose affair that is. */

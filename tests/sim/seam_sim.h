@@ -398,9 +398,11 @@ void *spn__os_alloc(size_t bytes, size_t alignment);
 void spn__os_free(void *memory);
 void *spn__mem_alloc(size_t bytes, size_t alignment); /* base/alloc.c */
 void spn__mem_free(void *memory);
-#define spn__mem_watched()             true                          /* by heap.c */
-#define spn__os_map(bytes)             ((void)(bytes), (void *)NULL) /* never: watched */
-#define spn__os_unmap(memory, bytes)   ((void)(memory), (void)(bytes))
+#define spn__mem_watched()           true                          /* by heap.c */
+#define spn__os_map(bytes)           ((void)(bytes), (void *)NULL) /* never: watched */
+#define spn__os_unmap(memory, bytes) ((void)(memory), (void)(bytes))
+#define spn__os_remap(memory, bytes, more) \
+    ((void)(memory), (void)(bytes), (void)(more), (void *)NULL) /* never, either */
 #define spn__expect_use(memory, bytes) ((void)(memory), (void)(bytes))
 
 /* ---- a descriptor that others can poll: a flag, see event.c ------------------- */
