@@ -391,25 +391,30 @@ static void offer(struct spn__conn *conn, const unsigned char *data, size_t size
     }
     spn__assert((uint64_t)used <= size);
     rest = (struct spn__piece){ data + used, size - (size_t)used };
-    if (own)
-        spn__bytes_take(&conn->in, (size_t)used);
-    else if (rest.size != 0 &&
-             !spn__bytes_append(&conn->in, &rest, 1, SPN__SHARE_FRAMES)) {
-        crowd_out(conn, rest.data, rest.size);
-        rest.size = 0;
-    }
-    /* Somebody may have resumed already what was paused in the event, or what the layer
-     * above found paused: its attendance is on its way and must find this.  relaxed: as
-     * before. */
+    /* Whole messages that a paused layer above does not take yet.  Somebody may have resumed
+     * already what was paused in the event, or what the layer found paused: its attendance is
+     * on its way and must find this.  relaxed: as before. */
     conn->held = rest.size != 0 && ((conn->want != 0 && rest.size >= conn->want) ||
                                     spn__load(&conn->pauses, relaxed) != 0 ||
                                     spn__load(&conn->pause_calls, relaxed) != before);
+    if (own) {
+        spn__bytes_take(&conn->in, (size_t)used);
+    } else if (rest.size != 0 &&
+               !spn__bytes_append(&conn->in, &rest, 1,
+                                  conn->held ? SPN__SHARE_ALWAYS : SPN__SHARE_FRAMES)) {
+        conn->held = false;
+        crowd_out(conn, rest.data, rest.size);
+    }
 }
 
 /* How much to read: the more have something to read in this turn, the longer the others wait
- * for theirs. */
+ * for theirs.  While the budget is pressed it is what a run of bytes keeps uncounted: messages
+ * that were read and must wait, because the layer above has paused, then cost the budget
+ * nothing. */
 static size_t read_most(struct spn__conn *conn)
 {
+    if (spn__budget_is_pressed(conn->in.budget))
+        return SPN__BYTES_KEPT;
     return spn__conn_loop(conn)->visits > READ_MANY ? SPN__LOOP_IN / 4 : SPN__LOOP_IN;
 }
 

@@ -18,6 +18,7 @@
 #include <spindle/thread.h>
 
 #include "counting.h"
+#include "net/bytes.h"
 
 static atomic_int writes;     /* calls of sendmsg */
 static atomic_int write_most; /* bytes each may take; 0: all */
@@ -702,6 +703,77 @@ TEST(net__paused__nothing_until_resumed, "NET-12")
     CHECK_EQ(atomic_load(&line->offers), 8);
     close(fd);
     bed_close(&bed);
+}
+
+enum { HELD = 60000, FULL = 1 << 20 };
+
+static struct spn__budget scarce;
+static atomic_int has_sent;
+
+static int wait_for_bytes(struct line *line)
+{
+    (void)line;
+    T_AWAIT(atomic_load(&has_sent) != 0);
+    return 0;
+}
+
+/* Pauses at first and takes nothing.  By then others have taken all of the budget. */
+static int64_t pause_at_first(struct line *line, const unsigned char *data, size_t size)
+{
+    if (atomic_load(&line->offers) == 1) {
+        const uint64_t left = FULL - spn__budget_used(&scarce);
+
+        CHECK(spn__budget_take(&scarce, left, SPN__SHARE_REQUESTS));
+        spn__conn_pause(line->conn);
+        return 0;
+    }
+    line_keep(line, data, size);
+    return (int64_t)size;
+}
+
+/* Bytes that were read and that a paused layer does not take yet are kept though the budget is
+ * full.  Where it is pressed before they are read, they cost it nothing. */
+static void hold_back(uint64_t used)
+{
+    struct spn__transport_opts opts = { .loops = 1, .budget = &scarce };
+    struct line *const line = &bed.line[0];
+    unsigned char *bytes = malloc(HELD);
+    int fd;
+
+    REQUIRE(bytes != NULL);
+    memset(bytes, 'b', HELD);
+    spn__budget_init(&scarce, FULL);
+    REQUIRE(spn__budget_take(&scarce, used, SPN__SHARE_REQUESTS));
+    atomic_store(&has_sent, 0);
+    bed_open(&bed, &opts);
+    bed.open = wait_for_bytes;
+    bed.use = pause_at_first;
+    fd = raw_connect(bed.port);
+    raw_send(fd, bytes, HELD);
+    atomic_store(&has_sent, 1);
+    T_AWAIT(atomic_load(&line->offers) != 0);
+    close(raw_connect(bed.port)); /* the same loop has been through a turn when */
+    T_AWAIT(atomic_load(&bed.line[1].closed));
+    CHECK_EQ(atomic_load(&line->closed), 0);
+    CHECK(spn__budget_used(&scarce) <= FULL + (used > FULL / 2 ? 0 : 65536));
+    spn__conn_resume(line->conn);
+    AWAIT_GOT(line, HELD);
+    CHECK_EQ(atomic_load(&line->got), HELD);
+    CHECK_EQ(atomic_load(&line->closed), 0);
+    CHECK_EQ(spn__budget_used(&scarce), FULL);
+    close(fd);
+    bed_close(&bed);
+    free(bytes);
+}
+
+TEST(net__paused_and_the_budget_is_full__what_was_read_is_kept, "NET-12", "NET-32")
+{
+    hold_back(FULL);
+}
+
+TEST(net__budget_full_when_it_pauses__what_was_read_is_kept, "NET-12", "NET-32")
+{
+    hold_back(0);
 }
 
 /* ---- bytes out -------------------------------------------------------------------------- */
