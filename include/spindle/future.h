@@ -173,7 +173,8 @@ SPN_API int spn_future_result(spn_future *future, spn_outcome *outcome);
  * Returns  SPN_OK; SPN_EFAILED (spn_future_result tells why); SPN_ECANCELED;
  *          SPN_ETIMEDOUT; SPN_EINTR; SPN_EINVAL (NULL); SPN_ENOMEM (no memory for the
  *          calling thread's record); SPN_EDEADLK (a thread of the executor that was to
- *          run it would wait for itself; the executor decides).
+ *          run it would wait for itself; the executor decides: a pool refuses no wait
+ *          that ends at a deadline).
  * Orders   what precedes the completion, and all that fn did, happens-before.
  * Since    0.1
  */

@@ -11,8 +11,8 @@
  *   that of the workers has the pool grow, within its maximum, or else is refused with
  *   SPN_EDEADLK: that is no guess, for none of the others can go on before it does.
  *   A worker whose wait is over but which has not woken up yet is not a waiter, and
- *   neither is one whose task somebody outside runs or drops.  One that waits until a
- *   deadline goes on by itself, and whoever comes after it is not refused.
+ *   neither is one whose task somebody outside runs or drops.  While one of them waits
+ *   until a deadline nobody is refused: that worker goes on by itself and serves again.
  *   If all wait but for workers that are just being made, it is not known yet whether
  *   there will be any: the waiter first waits for that, and a worker that was there when
  *   they began to wait does not leave meanwhile.
@@ -79,19 +79,15 @@ bool spn__pool_leaves_waiting(struct spn_pool *pool, const struct spn__worker *w
     return stuck > 0;
 }
 
-/* Whether one of the others that wait gives up some day, and then serves again;
+/* Whether one of the workers that wait gives up some day, and then serves again;
  * pool->lock is held. */
-static bool another_goes_on(struct spn_pool *pool, const struct spn__worker *w)
+static bool waits_until_a_deadline(struct spn_pool *pool)
 {
     struct spn__list_node *node;
 
-    spn__list_each (node, &pool->workers) {
-        const struct spn__worker *other =
-            spn__list_entry(node, struct spn__worker, link);
-
-        if (other != w && other->waits_timed)
+    spn__list_each (node, &pool->workers)
+        if (spn__list_entry(node, struct spn__worker, link)->waits_timed)
             return true;
-    }
     return false;
 }
 
@@ -158,7 +154,8 @@ static int resolve(struct spn_pool *pool, struct spn__worker *w)
     spn__lock(&pool->lock);
     /* One of them may have got what it waited for meanwhile, or somebody else makes one,
      * perhaps in vain. */
-    if (spn__pool_all_wait(pool, await_makers(pool, w)) && !another_goes_on(pool, w))
+    if (spn__pool_all_wait(pool, await_makers(pool, w)) &&
+        !waits_until_a_deadline(pool))
         stop_waiting(w);
     else
         rc = SPN_OK;

@@ -1107,14 +1107,14 @@ static int invoke_inside(void *arg, void **result)
 
     (void)result;
     fill(calls, w, 2);
-    in->all_rc = spn_executor_invoke_all(in->executor, calls, 2, T_LONG_NS, NULL, f);
+    in->all_rc = spn_executor_invoke_all(in->executor, calls, 2, SPN_FOREVER, NULL, f);
     unref_all(f, 2);
     in->any_rc =
-        spn_executor_invoke_any(in->executor, calls, 2, T_LONG_NS, NULL, NULL, NULL);
+        spn_executor_invoke_any(in->executor, calls, 2, SPN_FOREVER, NULL, NULL, NULL);
     return 0;
 }
 
-/* From the only thread of the pool: refused. */
+/* From the only thread of the pool, without a limit: refused. */
 TEST(invoke__from_the_only_thread__never_hangs, "AES-17")
 {
     spn_pool *pool = single_pool();

@@ -22,6 +22,7 @@ static int wait_at_gate(void *arg, void **result)
 struct get_call {
     spn_future *future;
     int64_t timeout_ns;
+    int rc; /* what get said */
 };
 
 static int get(void *arg)
@@ -282,18 +283,19 @@ static int wait_for_each_other(void *arg, void **result)
     struct get_call *g = arg;
 
     (void)result;
-    return spn_future_get(g->future, NULL, g->timeout_ns) == SPN_EDEADLK ? 1 : 0;
+    g->rc = spn_future_get(g->future, NULL, g->timeout_ns);
+    return 0;
 }
 
-/* A worker that waits with a time limit is no deadlock: it gives up by itself. */
-TEST(nested__timed_wait__times_out_or_is_refused, "G-7")
+/* The only worker waits with a time limit for what it would have to run itself: that is no
+ * deadlock, since it gives up by itself. */
+TEST(nested__timed_wait_of_the_last_worker__times_out, "G-7", "P6")
 {
     spn_pool *pool = pool_of(1, 1, SPN_UNBOUNDED);
     spn_latch *gate = gate_new();
     struct get_call g = { .timeout_ns = SPN_MS(1) };
     struct piece hold;
     spn_future *waiter;
-    int rc;
 
     piece_init(&hold, gate);
     start(pool, &hold);
@@ -302,13 +304,52 @@ TEST(nested__timed_wait__times_out_or_is_refused, "G-7")
     REQUIRE_OK(
         spn_executor_submit(spn_pool_executor(pool), give_back, NULL, &g.future));
     gate_open(gate);
-    rc = spn_future_get(waiter, NULL, SPN_FOREVER);
-    CHECK(rc == SPN_OK || rc == SPN_EFAILED); /* either way it returned */
+    CHECK_OK(spn_future_get(waiter, NULL, SPN_FOREVER));
+    CHECK_STATUS(g.rc, SPN_ETIMEDOUT);
     CHECK_OK(spn_future_get(g.future, NULL, SPN_FOREVER));
     spn_future_unref(waiter);
     spn_future_unref(g.future);
     pool_close(pool);
     gate_free(gate);
+}
+
+/* One worker waits without a limit, then the last one with a limit, or the other way round:
+ * neither is refused, and when the limit has passed both tasks are run. */
+static void wait_in_turn(int64_t first_ns, int64_t second_ns)
+{
+    spn_pool *pool = pool_of(2, 2, SPN_UNBOUNDED);
+    spn_executor *executor = spn_pool_executor(pool);
+    spn_latch *gate = gate_new();
+    struct get_call g[2] = { { .timeout_ns = first_ns }, { .timeout_ns = second_ns } };
+    struct piece hold[2];
+    spn_future *waiter[2];
+
+    for (int i = 0; i < 2; i++) {
+        piece_init(&hold[i], gate);
+        start(pool, &hold[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(
+            spn_executor_submit(executor, wait_for_each_other, &g[i], &waiter[i]));
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(spn_executor_submit(executor, give_back, NULL, &g[i].future));
+    gate_open(gate);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(spn_future_get(waiter[i], NULL, SPN_FOREVER));
+        CHECK(g[i].rc == SPN_OK || g[i].rc == SPN_ETIMEDOUT);
+        CHECK(g[i].rc == SPN_OK || g[i].timeout_ns != SPN_FOREVER);
+        CHECK_OK(spn_future_get(g[i].future, NULL, SPN_FOREVER));
+        spn_future_unref(waiter[i]);
+        spn_future_unref(g[i].future);
+    }
+    pool_close(pool);
+    gate_free(gate);
+}
+
+TEST(nested__one_of_two_waits_with_a_limit__none_refused, "G-7", "P6")
+{
+    wait_in_turn(SPN_FOREVER, SPN_MS(1));
+    wait_in_turn(SPN_MS(1), SPN_FOREVER);
 }
 
 /* ---- the context goes with the task ------------------------------------------------------------ */
