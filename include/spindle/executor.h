@@ -246,7 +246,7 @@ SPN_API spn_executor *spn_executor_direct(void);
  *
  * Lifecycle   create -> execute... and run... -> destroy
  * Threads     every call is safe from any thread.  Tasks run in the thread that
- *             called run_one or run_all, and may use the executor.
+ *             called run, and may use the executor.
  * The end     it has all of shutdown, shutdown_now, await, state and remove, but
  *             no threads to interrupt: it ends when what waits has been run or
  *             dropped by hand.  It need not end before destroy.
@@ -269,17 +269,17 @@ SPN_API int spn_manual_executor_destroy(spn_manual_executor *manual);
 SPN_API spn_executor *spn_manual_executor_executor(spn_manual_executor *manual);
 
 /*
- * run_one: runs the task that has waited longest and stores what its fn returned
- *          in *status (may be NULL).
- * run_all: runs tasks until none waits, those that come meanwhile included, and
- *          stores how many it ran in *count (may be NULL).
- * drop_all: calls drop(task, reason) for each that waits instead, and counts the
- *          same way; a task without drop just goes.  reason is negative.
- * Returns  SPN_OK; SPN_EEMPTY (run_one: nothing waits); SPN_EINVAL.
+ * run:      runs up to at_most tasks, the one that has waited longest first, and
+ *           returns when none waits.  Tasks that come meanwhile are run too, so
+ *           INT64_MAX runs all there are.
+ * drop_all: calls drop(task, reason) for each task that waits instead, and stores
+ *           their number in *count (may be NULL); a task without drop just goes.
+ *           reason is negative.
+ * Returns  run: how many tasks it ran, 0 if none waited; SPN_EINVAL (NULL, at_most is
+ *          negative).  drop_all: SPN_OK; SPN_EINVAL.
  * Since    0.1
  */
-SPN_API int spn_manual_executor_run_one(spn_manual_executor *manual, int *status);
-SPN_API int spn_manual_executor_run_all(spn_manual_executor *manual, size_t *count);
+SPN_API int64_t spn_manual_executor_run(spn_manual_executor *manual, int64_t at_most);
 SPN_API int spn_manual_executor_drop_all(spn_manual_executor *manual, int reason,
                                          size_t *count);
 

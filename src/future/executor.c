@@ -671,47 +671,27 @@ static void end_run(void *run)
     let_end(r->m);
 }
 
-static int run_task(struct spn_manual_executor *m, spn_task *task)
+static void run_task(struct spn_manual_executor *m, spn_task *task)
 {
     struct manual_run r = { .m = m };
-    int rc;
 
     /* Without memory for the thread's record only SPN_EDEADLK is lost. */
     r.entered = spn_executor_enter(&m->executor, &r.frame) == SPN_OK;
     SPN__CLEANUP_PUSH(end_run, &r);
-    rc = spn__task_run_claimed(task);
+    (void)spn__task_run_claimed(task);
     SPN__CLEANUP_POP();
-    return rc;
 }
 
-int spn_manual_executor_run_one(spn_manual_executor *m, int *status)
+int64_t spn_manual_executor_run(spn_manual_executor *m, int64_t at_most)
 {
-    spn_task *task;
-    int rc;
-
-    if (m == NULL)
-        return SPN_EINVAL;
-    task = take(m);
-    if (task == NULL)
-        return SPN_EEMPTY;
-    rc = run_task(m, task);
-    if (status != NULL)
-        *status = rc;
-    return SPN_OK;
-}
-
-int spn_manual_executor_run_all(spn_manual_executor *m, size_t *count)
-{
-    size_t ran = 0;
+    int64_t ran = 0;
     spn_task *task;
 
-    if (m == NULL)
+    if (m == NULL || at_most < 0)
         return SPN_EINVAL;
-    for (; (task = take(m)) != NULL; ran++)
-        (void)run_task(m, task);
-    if (count != NULL)
-        *count = ran;
-    return SPN_OK;
+    for (; ran < at_most && (task = take(m)) != NULL; ran++)
+        run_task(m, task);
+    return ran;
 }
 
 int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *count)

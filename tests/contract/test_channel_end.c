@@ -388,7 +388,7 @@ TEST(channel__stop_with_messages_at_the_programs_executor__waits, "CH-18")
         CHECK_EQ(spn_manual_executor_pending(manual), expected);
         CHECK_STATUS(spn_dispatch_stop(bed.dispatch, SPN_MS(2)), SPN_ETIMEDOUT);
         if (CHECK_STATUS(spn_dispatch_destroy(bed.dispatch), SPN_EBUSY)) {
-            CHECK_OK(spn_manual_executor_run_all(manual, NULL));
+            CHECK(spn_manual_executor_run(manual, INT64_MAX) >= 0);
             CHECK_OK(spn_dispatch_stop(bed.dispatch, T_LONG_NS));
             CHECK_OK(spn_dispatch_destroy(bed.dispatch));
         } else {

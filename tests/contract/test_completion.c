@@ -176,9 +176,9 @@ TEST(completion__done_in_another_order__given_out_in_that, "ECS-6", "ECS-7")
         REQUIRE_OK(spn_completion_submit(c, give, NULL, NULL, &f[i]));
     CHECK_STATUS(spn_completion_destroy(c), SPN_EBUSY);
     CHECK_EQ(spn_future_cancel(f[2], 1), 1); /* done first */
-    CHECK_OK(spn_manual_executor_run_one(m, NULL));
-    CHECK_EQ(spn_future_complete(f[1], NULL), 1);   /* by hand */
-    CHECK_OK(spn_manual_executor_run_all(m, NULL)); /* nothing is left to do */
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1);
+    CHECK_EQ(spn_future_complete(f[1], NULL), 1);      /* by hand */
+    CHECK(spn_manual_executor_run(m, INT64_MAX) >= 0); /* nothing is left to do */
     for (int i = 0; i < 3; i++) {
         static const int order[] = { 2, 0, 1 };
 
@@ -302,7 +302,7 @@ TEST(completion__taker_interrupted__consumes_nothing, "ECS-10", "G-10", "G-11")
         CHECK_EQ(spn_thread_interrupted(), 0);
         CHECK_OK(spn_thread_interrupt(spn_thread_current()));
         REQUIRE_OK(spn_completion_submit(c, give, NULL, NULL, NULL));
-        CHECK_OK(spn_manual_executor_run_all(m, NULL));
+        CHECK(spn_manual_executor_run(m, INT64_MAX) >= 0);
         CHECK_OK(spn_completion_take(c, &f,
                                      SPN_FOREVER)); /* need not wait: the flag stays */
         CHECK_EQ(spn_thread_interrupted(), 1);
@@ -373,8 +373,8 @@ static void produce_or_consume(int index, void *arg)
         return;
     }
     if (index == PRODUCERS) { /* the executor's thread */
-        for (size_t ran = 0, n = 0; ran < PRODUCERS * EACH; ran += n)
-            CHECK_OK(spn_manual_executor_run_all(w->m, &n));
+        for (int64_t ran = 0; ran < PRODUCERS * EACH;)
+            ran += spn_manual_executor_run(w->m, INT64_MAX);
         return;
     }
     while (atomic_fetch_sub(&w->left, 1) > 0) {

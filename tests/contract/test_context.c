@@ -327,7 +327,7 @@ static void run_manual(void *manual)
     spn_context_scope scope;
 
     REQUIRE_OK(spn_context_enter(&scope, mine)); /* none of theirs */
-    CHECK_OK(spn_manual_executor_run_all(manual, NULL));
+    CHECK(spn_manual_executor_run(manual, INT64_MAX) >= 0);
     CHECK_STR(trace_now(), "mine");
     CHECK_OK(spn_context_leave(&scope));
     atomic_fetch_sub(&ended, 1);

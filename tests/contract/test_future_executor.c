@@ -87,7 +87,6 @@ TEST(executor__task_submits_or_frees_itself__is_not_touched, "G-23")
     spn_manual_executor *m = manual();
     struct counted c = fresh();
     spn_task *gone = malloc(sizeof *gone);
-    size_t count = 0;
 
     c.again = spn_executor_direct();
     CHECK_OK(spn_executor_execute(spn_executor_direct(), &c.task));
@@ -95,13 +94,12 @@ TEST(executor__task_submits_or_frees_itself__is_not_touched, "G-23")
     CHECK_OK(c.again_rc);
     c.again = spn_manual_executor_executor(m);
     CHECK_OK(spn_executor_execute(spn_manual_executor_executor(m), &c.task));
-    CHECK_OK(spn_manual_executor_run_all(m, &count));
-    CHECK_EQ(count, 2);
+    CHECK_EQ(spn_manual_executor_run(m, INT64_MAX), 2);
     CHECK_EQ(c.runs, 4);
     REQUIRE(gone != NULL);
     *gone = (spn_task)SPN_TASK_INIT(free_itself, NULL);
     CHECK_OK(spn_executor_execute(spn_manual_executor_executor(m), gone));
-    CHECK_OK(spn_manual_executor_run_one(m, NULL));
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1);
     CHECK_EQ(freed, 1);
     CHECK_OK(spn_manual_executor_destroy(m));
 }
@@ -122,10 +120,10 @@ TEST(executor__task_queued_already__busy, "G-15")
     CHECK_EQ(spn_manual_executor_pending(m), 1);
     CHECK_EQ(spn_manual_executor_pending(n), 0);
     CHECK_STATUS(spn_manual_executor_destroy(m), SPN_EBUSY);
-    CHECK_OK(spn_manual_executor_run_one(m, NULL));
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1);
     CHECK_EQ(c.runs, 1);
     CHECK_OK(spn_executor_execute(spn_manual_executor_executor(n), &c.task));
-    CHECK_OK(spn_manual_executor_run_one(n, NULL));
+    CHECK_EQ(spn_manual_executor_run(n, 1), 1);
     CHECK_EQ(c.runs, 2);
     CHECK_OK(spn_manual_executor_destroy(m));
     CHECK_OK(spn_manual_executor_destroy(n));
@@ -137,8 +135,6 @@ TEST(manual__tasks__run_in_order_when_told)
     enum { TASKS = 5 };
     spn_manual_executor *m = manual();
     struct counted c[TASKS];
-    size_t count = 0;
-    int status = 0;
 
     order = 0;
     for (int i = 0; i < TASKS; i++) {
@@ -148,20 +144,20 @@ TEST(manual__tasks__run_in_order_when_told)
         CHECK_EQ(spn_manual_executor_pending(m), i + 1);
         CHECK_EQ(c[i].runs, 0);
     }
-    for (int i = 0; i < 2; i++) {
-        CHECK_OK(spn_manual_executor_run_one(m, &status));
-        CHECK_EQ(status, i);
-    }
-    CHECK_EQ(spn_manual_executor_pending(m), TASKS - 2);
-    CHECK_OK(spn_manual_executor_run_all(m, &count));
-    CHECK_EQ(count, TASKS - 2);
+    CHECK_EQ(spn_manual_executor_run(m, 0), 0);
+    CHECK_EQ(spn_manual_executor_run(m, -1), SPN_EINVAL);
+    CHECK_EQ(spn_manual_executor_pending(m), TASKS);
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1);
+    CHECK_EQ(c[0].runs + c[1].runs, 1);
+    CHECK_EQ(spn_manual_executor_run(m, 2), 2);
+    CHECK_EQ(spn_manual_executor_pending(m), TASKS - 3);
+    CHECK_EQ(spn_manual_executor_run(m, INT64_MAX), TASKS - 3);
     for (int i = 0; i < TASKS; i++) {
         CHECK_EQ(c[i].order, i + 1);
         CHECK_EQ(c[i].drops, 0);
     }
-    CHECK_STATUS(spn_manual_executor_run_one(m, &status), SPN_EEMPTY);
-    CHECK_OK(spn_manual_executor_run_all(m, &count));
-    CHECK_EQ(count, 0);
+    CHECK_EQ(spn_manual_executor_run(m, 1), 0);
+    CHECK_EQ(spn_manual_executor_run(m, INT64_MAX), 0);
     CHECK_OK(spn_manual_executor_destroy(m));
 }
 
@@ -227,7 +223,6 @@ struct pile {
 static void pile_or_run(int index, void *arg)
 {
     struct pile *p = arg;
-    size_t ran;
 
     if (index < 2)
         for (int i = 0; i < 64; i++)
@@ -235,7 +230,7 @@ static void pile_or_run(int index, void *arg)
                                           &p->c[index][i].task));
     else
         for (int i = 0; i < 100; i++)
-            CHECK_OK(spn_manual_executor_run_all(p->m, &ran));
+            CHECK(spn_manual_executor_run(p->m, INT64_MAX) >= 0);
 }
 
 /* Many threads at once: each accepted task runs once. */
@@ -250,7 +245,7 @@ TEST(manual__used_by_many__each_task_runs_once, "G-19")
         for (int i = 0; i < 128; i++)
             c[i / 64][i % 64] = fresh();
         t_parallel(3, pile_or_run, &p);
-        CHECK_OK(spn_manual_executor_run_all(p.m, NULL));
+        CHECK(spn_manual_executor_run(p.m, INT64_MAX) >= 0);
         for (int i = 0; i < 128; i++)
             CHECK_EQ(c[i / 64][i % 64].runs, 1);
         CHECK_OK(spn_manual_executor_destroy(p.m));

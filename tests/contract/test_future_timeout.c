@@ -327,7 +327,7 @@ TEST(future_timeout__stage_and_task__time_out, "CF-33")
     expect_cause(task, SPN_ETIMEDOUT);
     CHECK_EQ(spn_future_get_state(f), SPN_FUTURE_PENDING);
     CHECK_EQ(spn_future_dependents(f), 0);
-    CHECK_OK(spn_manual_executor_run_all(manual, NULL)); /* finds it done */
+    CHECK(spn_manual_executor_run(manual, INT64_MAX) >= 0); /* finds it done */
     spn_future_unref(stage);
     spn_future_unref(task);
     spn_future_unref(f);

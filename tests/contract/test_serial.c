@@ -190,13 +190,13 @@ TEST(serial__keys_gone_idle__memory_is_released)
     }
     CHECK(atomic_load(&counting_live) - before >= COUNT);
     CHECK_STATUS(spn_serial_destroy(s), SPN_EBUSY);
-    CHECK_OK(spn_manual_executor_run_all(m, NULL));
+    CHECK(spn_manual_executor_run(m, INT64_MAX) >= 0);
     CHECK(atomic_load(&counting_live) - before <= 16); /* the tables */
     REQUIRE_OK(spn_serial_open(s, 5, &open));
     CHECK_STATUS(spn_serial_destroy(s), SPN_EBUSY);
     init(&items[0], NULL, 0);
     CHECK_OK(spn_executor_execute(open, &items[0].task));
-    CHECK_OK(spn_manual_executor_run_all(m, NULL));
+    CHECK(spn_manual_executor_run(m, INT64_MAX) >= 0);
     CHECK_EQ(atomic_load(&items[0].runs), 1);
     CHECK_STATUS(spn_executor_shutdown(open), SPN_ENOTSUP);
     CHECK_OK(spn_serial_close(s, open));
@@ -219,16 +219,16 @@ TEST(serial__busy_key__gives_the_thread_back)
     }
     init(&other, NULL, 0);
     CHECK_OK(spn_serial_execute(s, 2, &other.task));
-    CHECK_OK(spn_manual_executor_run_one(m, NULL)); /* four, and it queues up again */
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1); /* four, and it queues up again */
     CHECK_EQ(atomic_load(&busy[3].runs), 1);
     CHECK_EQ(atomic_load(&busy[4].runs), 0);
     CHECK_EQ(atomic_load(&other.runs), 0);
-    CHECK_OK(spn_manual_executor_run_one(m, NULL));
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1);
     CHECK_EQ(atomic_load(&other.runs), 1);
-    CHECK_OK(spn_manual_executor_run_one(m, NULL));
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1);
     CHECK_EQ(atomic_load(&busy[7].runs), 1);
     CHECK_EQ(atomic_load(&busy[8].runs), 0);
-    CHECK_OK(spn_manual_executor_run_one(m, NULL));
+    CHECK_EQ(spn_manual_executor_run(m, 1), 1);
     CHECK_EQ(atomic_load(&busy[9].runs), 1);
     CHECK_EQ(spn_manual_executor_pending(m), 0);
     CHECK_OK(spn_serial_destroy(s));
@@ -258,7 +258,7 @@ TEST(serial__over_the_direct_executor__runs_here_without_recursion)
         CHECK_OK(spn_serial_execute(s, 9, &items[i].task));
     }
     CHECK_OK(spn_executor_shutdown(spn_manual_executor_executor(m)));
-    CHECK_OK(spn_manual_executor_run_all(m, NULL)); /* refused turns: it goes on */
+    CHECK(spn_manual_executor_run(m, INT64_MAX) >= 0); /* refused turns: it goes on */
     CHECK_EQ(log.next, TASKS);
     CHECK_EQ(log.bad, 0);
     CHECK_OK(spn_serial_destroy(s));
@@ -567,7 +567,7 @@ TEST(serial__shut_down__runs_what_it_has, "AES-7")
     CHECK(f == NULL);
     CHECK_STATUS(spn_executor_await(ex, 0), SPN_ETIMEDOUT);
     CHECK_STATUS(spn_executor_await(ex, T_PROBE_NS), SPN_ETIMEDOUT);
-    CHECK_OK(spn_manual_executor_run_all(m, NULL));
+    CHECK(spn_manual_executor_run(m, INT64_MAX) >= 0);
     CHECK_EQ(atomic_load(&i[0].runs), 1);
     CHECK_EQ(spn_executor_is_terminated(ex), 1);
     CHECK_OK(spn_executor_await(ex, 0));

@@ -249,7 +249,7 @@ TEST(timer_handle__cancelled__gone_runs_where_callbacks_run, "HWT-28", "HWT-33")
     CHECK_EQ(spn_timeout_handle_cancel(told.handle), SPN_TIMEOUT_REMOVED);
     CHECK_EQ(spn_timer_run(timer), 1);
     expect_told(&told, 0, 0);
-    CHECK_OK(spn_manual_executor_run_all(manual, NULL));
+    CHECK(spn_manual_executor_run(manual, INT64_MAX) >= 0);
     expect_told(&told, 0, 1);
     shut();
     spn_timeout_handle_unref(told.handle);

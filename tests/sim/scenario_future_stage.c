@@ -379,7 +379,7 @@ static spn_manual_executor *manual;
 static void run_some(void *arg)
 {
     (void)arg;
-    (void)spn_manual_executor_run_all(manual, NULL);
+    (void)spn_manual_executor_run(manual, INT64_MAX);
 }
 
 /* An async stage runs on the executor's thread, and once; what is not run is

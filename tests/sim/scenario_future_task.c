@@ -247,7 +247,7 @@ static spn_manual_executor *manual;
 static void run_one(void *arg)
 {
     (void)arg;
-    (void)spn_manual_executor_run_one(manual, NULL);
+    (void)spn_manual_executor_run(manual, 1);
 }
 
 static void drop_all(void *arg)
@@ -383,9 +383,9 @@ SCENARIO(executor__task_submitted_twice__runs_as_often_as_accepted, "G-15")
     runs = 0;
     sim_thread(execute, NULL);
     sim_thread(execute, NULL);
-    (void)spn_manual_executor_run_one(manual, NULL);
+    (void)spn_manual_executor_run(manual, 1);
     sim_join_all();
-    (void)spn_manual_executor_run_all(manual, NULL);
+    (void)spn_manual_executor_run(manual, INT64_MAX);
     sim_assert(runs == spn__load(&accepted, relaxed) && runs >= 1);
     sim_outcome((unsigned)runs);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);

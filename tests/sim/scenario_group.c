@@ -86,7 +86,7 @@ static bool submit(spn_group *g, spn_call_fn fn, spn_future **out)
 static void run_all(void *arg)
 {
     (void)arg;
-    (void)spn_manual_executor_run_all(manual, NULL);
+    (void)spn_manual_executor_run(manual, INT64_MAX);
 }
 
 static void cancel_future(void *arg)

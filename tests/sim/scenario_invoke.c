@@ -48,7 +48,7 @@ static bool begin(void)
 /* All arguments came back, and nothing is left in the executor. */
 static void end(void)
 {
-    (void)spn_manual_executor_run_all(manual, NULL);
+    (void)spn_manual_executor_run(manual, INT64_MAX);
     for (int i = 0; i < 2; i++)
         sim_assert(released[i] == 1 && runs[i] <= 1);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
@@ -59,7 +59,7 @@ static void serve(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 2; i++) {
-        if (spn_manual_executor_run_one(manual, NULL) != SPN_OK)
+        if (spn_manual_executor_run(manual, 1) != 1)
             sim_sleep(SPN_US(10));
     }
 }
@@ -209,7 +209,7 @@ static void take(void *arg)
 static void serve_all(void *arg)
 {
     (void)arg;
-    (void)spn_manual_executor_run_all(manual, NULL);
+    (void)spn_manual_executor_run(manual, INT64_MAX);
 }
 
 /* Two futures, one of them cancelled, and two who take: each goes out once. */

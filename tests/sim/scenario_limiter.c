@@ -97,7 +97,7 @@ static void take_back(void *task)
 static void run_all(void *arg)
 {
     (void)arg;
-    (void)spn_manual_executor_run_all(manual, NULL);
+    (void)spn_manual_executor_run(manual, INT64_MAX);
 }
 
 /* Everything is accounted for and every permit is back. */

@@ -612,7 +612,7 @@ static void work(void *arg)
 {
     (void)arg;
     while (spn_semaphore_available(done) < 2) {
-        if (spn_manual_executor_run_one(manual, NULL) == SPN_EEMPTY)
+        if (spn_manual_executor_run(manual, 1) == 0)
             sim_sleep(TICK);
     }
 }
@@ -632,7 +632,7 @@ SCENARIO(timer__executor__each_runs_once, "HWT-26", "HWT-28")
     sim_assert(spn__load(&other.runs, relaxed) == 1);
     sim_assert(stop() == 0);
     destroy();
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK); /* late runners */
+    sim_assert(spn_manual_executor_run(manual, INT64_MAX) >= 0); /* late runners */
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__executor__each_runs_once, .max_steps = 200000)
@@ -654,7 +654,7 @@ static void run_with_one_runner(uint32_t shards)
     sim_assert(spn__load(&other.runs, relaxed) == 1);
     sim_assert(stop() == 0);
     destroy();
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_run(manual, INT64_MAX) >= 0);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 
@@ -699,12 +699,12 @@ SCENARIO(timer__asked_again_before_the_runner_is_back__runs, "HWT-28")
         if (next > sim_now())
             sim_sleep(next - sim_now());
         sim_assert(spn_timer_run(timer) >= 0);
-        (void)spn_manual_executor_run_one(manual, NULL);
+        (void)spn_manual_executor_run(manual, 1);
     }
     sim_join_all();
     sim_assert(stop() == 0);
     destroy();
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_run(manual, INT64_MAX) >= 0);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__asked_again_before_the_runner_is_back__runs, .max_steps = 200000)
@@ -720,7 +720,7 @@ static void run_what_comes(void *arg)
 {
     (void)arg;
     while (spn__load(&other.payload, relaxed) < 2) {
-        if (spn_manual_executor_run_one(manual, NULL) == SPN_EEMPTY)
+        if (spn_manual_executor_run(manual, 1) == 0)
             sim_sleep(TICK);
     }
 }
@@ -742,7 +742,7 @@ SCENARIO(timer__callback_hangs_in_executor__others_run, "HWT-27", "P31")
     sim_join_all();
     sim_assert(stop() == 0);
     destroy();
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_run(manual, INT64_MAX) >= 0);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__callback_hangs_in_executor__others_run, .max_steps = 200000,
@@ -751,7 +751,7 @@ SCENARIO_OPTS(timer__callback_hangs_in_executor__others_run, .max_steps = 200000
 static void run_until_hung(void *arg)
 {
     (void)arg;
-    while (spn_manual_executor_run_one(manual, NULL) == SPN_EEMPTY)
+    while (spn_manual_executor_run(manual, 1) == 0)
         sim_sleep(TICK);
 }
 
@@ -805,7 +805,7 @@ SCENARIO(timer__stop_until_races_callback__whole_or_to_be_repeated, "HWT-10", "H
         sim_assert(spn_semaphore_acquire(done, 1, 0) == SPN_OK);
     (void)spn_thread_interrupted();
     destroy();
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_run(manual, INT64_MAX) >= 0);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 SCENARIO_OPTS(timer__stop_until_races_callback__whole_or_to_be_repeated,
@@ -863,7 +863,7 @@ static void end_runner(void *dropped)
     if (dropped != NULL)
         sim_assert(spn_manual_executor_drop_all(manual, SPN_ECANCELED, NULL) == SPN_OK);
     else
-        (void)spn_manual_executor_run_one(manual, NULL);
+        (void)spn_manual_executor_run(manual, 1);
 }
 
 /* What the executor's thread tells the loop, it has told when stop returns: the loop may
@@ -894,7 +894,7 @@ SCENARIO(timer__stop_while_a_runner_tells__wake_is_not_called_after, "HWT-10")
     spn__store(&over, 1, relaxed);
     sim_join_all();
     sim_assert(spn_timer_destroy(timer) == SPN_OK);
-    sim_assert(spn_manual_executor_run_all(manual, NULL) == SPN_OK);
+    sim_assert(spn_manual_executor_run(manual, INT64_MAX) >= 0);
     sim_assert(spn_manual_executor_destroy(manual) == SPN_OK);
 }
 

@@ -162,7 +162,7 @@ TEST(limiter__many_wait__32_bytes_each_given_back, "LIM-1")
     most = bytes_live - empty;
     CHECK(most > 8 * MANY);
     for (int i = 0; i < MANY; i++) {
-        REQUIRE_OK(spn_manual_executor_run_one(behind, NULL));
+        REQUIRE(spn_manual_executor_run(behind, 1) == 1);
         CHECK_EQ(last_ran, i);
         if (i < MANY - FEW && bytes_live - empty > 32 * (long)(MANY - i))
             CHECK_EQ(bytes_live - empty, 32 * (long)(MANY - i));
@@ -189,7 +189,7 @@ TEST(limiter__taken_back_from_the_middle__memory_given_back, "LIM-1", "TPE-43")
     for (int i = 2; i < MANY - 2; i += 2)
         CHECK_EQ(take_back(i), 1);
     CHECK(bytes_live - empty <= 512); /* an empty chunk is kept */
-    CHECK_OK(spn_manual_executor_run_all(behind, NULL));
+    CHECK(spn_manual_executor_run(behind, INT64_MAX) >= 0);
     CHECK_EQ(last_ran, MANY - 2);
     CHECK_EQ(ran, 2);
     CHECK_EQ(stats_of().returned, MANY - 2);
@@ -205,13 +205,13 @@ TEST(limiter__many_in_flight__slots_given_back, "LIM-1")
     empty = bytes_live;
     for (int i = 0; i < MANY; i++)
         REQUIRE_OK(submit(i));
-    CHECK_OK(spn_manual_executor_run_all(behind, NULL));
+    CHECK(spn_manual_executor_run(behind, INT64_MAX) >= 0);
     CHECK_EQ(ran, MANY);
     CHECK(bytes_live - empty < 8192);
     before = allocs;
     for (int i = 0; i < 10; i++)
         REQUIRE_OK(submit(i));
-    CHECK_OK(spn_manual_executor_run_all(behind, NULL));
+    CHECK(spn_manual_executor_run(behind, INT64_MAX) >= 0);
     CHECK_EQ(allocs, before);
     close_limiter();
 }
@@ -234,7 +234,7 @@ TEST(limiter__up_and_down_a_little__allocates_nothing, "LIM-1")
         }
         CHECK_EQ(allocs, before);
     }
-    CHECK_OK(spn_manual_executor_run_all(behind, NULL));
+    CHECK(spn_manual_executor_run(behind, INT64_MAX) >= 0);
     close_limiter();
 }
 
@@ -247,7 +247,7 @@ TEST(limiter__unbounded__none_refused, "LIM-4")
         REQUIRE_OK(submit(i));
     CHECK_EQ(stats_of().waiting, MANY - 2);
     CHECK_EQ(stats_of().refused_full, 0);
-    CHECK_OK(spn_manual_executor_run_all(behind, NULL));
+    CHECK(spn_manual_executor_run(behind, INT64_MAX) >= 0);
     CHECK_EQ(stats_of().completed, MANY);
     close_limiter();
 }
@@ -284,7 +284,7 @@ TEST(limiter__no_memory_once_accepted__all_run_in_order, "LIM-3")
     for (int i = 0; i < 1000; i++) {
         if (i == 1 || i == 500)
             continue;
-        REQUIRE_OK(spn_manual_executor_run_one(behind, NULL));
+        REQUIRE(spn_manual_executor_run(behind, 1) == 1);
         CHECK_EQ(last_ran, i);
     }
     fail_from = 0;
@@ -312,11 +312,11 @@ TEST(limiter__no_memory__told_and_nothing_changes, "LIM-2", "G-22")
     }
     CHECK_EQ(stats_of().waiting, 15);
     CHECK_EQ(stats_of().refused_full + stats_of().refused_behind + told, 0);
-    CHECK_OK(spn_manual_executor_run_one(behind, NULL));
+    CHECK_EQ(spn_manual_executor_run(behind, 1), 1);
     CHECK_OK(submit(16)); /* one has gone */
     fail_from = 0;
     CHECK_OK(submit(17));
-    CHECK_OK(spn_manual_executor_run_all(behind, NULL));
+    CHECK(spn_manual_executor_run(behind, INT64_MAX) >= 0);
     CHECK_EQ(ran, 18);
     CHECK_EQ(last_ran, 17);
     close_limiter();
@@ -356,14 +356,14 @@ TEST(limiter__random_order_of_leaving__oldest_runs_next, "TPE-18", "TPE-43")
             for (int n = 0; n < SOME; n++)
                 if (tasks[n].is_here && (oldest < 0 || came[n] < came[oldest]))
                     oldest = n;
-            REQUIRE_OK(spn_manual_executor_run_one(behind, NULL));
+            REQUIRE(spn_manual_executor_run(behind, 1) == 1);
             CHECK_EQ(last_ran, oldest);
             here--;
         }
         CHECK_EQ(stats_of().in_flight + stats_of().waiting, here);
     }
     CHECK(most > 300);
-    CHECK_OK(spn_manual_executor_run_all(behind, NULL));
+    CHECK(spn_manual_executor_run(behind, INT64_MAX) >= 0);
     CHECK_EQ(stats_of().in_flight + stats_of().waiting, 0);
     close_limiter();
 }
