@@ -132,13 +132,13 @@ int spn_task_times_install(spn_task_times *times, spn_pool_hooks *hooks);
 SPN_API void spn_task_times_destroy(spn_task_times *times);
 
 /*
- * What the timed tasks waited, and ran.
- * Returns  SPN_OK, SPN_EINVAL (a NULL, a wrong size).
+ * Stores how long the timed tasks waited in *wait, and how long they ran in *run;
+ * either may be NULL.
+ * Returns  SPN_OK; SPN_EINVAL (times is NULL, a wrong size): then neither is changed.
  * Since    0.1
  */
-SPN_API int spn_task_times_wait(spn_task_times *times,
-                                spn_histogram_snapshot *snapshot);
-SPN_API int spn_task_times_run(spn_task_times *times, spn_histogram_snapshot *snapshot);
+SPN_API int spn_task_times_get(spn_task_times *times, spn_histogram_snapshot *wait,
+                               spn_histogram_snapshot *run);
 
 /* A task that runs now; valid during the call. */
 typedef struct spn_running {

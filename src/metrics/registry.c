@@ -436,8 +436,8 @@ static bool get_hist(const struct spn__item *item, int which, spn_histogram_snap
     }
     if (item->kind != ITEM_POOL || item->times == NULL)
         return false;
-    return (which == HIST_WAIT ? spn_task_times_wait(item->times, h)
-                               : spn_task_times_run(item->times, h)) == SPN_OK;
+    return spn_task_times_get(item->times, which == HIST_WAIT ? h : NULL,
+                              which == HIST_RUN ? h : NULL) == SPN_OK;
 }
 
 static void put_hists(struct spn__text *t, struct spn_metrics *m)

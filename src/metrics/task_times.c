@@ -57,12 +57,17 @@ void spn_task_times_destroy(spn_task_times *times)
     spn__free(times);
 }
 
-static int add_up(spn_task_times *times, spn_histogram_snapshot *snapshot, bool wait)
+static bool snapshot_fits(const spn_histogram_snapshot *snapshot)
+{
+    return snapshot == NULL || snapshot->size == sizeof *snapshot;
+}
+
+static void add_up(spn_task_times *times, spn_histogram_snapshot *snapshot, bool wait)
 {
     struct spn__tally *tally;
 
-    if (times == NULL || snapshot == NULL || snapshot->size != sizeof *snapshot)
-        return SPN_EINVAL;
+    if (snapshot == NULL)
+        return;
     *snapshot = (spn_histogram_snapshot)SPN_HISTOGRAM_SNAPSHOT_INIT;
     /* mutant: the same walk is in histogram.c, where it is killed */
     spn__tally_each (tally, &times->parts) {
@@ -71,17 +76,16 @@ static int add_up(spn_task_times *times, spn_histogram_snapshot *snapshot, bool 
 
         spn__buckets_add_up(wait ? &part->wait : &part->run, snapshot);
     }
+}
+
+int spn_task_times_get(spn_task_times *times, spn_histogram_snapshot *wait,
+                       spn_histogram_snapshot *run)
+{
+    if (times == NULL || !snapshot_fits(wait) || !snapshot_fits(run))
+        return SPN_EINVAL;
+    add_up(times, wait, true);
+    add_up(times, run, false);
     return SPN_OK;
-}
-
-int spn_task_times_wait(spn_task_times *times, spn_histogram_snapshot *snapshot)
-{
-    return add_up(times, snapshot, true);
-}
-
-int spn_task_times_run(spn_task_times *times, spn_histogram_snapshot *snapshot)
-{
-    return add_up(times, snapshot, false);
 }
 
 /* What a look sees of a thread. */

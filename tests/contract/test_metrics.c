@@ -233,9 +233,9 @@ TEST(metrics__every_task_timed__all_counted, "MET-9", "MET-10")
     for (int i = 0; i < 30; i++)
         CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
     end_pool(pool);
-    CHECK_OK(spn_task_times_run(times, &s));
+    CHECK_OK(spn_task_times_get(times, NULL, &s));
     CHECK_EQ(s.count, 30);
-    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK_OK(spn_task_times_get(times, &s, NULL));
     CHECK(s.count >= 1 && s.count <= 30); /* places in the table may be shared */
     CHECK_EQ(atomic_load(&befores), 30);
     CHECK_EQ(atomic_load(&afters), 30);
@@ -257,7 +257,7 @@ TEST(metrics__one_of_ten_timed__a_tenth_counted, "MET-10")
     for (int i = 0; i < 95; i++)
         CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
     end_pool(pool);
-    CHECK_OK(spn_task_times_run(times, &s));
+    CHECK_OK(spn_task_times_get(times, NULL, &s));
     CHECK_EQ(s.count, 10);
     spn_task_times_destroy(times);
 }
@@ -301,7 +301,7 @@ TEST(metrics__submitted_twice__timed_once, "MET-9", "MET-10")
     CHECK_STATUS(spn_executor_execute(ex, &task), SPN_EBUSY);
     atomic_store(&gate, 1);
     end_pool(pool);
-    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK_OK(spn_task_times_get(times, &s, NULL));
     CHECK_EQ(s.count, 2);
     spn_task_times_destroy(times);
 }
@@ -348,7 +348,7 @@ TEST(metrics__waits_for_room__that_is_part_of_the_wait, "MET-9")
     T_AWAIT(atomic_load(&running) == 1);
     t_parallel(2, submit_for_room, &r);
     end_pool(pool);
-    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK_OK(spn_task_times_get(times, &s, NULL));
     CHECK_EQ(s.count, 2);
     CHECK(s.max >= SPN_MS(2)); /* the other thread may have begun a little earlier */
     spn_task_times_destroy(times);
@@ -372,9 +372,9 @@ TEST(metrics__calls_one_of_four_timed__a_quarter_waits, "MET-10")
         for (int i = 0; i < 40; i++)
             CHECK_OK(spn_executor_call(spn_pool_executor(pool), quick, NULL));
         CHECK_OK(spn_pool_close(pool));
-        CHECK_OK(spn_task_times_run(times, &s));
+        CHECK_OK(spn_task_times_get(times, NULL, &s));
         CHECK_EQ(s.count, 10);
-        CHECK_OK(spn_task_times_wait(times, &s));
+        CHECK_OK(spn_task_times_get(times, &s, NULL));
         CHECK(s.count >= 1 && s.count <= 10); /* places in the table may be shared */
         CHECK_EQ(pool_stats(pool).completed, 40);
         CHECK_OK(spn_pool_destroy(pool));
@@ -473,9 +473,9 @@ TEST(metrics__task_runs__seen_with_label_and_time, "MET-9")
     atomic_store(&gate, 1);
     end_pool(pool);
     CHECK_EQ(spn_task_times_running(times, see, NULL), 0);
-    CHECK_OK(spn_task_times_wait(times, &s));
+    CHECK_OK(spn_task_times_get(times, &s, NULL));
     CHECK(s.max >= SPN_MS(2));
-    CHECK_OK(spn_task_times_run(times, &s));
+    CHECK_OK(spn_task_times_get(times, NULL, &s));
     CHECK(s.max >= SPN_MS(2));
     spn_task_times_destroy(times);
 }

@@ -192,7 +192,7 @@ SCENARIO(metrics__submitted_and_run__wait_is_its_own, "MET-9")
     sim_thread(sim_choose(2) == 0 ? run_task : look_for_oldest, NULL);
     spn__times_submitted(times, &task, true);
     sim_join_all();
-    sim_assert(spn_task_times_wait(times, &s) == SPN_OK);
+    sim_assert(spn_task_times_get(times, &s, NULL) == SPN_OK);
     sim_assert(s.count <= 1 && s.max < 1000000);
     sim_outcome((unsigned)s.count);
     run_task(NULL); /* takes the note, if it is still there */
