@@ -171,9 +171,6 @@ int spn_object_pool_await(spn_object_pool *pool, int64_t timeout_ns);
 SPN_API int spn_object_pool_leases(spn_object_pool *pool, spn_object_lease_fn fn,
                                    void *ctx);
 
-/* The pool's name, or NULL for NULL.  Since 0.1 */
-SPN_API const char *spn_object_pool_name(const spn_object_pool *pool);
-
 /* Each number was true at some moment during the call; together they are exact when
  * nothing moves.  Set size before (SPN_OBJECT_POOL_STATS_INIT). */
 typedef struct spn_object_pool_stats {

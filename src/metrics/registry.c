@@ -24,6 +24,7 @@
 #include "metrics/histogram.h"
 #include "metrics/task_times.h"
 #include "metrics/text.h"
+#include "objpool/objpool.h"
 #include "sync/seam.h"
 #include "wheel/timer.h"
 
@@ -739,7 +740,7 @@ static bool item_of_source(struct spn__item *item, const spn_metrics_source *s,
     if (s->fj_pool != NULL)
         *name = spn__fj_pool_threads(s->fj_pool)->name;
     if (s->object_pool != NULL)
-        *name = spn_object_pool_name(s->object_pool);
+        *name = s->object_pool->name;
     if (s->counter != NULL || s->histogram != NULL)
         return is_metric_name(*name);
     return *name != NULL;

@@ -435,11 +435,6 @@ int spn_object_pool_destroy(spn_object_pool *pool)
 
 /* ---- numbers ----------------------------------------------------------------------------------------- */
 
-const char *spn_object_pool_name(const spn_object_pool *pool)
-{
-    return pool == NULL ? NULL : pool->name;
-}
-
 static int64_t in_state(uint64_t states, enum spn__slot_state state, uint64_t real)
 {
     return __builtin_popcountll(spn__slots_in(states, state) & real);

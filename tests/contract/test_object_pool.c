@@ -134,7 +134,6 @@ TEST(object_pool__borrowed_and_returned__made_once, "OBJ-1", "OBJ-2", "OBJ-21")
     void *a, *b, *c;
 
     open_pool(&opts);
-    CHECK_STR(spn_object_pool_name(pool), "objects");
     a = borrowed();
     b = borrowed();
     CHECK(a != b);
