@@ -163,7 +163,8 @@ int spn_executor_call(spn_executor *executor, spn_run_fn fn, void *arg);
  * shutdown_now  the same, and no task is started any more: each that did not start
  *               is handed to unrun; with unrun NULL it is dropped with
  *               SPN_ESHUTDOWN.  Threads that run tasks are interrupted.  How many
- *               did not start in *count (may be NULL).
+ *               did not start in *count (may be NULL).  It allocates nothing, and
+ *               unrun must not wait for the executor's end.
  * await         waits until nothing runs any more; interruptible.  SPN_OK,
  *               SPN_ETIMEDOUT, SPN_EINTR, or SPN_EDEADLK from a task of the executor.
  *               A timeout of 0 or less only looks.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lanes_out.c - taking entries out of the lanes without starting them: remove, collect;
- * and the picture of all that wait.  lanes.c tells how; the labels and locks are its.
+ * lanes_out.c - taking entries out of the lanes without starting them: remove, collect,
+ * drain; and the picture of all that wait.  lanes.c tells how; the labels and locks are its.
  */
 #include "exec/lanes.h"
 
@@ -181,8 +181,9 @@ static void sort_batches(struct spn__lanes *lanes)
     }
 }
 
-/* Calls look(slot, ctx) for all that wait, lane by lane, in order; all is locked. */
-static void visit(struct spn__lanes *lanes, void (*look)(struct spn__entry *, void *),
+/* Calls look(slot, ctx) for all that wait, lane by lane, in order, until it says false;
+ * all is locked. */
+static void visit(struct spn__lanes *lanes, bool (*look)(struct spn__entry *, void *),
                   void *ctx)
 {
     sort_batches(lanes);
@@ -192,63 +193,89 @@ static void visit(struct spn__lanes *lanes, void (*look)(struct spn__entry *, vo
         for (struct spn__batch *b = l->claimed; b != NULL; b = b->next_claimed)
             /* relaxed: ours, by the lock. */
             for (uint32_t i = b->from; i < spn__load(&b->end, relaxed); i++)
-                look(&b->chunk->slots[i], ctx);
+                if (!look(&b->chunk->slots[i], ctx))
+                    return;
         for (uint64_t p = head; p < l->seen; p++)
-            look(&chunk_at(l, p)->slots[p % CHUNK], ctx);
+            if (!look(&chunk_at(l, p)->slots[p % CHUNK], ctx))
+                return;
     }
+}
+
+/* What was taken out, `count` entries, has no place any more; all is locked and shut. */
+static void trim_all(struct spn__lanes *lanes, int64_t count)
+{
+    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
+        trim_lane(lanes, l, l->seen);
+    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
+        if (b->from != spn__load(&b->end, relaxed)) /* ours, by the lock */
+            trim_batch(lanes, b, b->from);
+    count_removed(lanes, count);
 }
 
 struct collecting {
     bool (*wanted)(spn_task *, const void *);
     const void *ctx;
     struct spn__list *out;
-    int64_t count, dropped;
+    int64_t count;
 };
 
-static void collect_slot(struct spn__entry *slot, void *p)
+static bool collect_slot(struct spn__entry *slot, void *p)
 {
     struct collecting *k = p;
-    spn_task *task = NULL;
+    spn_task *task = slot->arg;
 
-    if (slot->fn == NULL)
-        return;
-    if (slot->fn == spn__entry_task) {
-        task = slot->arg;
-        if (k->wanted != NULL && !k->wanted(task, k->ctx))
-            return;
-    } else if (k->wanted != NULL) {
-        return;
-    } else {
-        task = spn__call_task_create_bare(slot->fn, slot->arg);
-    }
+    if (slot->fn != spn__entry_task || (k->wanted != NULL && !k->wanted(task, k->ctx)))
+        return true;
     slot->fn = NULL;
-    if (task == NULL) {
-        k->dropped++;
-        return;
-    }
     mark_taken(task);
     spn__list_push_back(k->out, spn__task_node(task));
     k->count++;
+    return true;
 }
 
 int64_t spn__lanes_collect(struct spn__lanes *lanes,
                            bool (*wanted)(spn_task *, const void *), const void *ctx,
-                           struct spn__list *out, int64_t *dropped)
+                           struct spn__list *out)
 {
-    struct collecting k = { wanted, ctx, out, 0, 0 };
+    struct collecting k = { wanted, ctx, out, 0 };
 
     lock_all(lanes, true);
     visit(lanes, collect_slot, &k);
-    for (struct lane *l = first_lane(lanes); l != NULL; l = next_lane(l))
-        trim_lane(lanes, l, l->seen);
-    for (struct spn__batch *b = first_batch(lanes); b != NULL; b = next_batch(b))
-        if (b->from != spn__load(&b->end, relaxed)) /* ours, by the lock */
-            trim_batch(lanes, b, b->from);
-    count_removed(lanes, k.count + k.dropped);
+    trim_all(lanes, k.count);
     unlock_all(lanes, true);
-    if (dropped != NULL)
-        *dropped = k.dropped;
     return k.count;
+}
+
+struct draining {
+    struct spn__entry *entries;
+    size_t capacity, count;
+};
+
+static bool drain_slot(struct spn__entry *slot, void *p)
+{
+    struct draining *d = p;
+
+    if (slot->fn == NULL)
+        return true;
+    if (d->count == d->capacity)
+        return false;
+    if (slot->fn == spn__entry_task)
+        mark_taken(slot->arg);
+    d->entries[d->count++] = *slot;
+    slot->fn = NULL;
+    return true;
+}
+
+size_t spn__lanes_drain(struct spn__lanes *lanes, struct spn__entry *entries,
+                        size_t capacity)
+{
+    struct draining d = { entries, capacity, 0 };
+
+    lock_all(lanes, true);
+    visit(lanes, drain_slot, &d);
+    trim_all(lanes, (int64_t)d.count);
+    unlock_all(lanes, true);
+    return d.count;
 }
 
 struct picture {
@@ -256,15 +283,16 @@ struct picture {
     size_t capacity, count;
 };
 
-static void picture_slot(struct spn__entry *slot, void *p)
+static bool picture_slot(struct spn__entry *slot, void *p)
 {
     struct picture *picture = p;
 
     if (slot->fn != spn__entry_task)
-        return;
+        return true;
     if (picture->count < picture->capacity)
         picture->tasks[picture->count] = slot->arg;
     picture->count++;
+    return true;
 }
 
 int64_t spn__lanes_snapshot(struct spn__lanes *lanes, spn_task **tasks, size_t capacity)

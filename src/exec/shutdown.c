@@ -33,6 +33,12 @@
 #include "sync/interrupt.h"
 #include "sync/thread_record.h"
 
+#ifdef SPN_SIM /* several rounds in short scenarios */
+enum { AT_ONCE = 2 };
+#else
+enum { AT_ONCE = 64 };
+#endif
+
 void spn__pool_count(struct spn_pool *pool, int64_t *counter, int64_t by)
 {
     spn__lock(&pool->lock);
@@ -69,25 +75,25 @@ bool spn__pool_try_terminate(struct spn_pool *pool)
     return true;
 }
 
-static void give_back(struct spn_pool *pool, struct spn__list *tasks,
-                      spn_unrun_fn unrun, void *ctx, int reason);
+static void give_back(struct spn__list *tasks, spn_unrun_fn unrun, void *ctx,
+                      int reason);
 
 /* STEAL: what a worker brought after shutdown_now had looked; it needs no door.  Now no
  * worker is left to bring more. */
 static void drop_late(struct spn_pool *pool)
 {
     struct spn__list late;
-    int64_t taken, lost = 0;
+    int64_t taken;
 
     if (pool->kind != SPN__WORK_STEAL)
         return;
     spn__list_init(&late);
     spn__lock(&pool->lock);
-    taken = spn__work_collect(pool, NULL, NULL, &late, &lost);
+    taken = spn__work_collect(pool, NULL, NULL, &late);
     pool->returned += taken;
     spn__pool_settle(pool, taken);
     spn__unlock(&pool->lock);
-    give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
+    give_back(&late, NULL, NULL, SPN_ESHUTDOWN);
     pool->work.stealing->settled(pool->work.stealing);
 }
 
@@ -220,7 +226,7 @@ int spn__pool_shutdown(struct spn_pool *pool)
         spn__pool_hold(pool);
     finish_shutdown(pool);
     spn__chosen_grant(&resumed);
-    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
+    give_back(&tasks, NULL, NULL, SPN_ECANCELED);
     if (needed)
         spn__pool_staff_held(pool);
     return SPN_OK;
@@ -239,18 +245,76 @@ static void interrupt_running(struct spn_pool *pool)
     }
 }
 
+static void give_back_task(spn_task *task, spn_unrun_fn unrun, void *ctx, int reason)
+{
+    if (unrun == NULL)
+        spn__task_discard(task, reason);
+    else
+        spn__task_give_back(task, unrun, ctx);
+}
+
+static void give_back_entry(struct spn__entry entry, spn_unrun_fn unrun, void *ctx,
+                            int reason)
+{
+    if (entry.fn == spn__entry_task)
+        give_back_task(entry.arg, unrun, ctx, reason);
+    else if (unrun != NULL)
+        unrun(ctx, NULL, entry.fn, entry.arg);
+}
+
 /* Tasks that were taken out go to the caller, or are dropped. */
-static void give_back(struct spn_pool *pool, struct spn__list *tasks,
-                      spn_unrun_fn unrun, void *ctx, int reason)
+static void give_back(struct spn__list *tasks, spn_unrun_fn unrun, void *ctx,
+                      int reason)
 {
     struct spn__list_node *node;
 
-    (void)pool;
-    while ((node = spn__list_pop_front(tasks)) != NULL) {
-        if (unrun == NULL)
-            spn__task_discard(spn__node_task(node), reason);
-        else
-            spn__task_give_back(spn__node_task(node), unrun, ctx);
+    while ((node = spn__list_pop_front(tasks)) != NULL)
+        give_back_task(spn__node_task(node), unrun, ctx, reason);
+}
+
+/* Only as long as the pool has no worker, or in any case. */
+enum until { UNTIL_STAFFED, TO_THE_END };
+
+/*
+ * Takes out all that waits and gives it back, after what is in `tasks` already.  What it
+ * takes is counted in *counter, and returned.  pool->lock is held, and released here.
+ *
+ * The calls of LANES and TIMED have no node, and none is made for them, because there may
+ * be no memory when a pool ends.  So they are copied out AT_ONCE at a time, and unrun is
+ * called without the lock.  Meanwhile the pool is held [hold]: the rest is in its queue.
+ */
+static int64_t give_back_all(struct spn_pool *pool, struct spn__list *tasks,
+                             int64_t *counter, enum until until, spn_unrun_fn unrun,
+                             void *ctx, int reason)
+{
+    struct spn__entry entries[AT_ONCE];
+    int64_t all = 0;
+
+    for (;;) {
+        const size_t count = spn__work_take_out(pool, entries, AT_ONCE);
+        const bool more = count == AT_ONCE;
+        int64_t taken = (int64_t)count;
+
+        if (pool->kind != SPN__WORK_LANES && pool->kind != SPN__WORK_TIMED)
+            taken = spn__work_collect(pool, NULL, NULL, tasks);
+        all += taken;
+        *counter += taken;
+        spn__pool_settle(pool, taken);
+        if (more)
+            spn__pool_hold(pool);
+        finish_shutdown(pool); /* unlocks; without a hold the pool may be gone now */
+        give_back(tasks, unrun, ctx, reason);
+        for (size_t i = 0; i < count; i++)
+            give_back_entry(entries[i], unrun, ctx, reason);
+        if (!more)
+            return all;
+        spn__lock(&pool->lock);
+        (void)spn__fetch_sub(&pool->holds, 1, relaxed); /* under the lock, as is ctl */
+        if (until == UNTIL_STAFFED &&
+            spn__ctl_count(spn__load(&pool->ctl, relaxed)) != 0) {
+            finish_shutdown(pool); /* unlocks */
+            return all;
+        }
     }
 }
 
@@ -259,24 +323,22 @@ int spn__pool_shutdown_now(struct spn_pool *pool, spn_unrun_fn unrun, void *ctx,
 {
     struct spn__chosen resumed = { NULL, NULL };
     struct spn__list tasks;
-    int64_t taken, lost = 0;
+    int64_t firsts, rest;
 
     if (count != NULL)
         *count = 0;
     if (spn__pool_is_orphan(pool))
         return SPN_ESTATE;
     spn__list_init(&tasks);
-    taken = begin_shutdown(pool, SPN_EXECUTOR_STOP, &tasks, &resumed);
+    firsts = begin_shutdown(pool, SPN_EXECUTOR_STOP, &tasks, &resumed);
     interrupt_running(pool);
-    taken += spn__work_collect(pool, NULL, NULL, &tasks, &lost);
-    pool->returned += taken;
-    pool->discarded += lost;
-    spn__pool_settle(pool, taken);
-    finish_shutdown(pool);
-    spn__chosen_grant(&resumed);
-    give_back(pool, &tasks, unrun, ctx, SPN_ESHUTDOWN); /* not the pool's any more */
+    pool->returned += firsts;
+    spn__pool_settle(pool, firsts);
+    spn__chosen_grant(&resumed); /* before unrun, which may take its time */
+    rest = give_back_all(pool, &tasks, &pool->returned, TO_THE_END, unrun, ctx,
+                         SPN_ESHUTDOWN); /* unlocks */
     if (count != NULL)
-        *count = taken;
+        *count = firsts + rest;
     return SPN_OK;
 }
 
@@ -442,7 +504,7 @@ int spn__pool_remove(struct spn_pool *pool, spn_task *task)
 static void put_back(struct spn_pool *pool)
 {
     struct spn__list late;
-    int64_t taken = 0, lost = 0;
+    int64_t taken = 0;
     bool needed;
 
     spn__list_init(&late);
@@ -452,15 +514,15 @@ static void put_back(struct spn_pool *pool)
     /* relaxed: changes under the lock. */
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) >= SPN_EXECUTOR_STOP) {
         /* shutdown_now came meanwhile, and could not find them. */
-        taken = spn__work_collect(pool, NULL, NULL, &late, &lost);
-        pool->discarded += taken + lost;
+        taken = spn__work_collect(pool, NULL, NULL, &late);
+        pool->discarded += taken;
     }
     /* Also if there are workers: they may wait for tasks that a worker did not find and left. */
     needed = spn__work_any(pool);
     if (needed)
         spn__pool_hold(pool);
     finish_shutdown(pool); /* unlocks */
-    give_back(pool, &late, NULL, NULL, SPN_ESHUTDOWN);
+    give_back(&late, NULL, NULL, SPN_ESHUTDOWN);
     if (needed)
         spn__pool_staff_held(pool);
 }
@@ -470,19 +532,19 @@ static int64_t cancel_some(struct spn_pool *pool,
 {
     struct spn__list_node *node;
     struct spn__list tasks;
-    int64_t taken, lost = 0;
+    int64_t taken;
 
     spn__list_init(&tasks);
     if (pool->kind == SPN__WORK_USER) /* it holds all tasks for a while: put_back */
         spn__pool_hold(pool);
     spn__pool_hold(pool);
-    taken = spn__work_collect(pool, wanted, ctx, &tasks, &lost);
+    taken = spn__work_collect(pool, wanted, ctx, &tasks);
     spn__list_each (node, &tasks)
         spn__pool_left(pool, spn__node_task(node));
     spn__pool_left_queue(pool, &pool->cancelled, taken);
     if (pool->kind == SPN__WORK_USER)
         put_back(pool);
-    give_back(pool, &tasks, NULL, NULL, SPN_ECANCELED);
+    give_back(&tasks, NULL, NULL, SPN_ECANCELED);
     return taken;
 }
 
@@ -527,7 +589,6 @@ int64_t spn_pool_cancel_owner(spn_pool *pool, const void *owner)
 void spn__pool_give_up(struct spn_pool *pool)
 {
     struct spn__list tasks;
-    int64_t taken, lost = 0;
 
     spn__list_init(&tasks);
     spn__lock(&pool->lock);
@@ -536,10 +597,6 @@ void spn__pool_give_up(struct spn_pool *pool)
         spn__unlock(&pool->lock);
         return;
     }
-    taken = spn__work_collect(pool, NULL, NULL, &tasks, &lost);
-    pool->discarded += taken + lost;
-    spn__pool_settle(pool, taken);
-    spn__room_notify_all(&pool->room);
-    finish_shutdown(pool); /* unlocks */
-    give_back(pool, &tasks, NULL, NULL, SPN_EAGAIN);
+    (void)give_back_all(pool, &tasks, &pool->discarded, UNTIL_STAFFED, NULL, NULL,
+                        SPN_EAGAIN); /* unlocks */
 }

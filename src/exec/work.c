@@ -496,7 +496,7 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool)
     switch (pool->kind) {
     case SPN__WORK_LANES:
         spn__list_init(&one);
-        (void)spn__lanes_collect(work->lanes, first_seen, &at, &one, NULL);
+        (void)spn__lanes_collect(work->lanes, first_seen, &at, &one);
         node = spn__list_pop_front(&one);
         return node != NULL ? spn__node_task(node) : NULL;
     case SPN__WORK_PRIORITY:
@@ -575,26 +575,38 @@ static int64_t user_collect(struct spn_pool *pool,
 
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                          struct spn__list *out, int64_t *dropped)
+                          struct spn__list *out)
 {
     struct spn__work_queue *work = &pool->work;
     int64_t count;
 
     switch (pool->kind) {
     case SPN__WORK_LANES:
-        return spn__lanes_collect(work->lanes, wanted, ctx, out, dropped);
+        return spn__lanes_collect(work->lanes, wanted, ctx, out);
     case SPN__WORK_PRIORITY:
         return spn__work_heap_collect(&work->heap, wanted, ctx, out);
     case SPN__WORK_USER:
         return user_collect(pool, wanted, ctx, out);
     case SPN__WORK_TIMED:
-        return work->source->ops->collect(work->source, wanted, ctx, out, dropped);
+        return work->source->ops->collect(work->source, wanted, ctx, out);
     case SPN__WORK_STEAL:
         count = spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
         return count + work->stealing->collect(work->stealing, wanted, ctx, out);
     default:
         return spn__work_fifo_collect(&work->fifo, pool->id, wanted, ctx, out);
     }
+}
+
+size_t spn__work_take_out(struct spn_pool *pool, struct spn__entry *entries,
+                          size_t capacity)
+{
+    struct spn__work_queue *work = &pool->work;
+
+    if (pool->kind == SPN__WORK_LANES)
+        return spn__lanes_drain(work->lanes, entries, capacity);
+    if (pool->kind == SPN__WORK_TIMED)
+        return work->source->ops->drain(work->source, entries, capacity);
+    return 0;
 }
 
 struct snapshot {

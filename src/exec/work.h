@@ -149,7 +149,9 @@ struct spn__work_source_ops {
     bool (*withdraw)(struct spn__work_source *source, uint64_t sequence);
     int64_t (*collect)(struct spn__work_source *source,
                        bool (*wanted)(spn_task *, const void *), const void *ctx,
-                       struct spn__list *out, int64_t *dropped);
+                       struct spn__list *out);
+    size_t (*drain)(struct spn__work_source *source, struct spn__entry *entries,
+                    size_t capacity);
     /* What may not run after a shutdown. */
     int64_t (*forbidden)(struct spn__work_source *source, struct spn__list *out);
     int64_t (*snapshot)(struct spn__work_source *source, spn_task **tasks,
@@ -256,12 +258,18 @@ spn_task *spn__work_pop_oldest(struct spn_pool *pool);
 /*
  * Moves every task that is wanted to `out`, in order, linked by its `link`; all of
  * them if wanted is NULL.  wanted is called with locks held and only looks.
- * Returns how many.  Calls that could not be handed out, for lack of memory, are
- * dropped and counted in *dropped.
+ * Returns how many.  LANES and TIMED: calls stay where they are.
  */
 int64_t spn__work_collect(struct spn_pool *pool,
                           bool (*wanted)(spn_task *, const void *), const void *ctx,
-                          struct spn__list *out, int64_t *dropped);
+                          struct spn__list *out);
+/*
+ * LANES and TIMED, whose calls have no node to link: takes out the first entries, tasks
+ * and calls in order, `capacity` at most, and allocates nothing.  Returns how many; less
+ * than `capacity`: nothing was left.  Other kinds: 0.
+ */
+size_t spn__work_take_out(struct spn_pool *pool, struct spn__entry *entries,
+                          size_t capacity);
 int64_t spn__work_snapshot(struct spn_pool *pool, spn_task **tasks, size_t capacity);
 
 /* A task's links, as the list node they are while it waits. */
@@ -300,11 +308,13 @@ bool spn__lanes_any(struct spn__lanes *lanes);
 int64_t spn__lanes_size(struct spn__lanes *lanes);
 int64_t spn__lanes_pushed(struct spn__lanes *lanes);
 bool spn__lanes_remove(struct spn__lanes *lanes, spn_task *task);
-/* A call without a node gets one here, if it is to be handed out: where there is no
- * memory for it the call is dropped, and counted in *dropped (may be NULL). */
+/* Tasks only; calls stay. */
 int64_t spn__lanes_collect(struct spn__lanes *lanes,
                            bool (*wanted)(spn_task *, const void *), const void *ctx,
-                           struct spn__list *out, int64_t *dropped);
+                           struct spn__list *out);
+/* As spn__work_take_out; the order is that of each lane. */
+size_t spn__lanes_drain(struct spn__lanes *lanes, struct spn__entry *entries,
+                        size_t capacity);
 /* Tasks only: how many wait, and the first of them. */
 int64_t spn__lanes_snapshot(struct spn__lanes *lanes, spn_task **tasks,
                             size_t capacity);

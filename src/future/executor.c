@@ -198,7 +198,7 @@ static void call_drop(spn_task *task, int reason)
     spn__block_put(c);
 }
 
-static struct call_task *make_call(spn_run_fn fn, void *arg)
+spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
 {
     struct call_task *c = spn__block_get(sizeof *c);
 
@@ -208,25 +208,8 @@ static struct call_task *make_call(spn_run_fn fn, void *arg)
     c->task.flags = SPN__TASK_CALL;
     c->fn = fn;
     c->arg = arg;
-    c->context = NULL;
-    return c;
-}
-
-spn_task *spn__call_task_create(spn_run_fn fn, void *arg)
-{
-    struct call_task *c = make_call(fn, arg);
-
-    if (c == NULL)
-        return NULL;
     c->context = spn__context_capture();
     return &c->task;
-}
-
-spn_task *spn__call_task_create_bare(spn_run_fn fn, void *arg)
-{
-    struct call_task *c = make_call(fn, arg);
-
-    return c != NULL ? &c->task : NULL;
 }
 
 /* Apart, so that the other way is short. */

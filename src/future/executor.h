@@ -51,8 +51,6 @@ struct spn__call_head {
 /* A task of the library's own that calls fn(arg), or NULL: no memory.  It frees
  * itself when it is run or dropped. */
 spn_task *spn__call_task_create(spn_run_fn fn, void *arg);
-/* The same without the caller's context: the call was somebody else's. */
-spn_task *spn__call_task_create_bare(spn_run_fn fn, void *arg);
 
 /*
  * What `queued` says of a task: 0, 1 from claim on, or a number of the executor's

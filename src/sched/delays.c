@@ -515,16 +515,15 @@ static bool withdraw(struct spn__work_source *source, uint64_t sequence)
     return slot != SPN__NO_SLOT;
 }
 
-/* Takes out those that `wanted` says, or all, in order.  Calls are given nodes if that is
- * what the caller wants (`dropped` counts those without), and else just go. */
+/* Takes out those that `wanted` says, in order.  Tasks go to `out`; calls just go. */
 static int64_t collect_if(struct spn__delays *d,
                           bool (*wanted)(struct spn__delays *, const spn_task *,
                                          int64_t, const void *),
-                          const void *ctx, struct spn__list *out, int64_t *dropped)
+                          const void *ctx, struct spn__list *out)
 {
     struct spn__list_node *node;
     struct spn__list found;
-    int64_t count = 0, lost = 0;
+    int64_t count = 0;
     uint32_t kept = 0;
 
     spn__list_init(&found);
@@ -536,23 +535,16 @@ static int64_t collect_if(struct spn__delays *d,
         const struct spn__entry entry = spn__dues_slot(&d->dues, e.slot)->entry;
         spn_task *task = task_in(&entry);
 
-        if (wanted != NULL && !wanted(d, task, e.due_ns, ctx)) {
+        if (!wanted(d, task, e.due_ns, ctx)) {
             spn__dues_keep(&d->dues, kept++, e);
             continue;
         }
         spn__dues_drop(&d->dues, e.slot);
         count++;
-        if (task != NULL)
+        if (task != NULL) {
             mark(task, TAKEN);
-        else if (dropped != NULL) {
-            task = spn__call_task_create_bare(entry.fn, entry.arg);
-            if (task != NULL) /* as if it had been one */
-                mark(task, TAKEN);
-            else
-                lost++;
-        }
-        if (task != NULL)
             spn__list_push_back(&found, spn__task_node(task));
+        }
     }
     spn__dues_kept(&d->dues, kept);
     publish_later(d);
@@ -562,9 +554,7 @@ static int64_t collect_if(struct spn__delays *d,
         if (is_tied(spn__node_task(node)))
             spn__scheduled_left(spn__node_task(node), false);
     spn__list_splice(out, &found);
-    if (dropped != NULL)
-        *dropped += lost;
-    return count - lost;
+    return count;
 }
 
 struct filter {
@@ -579,17 +569,36 @@ static bool passes(struct spn__delays *d, const spn_task *task, int64_t due_ns,
 
     (void)d;
     (void)due_ns;
-    return task != NULL && f->wanted((spn_task *)(uintptr_t)task, f->ctx);
+    return task != NULL &&
+           (f->wanted == NULL || f->wanted((spn_task *)(uintptr_t)task, f->ctx));
 }
 
 static int64_t collect(struct spn__work_source *source,
                        bool (*wanted)(spn_task *, const void *), const void *ctx,
-                       struct spn__list *out, int64_t *dropped)
+                       struct spn__list *out)
 {
     const struct filter f = { wanted, ctx };
 
-    return collect_if(delays_of(source), wanted != NULL ? passes : NULL, &f, out,
-                      dropped);
+    return collect_if(delays_of(source), passes, &f, out);
+}
+
+static size_t drain(struct spn__work_source *source, struct spn__entry *entries,
+                    size_t capacity)
+{
+    struct spn__delays *d = delays_of(source);
+    size_t count = 0;
+    uint32_t slot;
+
+    spn__lock(&d->lock);
+    fetch(d);
+    while (count < capacity &&
+           (slot = spn__dues_first_of_all(&d->dues)) != SPN__NO_SLOT)
+        entries[count++] = take_out(d, slot);
+    spn__unlock(&d->lock);
+    for (size_t i = 0; i < count; i++)
+        if (is_tied(task_in(&entries[i])))
+            spn__scheduled_left(task_in(&entries[i]), false);
+    return count;
 }
 
 static bool not_allowed(struct spn__delays *d, const spn_task *task, int64_t due_ns,
@@ -601,7 +610,7 @@ static bool not_allowed(struct spn__delays *d, const spn_task *task, int64_t due
 
 static int64_t forbidden(struct spn__work_source *source, struct spn__list *out)
 {
-    return collect_if(delays_of(source), not_allowed, NULL, out, NULL);
+    return collect_if(delays_of(source), not_allowed, NULL, out);
 }
 
 size_t spn__delays_take_due(struct spn__delays *d, spn_task **tasks, size_t capacity)
@@ -736,6 +745,7 @@ static const struct spn__work_source_ops ops = { .push = push,
                                                  .remove = remove_task,
                                                  .withdraw = withdraw,
                                                  .collect = collect,
+                                                 .drain = drain,
                                                  .forbidden = forbidden,
                                                  .snapshot = snapshot,
                                                  .lock = lock,

@@ -582,6 +582,14 @@ void spn__dues_line_up(struct spn__dues *q)
     }
 }
 
+uint32_t spn__dues_first_of_all(struct spn__dues *q)
+{
+    /* The run has all after the first time, unless something came. */
+    if (q->near.used > 0 || q->far.used > 0 || q->first_tick != INT64_MAX)
+        spn__dues_line_up(q);
+    return run_is_empty(&q->run) ? SPN__NO_SLOT : q->run.entries[q->run.first].slot;
+}
+
 void spn__dues_keep(struct spn__dues *q, uint32_t kept, struct spn__due due)
 {
     q->run.entries[kept] = due;

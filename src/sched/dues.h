@@ -72,6 +72,9 @@ uint32_t spn__dues_add(struct spn__dues *q, struct spn__entry entry, int64_t due
 struct spn__entry spn__dues_remove(struct spn__dues *q, uint32_t slot);
 /* The slot of the first, if it is due; else SPN__NO_SLOT.  It will be taken out soon. */
 uint32_t spn__dues_first(struct spn__dues *q, int64_t now_ns);
+/* The slot of the first of all, due or not, to be taken out next; SPN__NO_SLOT: nothing
+ * waits.  The first call lines all up, the next ones are O(1) unless something comes. */
+uint32_t spn__dues_first_of_all(struct spn__dues *q);
 /* When to look for the first: never later than it is due.  SPN_FOREVER: nothing waits. */
 int64_t spn__dues_next(const struct spn__dues *q);
 /* Time has passed: what is added now is put where its time says from then on. */

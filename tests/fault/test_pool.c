@@ -392,3 +392,87 @@ TEST_EACH(pool__nothing_to_be_had__ends_all_the_same, "G-22")
     bed_close(&b);
     gate_free(gate);
 }
+
+enum { GIVEN = 500 };
+
+/* What a shutdown_now gave back. */
+struct given {
+    int calls[GIVEN]; /* by argument */
+    spn_task *tasks[GIVEN];
+    int count, task_count, last;
+    bool in_order;
+};
+
+static struct given given;
+
+static void given_add(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
+{
+    struct given *g = ctx;
+    int i = -1;
+
+    g->count++;
+    if (task != NULL) {
+        CHECK(fn == NULL && arg == NULL);
+        for (int k = 0; k < g->task_count && i < 0; k++)
+            if (g->tasks[k] == task)
+                i = 2 + 5 * k;
+    } else if (CHECK(fn == count_call)) {
+        i = (int)((int *)arg - g->calls);
+    }
+    if (!CHECK(i >= 0 && i < GIVEN))
+        return;
+    g->calls[i]++;
+    g->in_order = g->in_order && i > g->last;
+    g->last = i;
+}
+
+/* Without memory shutdown_now gives each call back as a function and its argument, once,
+ * and tasks between them in their place. */
+TEST_EACH(pool__calls_at_shutdown_now_without_memory__each_given_back_once, "G-22",
+          "TPE-52")
+{
+    struct bed b = bed_open(k, 1, 1);
+    static struct piece pieces[GIVEN / 5];
+    spn_latch *gate = gate_new();
+    struct piece hold;
+    spn_pool_stats s;
+    int64_t count;
+
+    given = (struct given){ .last = -1, .in_order = true };
+    piece_init(&hold, gate);
+    pieces_init(pieces, GIVEN / 5, NULL);
+    start(b.pool, &hold);
+    for (int i = 0; i < GIVEN; i++) {
+        if (i % 5 == 2) {
+            CHECK_OK(execute(b.pool, &pieces[i / 5]));
+            given.tasks[given.task_count++] = &pieces[i / 5].task;
+        } else {
+            CHECK_OK(spn_executor_call(spn_pool_executor(b.pool), count_call,
+                                       &given.calls[i]));
+        }
+    }
+    (void)spn_thread_current();
+    atomic_store(&point, 0);
+    atomic_store(&refused, 0);
+    atomic_store(&fail_at, 1);
+    atomic_store(&fail_more, 1);
+    atomic_store(&armed, 1);
+    CHECK_OK(pool_shutdown_now(b.pool, given_add, &given, &count));
+    atomic_store(&armed, 0);
+    atomic_store(&fail_at, 0);
+    CHECK_EQ(count, GIVEN);
+    CHECK_EQ(given.count, GIVEN);
+    for (int i = 0; i < GIVEN; i++)
+        CHECK_EQ(given.calls[i], 1);
+    CHECK(given.in_order);
+    if (!is(k, OWN)) /* a queue of the user's is asked through copies, if there are */
+        CHECK_EQ(atomic_load(&refused), 0);
+    gate_open(gate);
+    CHECK_OK(pool_await(b.pool, SPN_FOREVER));
+    s = pool_stats(b.pool);
+    check_books(&s);
+    CHECK_EQ(s.returned, GIVEN);
+    CHECK_EQ(s.dropped, 0);
+    bed_close(&b);
+    gate_free(gate);
+}

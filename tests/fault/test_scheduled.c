@@ -237,6 +237,62 @@ TEST(scheduled__growth_of_a_long_queue_refused__nothing_is_lost, "STPE-39", "G-2
     CHECK(sweep(script_many, &threads_tried, &thread_fail_at, &thread_fail_more) >= 2);
 }
 
+enum { GIVEN = 500 };
+
+/* Calls with the number of their turn. */
+static int turns[GIVEN];
+static int given_count;
+
+static void given_add(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
+{
+    (void)ctx;
+    CHECK(task == NULL && fn == run);
+    if (given_count < GIVEN)
+        CHECK(arg == &turns[given_count]);
+    given_count++;
+}
+
+/* Without memory shutdown_now gives each call back as a function and its argument, once,
+ * those that are due first before the others. */
+TEST(scheduled__calls_at_shutdown_now_without_memory__each_given_back_once, "G-22",
+     "STPE-31")
+{
+    spn_scheduled_opts o = spn_scheduled_opts_pool(1);
+    spn_pool_stats s = SPN_POOL_STATS_INIT;
+    spn_scheduled *sched;
+    spn_clock *clock;
+    int64_t count;
+
+    REQUIRE(spn_thread_current() != NULL);
+    given_count = 0;
+    REQUIRE_OK(spn_clock_create_manual(&clock, 0));
+    o.clock = clock;
+    REQUIRE_OK(spn_scheduled_create(&sched, &o));
+    for (int i = 0; i < GIVEN; i++) {
+        const int turn = (i * 7) % GIVEN; /* each once, out of order */
+
+        CHECK_OK(spn_scheduled_call(sched, run, &turns[turn],
+                                    (turn < GIVEN / 2 ? SPN_MS(1) : SPN_SEC(1)) *
+                                        (turn + 1)));
+    }
+    atomic_store(&point, 0);
+    atomic_store(&refused, 0);
+    atomic_store(&fail_more, 1);
+    atomic_store(&fail_at, 1);
+    CHECK_OK(pool_shutdown_now(spn_scheduled_pool(sched), given_add, NULL, &count));
+    CHECK_EQ(atomic_load(&refused), 0);
+    atomic_store(&fail_at, 0);
+    CHECK_EQ(count, GIVEN);
+    CHECK_EQ(given_count, GIVEN);
+    CHECK_OK(pool_await(spn_scheduled_pool(sched), SPN_FOREVER));
+    CHECK_OK(spn_pool_stats_get(spn_scheduled_pool(sched), &s));
+    CHECK_EQ(s.returned, GIVEN);
+    CHECK_EQ(s.accepted, GIVEN);
+    CHECK_EQ(s.pending, 0);
+    CHECK_OK(spn_scheduled_destroy(sched));
+    CHECK_OK(spn_clock_destroy(clock));
+}
+
 /* After all that a clean run leaves as much as the one before. */
 TEST(scheduled__repeated__leaves_nothing, "STPE-21")
 {

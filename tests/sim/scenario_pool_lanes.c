@@ -134,6 +134,37 @@ SCENARIO(pool_lanes__call_races_shutdown_now__runs_or_returned, "TPE-19")
 }
 SCENARIO_OPTS(pool_lanes__call_races_shutdown_now__runs_or_returned, .max_steps = 60000)
 
+static void await_and_destroy(void *p)
+{
+    (void)p;
+    while (pool_await(pool, SPN_FOREVER) == SPN_ENOMEM)
+        ;
+    while (spn_pool_destroy(pool) == SPN_EBUSY)
+        spn__cpu_relax();
+}
+
+/* shutdown_now takes calls out a few at a time and gives them back without the lock: the
+ * pool does not end while some of them are in it. */
+SCENARIO(pool_lanes__await_races_shutdown_now__ends_after_the_last_call, "TPE-52")
+{
+    int64_t count;
+    int sum = 0;
+
+    if (!open_pool(1, 1))
+        return;
+    for (int i = 0; i < CALLS; i++)
+        call(i);
+    sim_thread(await_and_destroy, NULL);
+    sim_assert(pool_shutdown_now(pool, unrun, NULL, &count) == SPN_OK);
+    sim_assert(count == spn__load(&returned, relaxed));
+    sim_join_all();
+    for (int i = 0; i < CALLS; i++)
+        sum += spn__load(&ran[i], relaxed);
+    sim_assert(sum + spn__load(&returned, relaxed) == spn__load(&accepted, relaxed));
+}
+SCENARIO_OPTS(pool_lanes__await_races_shutdown_now__ends_after_the_last_call,
+              .max_steps = 60000, .faults = true)
+
 /* A call that comes as the last worker leaves is run by it or by another. */
 SCENARIO(pool_lanes__call_races_keep_alive__runs, "TPE-9")
 {

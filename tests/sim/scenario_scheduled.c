@@ -807,6 +807,43 @@ static void give_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
     sim_assert(spn_task_drop(task, SPN_ECANCELED) == SPN_OK);
 }
 
+static SPN__ATOMIC(int) calls_back;
+
+static void take_call_back(void *ctx, spn_task *task, spn_run_fn fn, void *arg)
+{
+    const struct job *j = arg;
+
+    (void)ctx;
+    sim_assert(task == NULL && fn == work);
+    sim_assert(spn__load(&j->runs, relaxed) == 0);
+    (void)spn__fetch_add(&calls_back, 1, relaxed);
+}
+
+/* Calls are given back a few at a time, while the worker runs and leaves: each that was
+ * accepted runs or comes back, once. */
+SCENARIO(scheduled__shutdown_now_races_calls__each_runs_or_comes_back, "STPE-31")
+{
+    int64_t count, ran = 0, accepted = 0;
+
+    open_with(spn_scheduled_opts_pool(1));
+    spn__init(&calls_back, 0);
+    for (int i = 0; i < TASKS; i++) {
+        const int64_t delay_ns = i % 2 == 0 ? 0 : NEAR_;
+
+        expect_due(&jobs[i], delay_ns);
+        accepted += spn_scheduled_call(sched, work, &jobs[i], delay_ns) == SPN_OK;
+    }
+    sim_assert(spn_executor_shutdown_now(ex, take_call_back, NULL, &count) == SPN_OK);
+    sim_assert(count == spn__load(&calls_back, relaxed));
+    sim_assert(spn_executor_await(ex, SPN_FOREVER) == SPN_OK);
+    for (int i = 0; i < TASKS; i++) {
+        sim_assert(runs(i) <= 1);
+        ran += runs(i);
+    }
+    sim_assert(ran + count == accepted);
+    finish();
+}
+
 /* What shutdown_now returns has not started; the rest has. */
 SCENARIO(scheduled__shutdown_now_races_start__all_or_nothing, "STPE-31", "STPE-32")
 {

@@ -153,7 +153,7 @@ static void collect_some(struct load *l)
         spn_task *seen[16];
 
         spn__list_init(&out);
-        (void)spn__lanes_collect(l->lanes, one_in_ten, l, &out, NULL);
+        (void)spn__lanes_collect(l->lanes, one_in_ten, l, &out);
         while ((node = spn__list_pop_front(&out)) != NULL)
             came_out(l, spn__node_task(node), &l->by_collect);
         CHECK(spn__lanes_snapshot(l->lanes, seen, 16) >= 0);
