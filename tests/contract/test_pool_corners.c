@@ -107,6 +107,75 @@ TEST(corner__all_wait_for_a_worker_that_never_comes__one_is_refused, "P6", "TPE-
     gate_free(may_submit);
 }
 
+/* ---- a thread comes after all, while what waits for one is dropped -------------------- */
+
+enum { LATE = 500 };
+
+static struct {
+    spn_thread_factory factory;
+    spn_task tasks[LATE];
+    struct piece more;
+    int asked, dropped;
+    atomic_int ran;
+} late;
+
+static int late_run(spn_task *task)
+{
+    (void)task;
+    atomic_fetch_add(&late.ran, 1);
+    return 0;
+}
+
+/* With the first that is dropped there are threads again. */
+static void late_drop(spn_task *task, int reason)
+{
+    (void)task;
+    CHECK_STATUS(reason, SPN_EAGAIN);
+    if (late.dropped++ == 0)
+        CHECK_OK(execute(pool, &late.more));
+}
+
+/* Has no thread the first time, when many tasks have come for it. */
+static int make_second(const spn_thread_factory *factory, spn_thread **out,
+                       spn_thread_opts *opts, spn_thread_fn fn, void *arg)
+{
+    (void)factory;
+    if (late.asked++ > 0)
+        return spn_thread_create(out, opts, fn, arg);
+    *out = NULL;
+    for (int i = 0; i < LATE; i++)
+        CHECK_OK(spn_executor_execute(spn_pool_executor(pool), &late.tasks[i]));
+    return SPN_EAGAIN;
+}
+
+/* In lanes what waits is dropped a part at a time: what is left when there is a worker is
+ * run by it. */
+TEST(corner__worker_comes_while_tasks_are_dropped__runs_the_rest, "TPE-22")
+{
+    spn_pool_opts opts = opts_of(1, 1, SPN_UNBOUNDED);
+    spn_latch *gate = gate_new();
+    struct piece first;
+    spn_pool_stats s;
+
+    late.factory = (spn_thread_factory){ sizeof late.factory, make_second };
+    for (int i = 0; i < LATE; i++)
+        late.tasks[i] = (spn_task)SPN_TASK_INIT(late_run, late_drop);
+    piece_init(&first, NULL);
+    piece_init(&late.more, gate);
+    opts.queue_kind = SPN_POOL_LANES;
+    opts.factory = &late.factory;
+    pool = pool_with(&opts);
+    CHECK_OK(execute(pool, &first)); /* queued, as there is a worker by then */
+    CHECK(late.dropped > 0 && late.dropped < LATE);
+    gate_open(gate);
+    T_AWAIT(atomic_load(&late.ran) == LATE - late.dropped);
+    s = pool_stats(pool);
+    CHECK_EQ(s.dropped, late.dropped);
+    pool_close(pool);
+    CHECK_EQ(started(&first), 1);
+    gate_free(gate);
+}
+
 /* ---- waiting for oneself -------------------------------------------------------------- */
 
 static void await_in_hook(spn_pool *p, void *ctx)
