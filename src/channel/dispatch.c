@@ -46,6 +46,7 @@
 #include "config/problem.h"
 #include "exec/pool.h"
 #include "sync/blocks.h"
+#include "sync/thread_record.h"
 
 /* ---- tasks ----------------------------------------------------------------------- */
 
@@ -99,14 +100,18 @@ static struct running running_event(const struct spn__event_task *event)
                              event->is_counted ? event->dispatch : NULL };
 }
 
-/* Follows the handler, also when that ended its thread. */
-static void end_running(void *arg)
+/* Follows the handler.  `d` may be NULL, as in struct running. */
+static void task_ended(void *channel, void *d)
 {
-    const struct running *r = arg;
+    spn__channel_drop(channel);
+    if (d != NULL)
+        (void)spn__fetch_sub(&((struct spn_dispatch *)d)->tasks, 1,
+                             release); /* [tasks] */
+}
 
-    spn__channel_drop(r->channel);
-    if (r->d != NULL)
-        (void)spn__fetch_sub(&r->d->tasks, 1, release); /* [tasks] */
+static void end_running(const struct running *r)
+{
+    task_ended(r->channel, r->d);
 }
 
 /* Answers for a message that nobody handles. */
@@ -126,12 +131,13 @@ static int run_received(spn_task *task)
     spn_message *message = message_of(task);
     struct spn_dispatch *d = message->dispatch;
     struct running r = running_message(message);
+    struct spn_thread *self = spn__self_get();
     spn_channel *channel = message->channel;
     int rc;
 
     spn__waits_begun(&d->waits, message);
     spn__channel_hold(channel); /* the message may end in there */
-    SPN__CLEANUP_PUSH(end_running, &r);
+    spn__task_entered(self, task_ended, r.channel, r.d);
     if (refused_why(message) != 0) {
         refuse(d, message, refused_why(message));
     } else if ((rc = spn__handler_received(d->handler.inner, channel, message)) !=
@@ -141,7 +147,8 @@ static int run_received(spn_task *task)
             spn__handler_caught(d->handler.inner, channel, rc);
         spn_message_release(message);
     }
-    SPN__CLEANUP_POP();
+    spn__task_left(self);
+    end_running(&r);
     return SPN_OK;
 }
 
@@ -162,19 +169,21 @@ static int run_event(spn_task *task)
     struct spn__event_task *event = event_of(task);
     struct running r = running_event(event);
     spn_handler *inner = event->dispatch->handler.inner;
+    struct spn_thread *self = spn__self_get();
     const spn_channel_event what = event->event;
     const int why = event->why;
 
     if (what == SPN_CHANNEL_CAUGHT)
         spn__block_put(event); /* the other two are the channel's */
-    SPN__CLEANUP_PUSH(end_running, &r);
+    spn__task_entered(self, task_ended, r.channel, r.d);
     if (what == SPN_CHANNEL_CONNECTED)
         spn__handler_connected(inner, r.channel);
     else if (what == SPN_CHANNEL_DISCONNECTED)
         spn__handler_disconnected(inner, r.channel, why);
     else
         spn__handler_caught(inner, r.channel, why);
-    SPN__CLEANUP_POP();
+    spn__task_left(self);
+    end_running(&r);
     return SPN_OK;
 }
 

@@ -89,12 +89,9 @@ struct slot {
 
 /* What a thread is just handing over; the innermost is in its record. */
 struct spn__limiter_frame {
-    struct spn_thread *self;
     struct slot *slot; /* NULL: it has ended in there */
     struct slot *next; /* then: whose turn it is now */
-    bool returned;     /* execute has; else the thread has been ended in there */
     struct spn__limiter_frame *outer;
-    struct spn__context_frame context;
 };
 
 struct spn_limiter {
@@ -337,43 +334,11 @@ static void drop(spn_task *task, int reason)
 static void hand_over_all(struct slot *s);
 
 /* A task that the executor behind has had and will not run. */
-struct giving_up {
-    struct slot *slot; /* NULL: it has ended */
-    struct slot *next; /* then: whose turn it is now */
-    spn_task *task;
-    int reason;
-    bool returned; /* drop has; else the thread has been ended in there */
-};
-
-static void drop_given_up(void *p)
-{
-    struct giving_up *g = p;
-
-    drop(g->task, g->reason);
-    g->returned = true;
-}
-
-/* Follows drop, also when a task that it ran has ended the thread; and once more, if what
- * is handed over here does. */
-static void after_given_up(void *p)
-{
-    struct giving_up *g = p;
-    struct slot *s = g->slot;
-
-    if (s == NULL)
-        return;
-    g->slot = NULL;
-    g->next = end_permit(s, DROPPED);
-    if (!g->returned)
-        hand_over_all(g->next);
-}
-
 /* Drops the task of a slot that the executor behind has had and will not run, and ends the
  * slot; returns the next in turn. */
 static struct slot *slot_give_up(struct slot *s, int reason)
 {
     struct spn_limiter *l = s->limiter;
-    struct giving_up g = { .slot = s, .task = s->task, .reason = reason };
     struct spn__pending_entry *chunk;
 
     spn__lock(&l->lock);
@@ -381,39 +346,28 @@ static struct slot *slot_give_up(struct slot *s, int reason)
     spn__unlock(&l->lock);
     if (chunk != NULL)
         spn__free(chunk);
-    spn__outlive(drop_given_up, after_given_up, &g);
-    return g.next;
-}
-
-/* Follows execute, also when what it ran has ended the thread: something else that the
- * executor behind ran here, after the slot had ended and left the next one to us. */
-static void after_hand_over(void *p)
-{
-    struct spn__limiter_frame *frame = p;
-
-    spn__context_leave(&frame->context, frame->self);
-    if (frame->self != NULL)
-        frame->self->limiter = frame->outer;
-    if (!frame->returned)
-        hand_over_all(frame->next);
+    drop(s->task, reason);
+    return end_permit(s, DROPPED);
 }
 
 /* Gives a slot with a permit to the executor behind; not ours after that, unless it was
  * refused.  *next: if it has come to its end in there, whose turn it is now. */
 static int hand_over(struct slot *s, struct slot **next)
 {
-    struct spn__limiter_frame frame = { .self = spn__thread_self(), .slot = s };
+    struct spn__limiter_frame frame = { .slot = s };
+    struct spn_thread *self = spn__thread_self();
+    struct spn__context_frame context;
     int rc;
 
-    if (frame.self != NULL) {
-        frame.outer = frame.self->limiter;
-        frame.self->limiter = &frame;
+    if (self != NULL) {
+        frame.outer = self->limiter;
+        self->limiter = &frame;
     }
-    spn__context_enter(&frame.context, frame.self, spn__job_take(s->task));
-    SPN__CLEANUP_PUSH(after_hand_over, &frame);
+    spn__context_enter(&context, self, spn__job_take(s->task));
     rc = spn_executor_execute(s->limiter->behind, &s->job.task);
-    frame.returned = true;
-    SPN__CLEANUP_POP();
+    spn__context_leave(&context, self);
+    if (self != NULL)
+        self->limiter = frame.outer;
     *next = frame.next;
     return rc;
 }
@@ -448,50 +402,42 @@ static void pass_on(const struct slot *s, struct slot *next)
 
 /* ---- as a job of the executor behind --------------------------------------------------- */
 
-struct running {
-    struct slot *slot;
-    spn_executor_frame inside;
-    bool entered, returned;
-    int rc;
-};
-
-/* Follows the task, also when it ended its thread. */
-static void after_run(void *p)
+/* The task has ended its thread: no loop further out goes on. */
+static void slot_ended(void *of, void *held)
 {
-    struct running *r = p;
-    struct slot *next;
-
-    if (r->entered)
-        (void)spn_executor_leave(&r->inside);
-    next = end_permit(r->slot, r->returned && r->rc == 0 ? COMPLETED : FAILED);
-    if (r->returned)
-        pass_on(r->slot, next);
-    else
-        hand_over_all(next); /* the thread ends: no loop further out goes on */
+    (void)held;
+    hand_over_all(end_permit(of, FAILED));
 }
 
 static int slot_run(spn_task *job)
 {
-    struct running r = { .slot = (struct slot *)(void *)job };
-    struct spn_limiter *l = r.slot->limiter;
-    spn_task *task = r.slot->task;
+    struct slot *s = (struct slot *)(void *)job;
+    struct spn_limiter *l = s->limiter;
+    spn_task *task = s->task;
     const int64_t now_ns = now_of(l);
+    struct spn_thread *self;
     struct spn__pending_entry *chunk;
+    spn_executor_frame inside;
+    bool entered;
+    int rc;
 
     spn__lock(&l->lock);
-    chunk = slot_leave(r.slot);
+    chunk = slot_leave(s);
     if (l->standing.target_ns != 0)
-        sample(l, r.slot, now_ns);
+        sample(l, s, now_ns);
     spn__unlock(&l->lock);
     if (chunk != NULL)
         spn__free(chunk);
-    r.entered = spn_executor_enter(&l->executor, &r.inside) == SPN_OK;
+    entered = spn_executor_enter(&l->executor, &inside) == SPN_OK;
+    self = spn__self_get();
     spn_task_release(task);
-    SPN__CLEANUP_PUSH(after_run, &r);
-    r.rc = task->fn(task); /* the task may be gone now */
-    r.returned = true;
-    SPN__CLEANUP_POP();
-    return r.rc;
+    spn__task_entered(self, slot_ended, s, NULL);
+    rc = task->fn(task); /* the task may be gone now */
+    spn__task_left(self);
+    if (entered)
+        (void)spn_executor_leave(&inside);
+    pass_on(s, end_permit(s, rc == 0 ? COMPLETED : FAILED));
+    return rc;
 }
 
 static void slot_drop(spn_task *job, int reason)

@@ -92,8 +92,7 @@ struct spn__worker {
     bool chosen_to_search;    /* by the waker, before the permit */
     bool free;                /* counted in work.free: hand-off only */
     bool in_task;             /* it runs one: what a cleanup finds */
-    bool called, counted;     /* its function has returned; it was counted */
-    spn_task *asked;          /* the before hook is being asked about it */
+    bool stealing;            /* STEAL: between spn__worker_begin and _end: no task */
     const char *label;        /* of that one */
     uint32_t block_depth;     /* STEAL: of worker_block */
     uint32_t makes;           /* workers that its task is about to start */

@@ -29,9 +29,8 @@
 
 /* ---- one task ---------------------------------------------------------------------- */
 
-static void count(struct spn__worker *w, spn__counter *counter)
+static void count(spn__counter *counter)
 {
-    w->counted = true;
     /* relaxed read: only its own thread writes it.  [count] */
     spn__store(counter, spn__load(counter, relaxed) + 1, release);
 }
@@ -64,7 +63,6 @@ static void begin_task(struct spn__worker *w)
     struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
 
     w->in_task = true;
-    w->called = w->counted = false;
     spn__store(&w->running, 1, release); /* [stop] with it comes `self` */
     (void)spn__interrupt_take(self);
     spn__fence_light(); /* [stop] */
@@ -89,11 +87,12 @@ static void end_task(struct spn__worker *w)
 void spn__worker_begin(struct spn__worker *w)
 {
     begin_task(w);
-    w->called = w->counted = true; /* if it ends the thread: it is no task */
+    w->stealing = true;
 }
 
 void spn__worker_end(struct spn__worker *w)
 {
+    w->stealing = false;
     end_task(w);
 }
 
@@ -104,8 +103,7 @@ void spn__worker_count(struct spn__worker *w, int status)
 
     if (status != 0)
         spn__pool_uncaught(w->pool, &info);
-    /* relaxed read: only its own thread writes it.  [count] */
-    spn__store(counter, spn__load(counter, relaxed) + 1, release);
+    count(counter);
 }
 
 /* Apart, as pools without task times have nothing of it. */
@@ -131,7 +129,6 @@ static void finish_task(struct spn__worker *w, int status)
     struct spn_pool *pool = w->pool;
     const spn_task_info info = { .label = w->label, .status = status };
 
-    w->called = true;
     /* What was meant for the task does not reach the hooks. */
     if (spn__ctl_state(spn__load(&pool->ctl, relaxed)) <
         SPN_EXECUTOR_STOP)                                       /* as [stop] */
@@ -142,13 +139,13 @@ static void finish_task(struct spn__worker *w, int status)
         end_time(pool, &info);
     if (pool->hooks.after != NULL)
         pool->hooks.after(pool, &info, pool->hooks.ctx);
-    count(w, status == 0 ? &w->counts.completed : &w->counts.failed);
+    count(status == 0 ? &w->counts.completed : &w->counts.failed);
 }
 
-/* The before hook objects, or has ended the thread. */
+/* The before hook objects. */
 static void refuse_to_run(struct spn__worker *w, spn_task *task)
 {
-    count(w, &w->counts.failed);
+    count(&w->counts.failed);
     spn__pool_left(w->pool, task);
     spn_task_release(task);
     spn__task_drop_guarded(task, SPN_ECANCELED);
@@ -169,23 +166,17 @@ static void run_task(struct spn__worker *w, spn_task *task)
 
     w->label = info.label;
     if (is_job && expired(job)) {
-        count(w, &w->counts.expired);
+        count(&w->counts.expired);
         spn__pool_left(pool, task);
         spn__task_discard(task, SPN_ETIMEDOUT);
         return;
     }
     count_start(w);
     spn__ambient_begin(spn__load(&w->self, relaxed), spn__job_take(task)); /* its own */
-    if (pool->hooks.before != NULL) {
-        int objection;
-
-        w->asked = task;
-        objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
-        w->asked = NULL;
-        if (objection != 0) {
-            refuse_to_run(w, task);
-            return;
-        }
+    if (pool->hooks.before != NULL &&
+        pool->hooks.before(pool, &info, pool->hooks.ctx) != 0) {
+        refuse_to_run(w, task);
+        return;
     }
     if (pool->hooks.times != NULL)
         start_time(pool, &info);
@@ -201,16 +192,11 @@ void spn__worker_run(struct spn__worker *w, struct spn__entry entry)
     } else {
         const spn_task_info info = { 0 };
         struct spn_pool *pool = w->pool;
-        int objection = 0;
 
         count_start(w);
-        if (pool->hooks.before != NULL) {
-            w->called = true; /* a hook that ends the thread: no after, no uncaught */
-            objection = pool->hooks.before(pool, &info, pool->hooks.ctx);
-            w->called = false;
-        }
-        if (objection != 0) {
-            count(w, &w->counts.failed);
+        if (pool->hooks.before != NULL &&
+            pool->hooks.before(pool, &info, pool->hooks.ctx) != 0) {
+            count(&w->counts.failed);
         } else {
             if (pool->hooks.times != NULL)
                 start_time(pool, &info);
@@ -346,19 +332,35 @@ void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry)
         run_batch(w, entry, NULL);
 }
 
-/* ---- one that ends its thread -------------------------------------------------------- */
+/* ---- a task that ends its thread ------------------------------------------------------ */
 
-void spn__worker_cut_short(struct spn__worker *w)
+/*
+ * What the thread's record has of the functions the thread was in points to the stack that
+ * is gone.  `executing` is the root's own again.
+ */
+static void forget_stack(struct spn_thread *self, struct spn_executor_frame *root)
 {
-    spn__assert(w->in_task);
-    if (w->asked != NULL) {
-        spn_task *task = w->asked;
+    self->executing = root;
+    self->call = NULL;
+    self->hand_over = NULL;
+    self->limiter = NULL;
+    self->ambient.context = self->ambient.captured; /* whatever scope was left open */
+}
 
-        w->asked = NULL;
-        refuse_to_run(w, task);
-    } else if (!w->called && !w->counted)
-        finish_task(w, SPN_ECANCELED);
-    else if (!w->counted) /* a hook ended it */
-        count(w, &w->counts.failed);
+void spn__worker_cut_short(struct spn__worker *w, struct spn_executor_frame *root)
+{
+    struct spn_thread *self = spn__load(&w->self, relaxed); /* its own */
+
+    spn__assert(w->in_task);
+    /* Tasks within tasks, deeper than any of the library's. */
+    spn__assert(self->entered_count <= SPN__ENTERED_MAX);
+    forget_stack(self, root);
+    while (self->entered_count > 0) {
+        const struct spn__entered e = self->entered[--self->entered_count];
+
+        e.ended(e.of, e.held);
+    }
+    finish_task(w, SPN_ECANCELED);
     end_task(w);
+    spn__ambient_worker(self); /* a task within another has begun anew */
 }

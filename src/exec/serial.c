@@ -45,56 +45,24 @@
 
 /* ---- tasks --------------------------------------------------------------------------- */
 
-/* The tasks of a lane that went idle. */
-struct giving_up {
-    struct spn__serial_lane *lane; /* NULL: it may be gone */
-    struct spn__list tasks;
-    uint64_t dropped;
-    int reason;
-};
-
-static void drop_given_up(void *p)
-{
-    struct giving_up *g = p;
-    struct spn__list_node *node;
-
-    while ((node = spn__list_pop_front(&g->tasks)) != NULL) {
-        g->dropped++; /* first: a drop may run a task that ends the thread */
-        spn__task_discard(spn__node_task(node), g->reason);
-    }
-}
-
-/* Follows the drops, also when one has ended the thread: then the rest comes first. */
-static void after_given_up(void *p)
-{
-    struct giving_up *g = p;
-    struct spn__serial_lane *lane = g->lane;
-    struct spn_serial *s;
-
-    if (!spn__list_empty(&g->tasks)) {
-        spn__outlive(drop_given_up, after_given_up, g);
-        return;
-    }
-    if (lane == NULL)
-        return;
-    s = lane->serial;
-    g->lane = NULL;
-    spn__serial_close_lane(lane);
-    spn__serial_count_down(s, g->dropped + 1); /* and the lane's own */
-}
-
 /* Goes idle and drops what waited.  The lane may be gone afterwards. */
 static void give_up(struct spn__serial_lane *lane, int reason)
 {
-    struct giving_up g = { .lane = lane, .reason = reason };
+    struct spn_serial *s = lane->serial;
+    struct spn__list_node *node;
+    struct spn__list tasks;
+    uint64_t dropped = 0;
 
-    spn__list_init(&g.tasks);
+    spn__list_init(&tasks);
     spn__lock(&lane->shard->lock);
-    spn__list_splice(&g.tasks, &lane->tasks);
+    spn__list_splice(&tasks, &lane->tasks);
     lane->active = false; /* first: what a drop submits asks for a turn of its own */
     lane->opened++;
     spn__unlock(&lane->shard->lock);
-    spn__outlive(drop_given_up, after_given_up, &g);
+    for (; (node = spn__list_pop_front(&tasks)) != NULL; dropped++)
+        spn__task_discard(spn__node_task(node), reason);
+    spn__serial_close_lane(lane);
+    spn__serial_count_down(s, dropped + 1); /* and the lane's own */
 }
 
 /* With the lock held: takes a task off that waits in the lane; false: it does not. */
@@ -264,27 +232,19 @@ static spn_task *next_task(struct running *r)
     return spn__node_task(node);
 }
 
-/* A task has ended the thread, one of ours or one that the executor below ran when we wanted
- * to queue up again: if the lane is ours, it goes on elsewhere. */
-static void after_death(void *p)
+/* A task of the lane has ended its thread: the lane goes on elsewhere. */
+static void lane_ended(void *of, void *held)
 {
-    struct running *r = p;
-    struct spn__serial_lane *lane = r->lane;
+    struct spn__serial_lane *lane = of;
     int rc;
 
-    if (lane == NULL)
-        return;
-    if (r->self != NULL)
-        (void)spn_executor_leave(&r->frame);
-    if (!r->in_task && !r->bounced)
-        return; /* it was handed over, and may be gone */
+    (void)held;
     spn__lock(&lane->shard->lock);
     lane->thread = NULL;
     lane->running = NULL;
     lane->interrupted = false;
     spn__unlock(&lane->shard->lock);
-    if (r->in_task)
-        spn__serial_count_down(lane->serial, 1); /* the lane is counted */
+    spn__serial_count_down(lane->serial, 1); /* the task; the lane is counted */
     rc = spn_executor_execute(lane->serial->below, &lane->runner);
     if (rc != SPN_OK)
         give_up(lane, rc);
@@ -367,9 +327,9 @@ int spn__serial_run_lane(spn_task *runner)
     }
     if (spn_executor_enter(&r.lane->executor, &r.frame) == SPN_OK)
         r.self = spn__self_get();
-    SPN__CLEANUP_PUSH(after_death, &r);
+    spn__task_entered(r.self, lane_ended, r.lane, NULL);
     run_tasks(&r);
-    SPN__CLEANUP_POP();
+    spn__task_left(r.self);
     return 0;
 }
 
@@ -513,12 +473,6 @@ int spn_serial_close(spn_serial *s, spn_executor *executor)
     return SPN_OK;
 }
 
-/* Also when a task that ran inside the call has ended the thread. */
-static void close_lane(void *lane)
-{
-    spn__serial_close_lane(lane);
-}
-
 int spn_serial_execute(spn_serial *s, uint64_t key, spn_task *task)
 {
     struct spn__serial_lane *lane;
@@ -529,8 +483,7 @@ int spn_serial_execute(spn_serial *s, uint64_t key, spn_task *task)
     lane = spn__serial_open_lane(s, key);
     if (lane == NULL)
         return SPN_ENOMEM;
-    SPN__CLEANUP_PUSH(close_lane, lane);
     rc = lane_execute(&lane->executor, task);
-    SPN__CLEANUP_POP();
+    spn__serial_close_lane(lane);
     return rc;
 }

@@ -10,10 +10,12 @@
  *   it back; after resume or shutdown the worker starts it.
  *
  * DEATH
- *   A task may end its thread (pthread_exit).  The cleanup gives the task its end, has
- *   another worker take this one's place, and if no thread can be made and this was
- *   the last, goes on serving from inside the cleanup: a queue is never left without
- *   anybody.
+ *   A task may end its thread (pthread_exit).  worker_ended, the thread's root frame and
+ *   the only one that catches it, counts the task as failed, ends the library's own tasks
+ *   that it was in (spn__task_entered), and has another worker take this one's place.  If
+ *   no thread can be made and this was the last, it goes on serving from the root: a queue
+ *   is never left without anybody.  A hook or a drop that ends the thread is not told from
+ *   a task: that is undefined.
  *
  * ORDERING
  *   [ctl]   The end is published with release; who learns of it without the lock
@@ -274,8 +276,8 @@ static void serve_here(void *frame)
     serve(spn__worker_current());
 }
 
-/* Follows serve, also when a task ended the thread; and once more then, if the thread
- * went on and another ended it. */
+/* The root: follows serve, also when a task ended the thread; and once more then, if the
+ * thread went on and another ended it. */
 static void worker_ended(void *arg)
 {
     struct spn_thread *self = spn__self_get();
@@ -285,7 +287,7 @@ static void worker_ended(void *arg)
         (void)spn_executor_leave(arg);
         return;
     }
-    spn__worker_cut_short(w);
+    spn__worker_cut_short(w, arg);
     if (spn__worker_replace(w)) {
         self->worker = NULL;
         spn__free(w); /* the pool may be gone */

@@ -25,7 +25,8 @@ bool spn__worker_replace(struct spn__worker *w);
 /* run.c: runs an entry; and what follows it in the worker's batch (LANES). */
 void spn__worker_run(struct spn__worker *w, struct spn__entry entry);
 void spn__worker_run_batch(struct spn__worker *w, struct spn__entry entry);
-/* The task, or a hook around it, has ended the thread: gives it its end. */
-void spn__worker_cut_short(struct spn__worker *w);
+/* The task has ended the thread: gives it, and the tasks of the library's that it was in,
+ * their end.  `root`: where the worker entered the pool's executor. */
+void spn__worker_cut_short(struct spn__worker *w, struct spn_executor_frame *root);
 
 #endif /* SPN__WORKER_H */

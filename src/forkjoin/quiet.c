@@ -102,7 +102,7 @@ struct spn__fj_stand *spn__fj_stand_of(struct spn__fj_place *place)
         return place->stand;
     if (place->worker == NULL)
         return NULL; /* of no pool */
-    if (!place->worker->counted)
+    if (!place->worker->stealing)
         return &place->bottom;
     return place->deque.frame != NULL ? place->deque.frame->stand : NULL;
 }

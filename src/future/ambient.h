@@ -12,7 +12,7 @@
  *   not run after all       spn__job_forget(task), before it is released
  *
  * A context that was captured is a reference; begin and push take it over, end and pop
- * drop it.  Both ends belong into the cleanup that runs when a task ends its thread.
+ * drop it.  When a task ends its worker's thread, the worker's root calls end for it.
  * Where nothing was captured or set, capture, begin and end are a test each.
  */
 #ifndef SPN__AMBIENT_H

@@ -649,7 +649,7 @@ void spn__call_enter(struct spn__call *call)
 {
     call->self = spn__thread_self();
     call->outer = NULL;
-    call->returned = call->explained = false;
+    call->explained = false;
     call->code = 0;
     call->result = NULL;
     call->message[0] = '\0';
@@ -659,16 +659,13 @@ void spn__call_enter(struct spn__call *call)
     }
 }
 
-void spn__call_leave(struct spn__call *call)
+void spn__call_ended(struct spn__call *call)
 {
-    if (call->self != NULL)
-        call->self->call = call->outer;
-    if (!call->returned) {
-        call->code = SPN_EFAILED;
-        call->explained = true;
-        spn__message_copy(call->message, sizeof call->message,
-                          "the function ended its thread");
-    }
+    call->self = spn__self_get();
+    call->code = SPN_EFAILED;
+    call->explained = true;
+    spn__message_copy(call->message, sizeof call->message,
+                      "the function ended its thread");
 }
 
 const char *spn__call_message(const struct spn__call *call)

@@ -266,7 +266,6 @@ void spn__message_copy(char *to, size_t capacity, const char *from);
 struct spn__call {
     struct spn_thread *self; /* NULL: no memory for a record */
     struct spn__call *outer;
-    bool returned;  /* the function came back, and did not end its thread */
     bool explained; /* spn_future_fail was called */
     int code;       /* what the function returned */
     void *result;   /* what it stored */
@@ -277,8 +276,15 @@ struct spn__call {
 void spn__call_pointer(void (*fn)(void *), void *pointer);
 
 void spn__call_enter(struct spn__call *call);
-/* After the function, or while its thread unwinds; code and message then tell. */
-void spn__call_leave(struct spn__call *call);
+/* After the function; code and message then tell. */
+static inline void spn__call_leave(struct spn__call *call)
+{
+    if (call->self != NULL)
+        call->self->call = call->outer;
+}
+/* Makes the outcome of a call whose function has ended its thread, which the caller is on:
+ * a pool's worker. */
+void spn__call_ended(struct spn__call *call);
 const char *spn__call_message(const struct spn__call *call);
 
 #endif /* SPN__FUTURE_CORE_H */

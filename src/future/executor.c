@@ -154,27 +154,24 @@ _Static_assert(offsetof(struct call_task, fn) == offsetof(struct spn__call_head,
                        offsetof(struct spn__call_head, arg),
                "hand_out knows only the head");
 
-struct carried_call {
-    struct spn_thread *self;
-    struct spn__context_frame frame;
-};
-
-static void after_carried_call(void *p)
+/* The call has ended its thread. */
+static void carried_call_ended(void *of, void *context)
 {
-    struct carried_call *c = p;
-
-    spn__context_leave(&c->frame, c->self);
+    (void)of;
+    spn_context_unref(context);
 }
 
 static int call_with(struct spn_context *context, spn_run_fn fn, void *arg)
 {
-    struct carried_call c = { .self = spn__thread_self() };
+    struct spn_thread *self = spn__thread_self();
+    struct spn__context_frame frame;
     int rc;
 
-    spn__context_enter(&c.frame, c.self, context);
-    SPN__CLEANUP_PUSH(after_carried_call, &c);
+    spn__context_enter(&frame, self, context);
+    spn__task_entered(self, carried_call_ended, NULL, context);
     rc = fn(arg);
-    SPN__CLEANUP_POP();
+    spn__task_left(self);
+    spn__context_leave(&frame, self);
     return rc;
 }
 
@@ -185,7 +182,7 @@ static int call_run(spn_task *task)
     const spn_run_fn fn = c->fn;
     void *const arg = c->arg;
 
-    spn__block_put(c); /* before fn, which may end the thread */
+    spn__block_put(c);
     return context == NULL ? fn(arg) : call_with(context, fn, arg);
 }
 
@@ -492,9 +489,8 @@ static spn_task *take(struct spn_manual_executor *m)
     return node != NULL ? task_of(node) : NULL;
 }
 
-static void let_end(void *manual)
+static void let_end(struct spn_manual_executor *m)
 {
-    struct spn_manual_executor *m = manual;
     struct spn__chosen chosen = { NULL, NULL };
 
     spn__lock(&m->lock);
@@ -515,12 +511,11 @@ static int manual_shutdown_now(spn_executor *executor, spn_unrun_fn unrun, void 
     /* First the state: what a callback submits is refused. */
     close_manual(m, SPN_EXECUTOR_STOP);
     for (; (task = take(m)) != NULL; returned++) {
-        SPN__CLEANUP_PUSH(let_end, m);
         if (unrun != NULL)
             spn__task_give_back(task, unrun, ctx);
         else
             spn__task_discard(task, SPN_ESHUTDOWN);
-        SPN__CLEANUP_POP();
+        let_end(m);
     }
     if (count != NULL)
         *count = returned;
@@ -639,30 +634,17 @@ spn_executor *spn_manual_executor_executor(spn_manual_executor *m)
     return m != NULL ? &m->executor : NULL;
 }
 
-struct manual_run {
-    struct spn_manual_executor *m;
-    spn_executor_frame frame;
-    bool entered;
-};
-
-static void end_run(void *run)
-{
-    struct manual_run *r = run;
-
-    if (r->entered)
-        (void)spn_executor_leave(&r->frame);
-    let_end(r->m);
-}
-
 static void run_task(struct spn_manual_executor *m, spn_task *task)
 {
-    struct manual_run r = { .m = m };
+    spn_executor_frame frame;
+    bool entered;
 
     /* Without memory for the thread's record only SPN_EDEADLK is lost. */
-    r.entered = spn_executor_enter(&m->executor, &r.frame) == SPN_OK;
-    SPN__CLEANUP_PUSH(end_run, &r);
+    entered = spn_executor_enter(&m->executor, &frame) == SPN_OK;
     (void)spn__task_run_claimed(task);
-    SPN__CLEANUP_POP();
+    if (entered)
+        (void)spn_executor_leave(&frame);
+    let_end(m);
 }
 
 int64_t spn_manual_executor_run(spn_manual_executor *m, int64_t at_most)
@@ -685,9 +667,8 @@ int spn_manual_executor_drop_all(spn_manual_executor *m, int reason, size_t *cou
     if (m == NULL || reason >= 0)
         return SPN_EINVAL;
     for (; (task = take(m)) != NULL; dropped++) {
-        SPN__CLEANUP_PUSH(let_end, m);
         spn__task_discard(task, reason);
-        SPN__CLEANUP_POP();
+        let_end(m);
     }
     if (count != NULL)
         *count = dropped;

@@ -277,11 +277,8 @@ static bool wants_call(const struct spn__stage *s)
 /* One stage as it runs. */
 struct running {
     struct spn__stage *s;
-    struct spn__work *work;
     struct spn__call call;
-    struct spn__context_frame frame;
     spn_future *next; /* what compose's function returned */
-    bool follows;     /* it waits for that now: its inputs are not ours any more */
 };
 
 static int with_inputs(struct running *r)
@@ -391,42 +388,42 @@ static void pass_through(struct spn__stage *s, struct spn__work *work)
         complete_mirror(s, source, work);
 }
 
-/* Follows the function, also when it ended its thread. */
-static void after_call(void *p)
+/* The function has ended its thread, a worker's, which had the stage as a task. */
+static void call_ended(void *of, void *context)
 {
-    struct running *r = p;
-    struct spn__stage *s = r->s;
-    struct spn__work *work = r->work;
+    struct spn__work work = SPN__WORK_INIT;
+    struct spn__stage *s = of;
+    struct spn__call call;
 
-    spn__call_leave(&r->call);
-    spn__context_leave(&r->frame, r->call.self);
-    if (r->call.code != 0)
-        complete_error(s, r->call.code, spn__call_message(&r->call), work);
-    else if (s->op == SPN__COMPOSE)
-        r->follows = follow(s, r->next, work);
-    else
-        complete_value(s, r->call.result, work);
-    if (!r->call.returned) {
-        /* The loop that ran us is being unwound: do what is left of it here. */
-        drop_inputs(s, work);
-        spn__future_unref(&s->future, work);
-        spn__work_drain(work);
-    }
+    spn_context_unref(context);
+    spn__call_ended(&call);
+    complete_error(s, call.code, spn__call_message(&call), &work);
+    drop_inputs(s, &work);
+    spn__future_unref(&s->future, &work);
+    spn__work_drain(&work);
 }
 
 /* Calls the function and completes the stage; false if it waits for more. */
 static bool call(struct spn__stage *s, struct spn_context *context,
                  struct spn__work *work)
 {
-    struct running r = { .s = s, .work = work };
+    struct running r = { .s = s };
+    struct spn__context_frame frame;
 
     spn__call_enter(&r.call);
-    spn__context_enter(&r.frame, r.call.self, context);
-    SPN__CLEANUP_PUSH(after_call, &r);
+    spn__context_enter(&frame, r.call.self, context);
+    spn__task_entered(r.call.self, call_ended, s, context);
     spn__guarded(call_function, &r);
-    r.call.returned = true;
-    SPN__CLEANUP_POP();
-    return !r.follows;
+    spn__task_left(r.call.self);
+    spn__call_leave(&r.call);
+    spn__context_leave(&frame, r.call.self);
+    if (r.call.code != 0)
+        complete_error(s, r.call.code, spn__call_message(&r.call), work);
+    else if (s->op == SPN__COMPOSE)
+        return !follow(s, r.next, work);
+    else
+        complete_value(s, r.call.result, work);
+    return true;
 }
 
 /* Runs a stage that is ready, and drops the reference it came with. */
@@ -477,49 +474,31 @@ static void drop_task(spn_task *task, int reason)
     run_here(s);
 }
 
-/* A hand-over, as its cleanup sees it. */
-struct handing {
-    struct spn_thread *self; /* NULL: without a record */
-    struct spn__hand_over mine;
-    spn_executor *held; /* NULL: it cannot be, or need not */
-    bool returned;
-};
-
-/* Also when the executor ran something that ended the thread. */
-static void handed_over(void *arg)
-{
-    struct handing *h = arg;
-
-    if (h->self != NULL)
-        h->self->hand_over = h->mine.outer;
-    if (h->held != NULL)
-        h->held->ops->release(h->held);
-    if (!h->returned) /* the loop that hands over is being unwound */
-        spn__work_drain(h->mine.work);
-}
-
 /* The stage is not ours after this, unless it was refused.  It may run, and whoever waits
  * for it destroy the executor, before execute has returned: so that is held. */
 static int hand_over(struct spn__stage *s, spn_executor *executor,
                      struct spn__work *work)
 {
-    struct handing h = { .self = spn__thread_self(), .mine = { NULL, work, &s->task } };
+    struct spn__hand_over mine = { NULL, work, &s->task };
+    struct spn_thread *self = spn__thread_self();
+    bool held = false;
     int rc;
 
-    if (h.self != NULL) {
-        h.mine.outer = h.self->hand_over;
-        h.self->hand_over = &h.mine;
+    if (self != NULL) {
+        mine.outer = self->hand_over;
+        self->hand_over = &mine;
     }
     if (executor->ops != NULL && spn__executor_has(executor, release) &&
-        (h.self == NULL || !spn__thread_is_inside(h.self, executor))) {
-        h.held = executor;
+        (self == NULL || !spn__thread_is_inside(self, executor))) {
+        held = true;
         executor->ops->hold(executor);
     }
     detach_from(executor);
-    SPN__CLEANUP_PUSH(handed_over, &h);
     rc = spn_executor_execute(executor, &s->task);
-    h.returned = true;
-    SPN__CLEANUP_POP();
+    if (self != NULL)
+        self->hand_over = mine.outer;
+    if (held)
+        executor->ops->release(executor);
     return rc;
 }
 

@@ -436,17 +436,18 @@ void spn__task_wait_end(spn_executor *entered)
 
 /* ---- the runner ----------------------------------------------------------- */
 
-/* One call of the function, as its cleanup sees it. */
+/* One call of the function. */
 struct running {
     struct spn__task_future *t;
     struct spn__call call;
-    struct spn__context_frame frame;
     bool by_executor; /* with the context it was submitted with, and no other */
     bool reset;       /* success leaves the future as it is */
     bool kept;        /* it did */
     bool won;         /* the outcome is this call's */
     bool parted;      /* and the executor's reference went with it */
 };
+
+static void leave_executor(struct spn__task_future *t);
 
 /* Completes the future with what the function returned, if nobody was faster. */
 static void keep_outcome(struct running *r, struct spn__work *work)
@@ -510,15 +511,11 @@ static void leave_done(struct spn__task_future *t)
     give_arg_back(t);
 }
 
-/* Follows the function, also when it ended its thread. */
-static void after_call(void *p)
+/* Follows the function. */
+static void after_call(struct running *r)
 {
-    struct running *r = p;
     struct spn__work work = SPN__WORK_INIT;
 
-    spn__call_leave(&r->call);
-    if (r->by_executor)
-        spn__context_leave(&r->frame, r->call.self);
     keep_outcome(r, &work);
     if (r->parted)
         return; /* the future may be gone */
@@ -534,6 +531,39 @@ static void call_fn(void *p)
     struct running *r = p;
 
     r->call.code = r->t->fn(r->t->arg, &r->call.result);
+}
+
+/* The function has ended its thread. */
+static void run_ended(void *of, void *context)
+{
+    struct running r = { .t = of };
+
+    spn_context_unref(context);
+    spn__call_ended(&r.call);
+    after_call(&r);
+}
+
+static void submitted_run_ended(void *of, void *context)
+{
+    run_ended(of, context);
+    leave_executor(of);
+}
+
+/* Calls the function, in the context it was submitted with if an executor does. */
+static void call_in(struct running *r, struct spn_context *context)
+{
+    struct spn__context_frame frame = { NULL, NULL };
+
+    spn__call_enter(&r->call);
+    if (r->by_executor)
+        spn__context_enter(&frame, r->call.self, context);
+    spn__task_entered(r->call.self, r->by_executor ? submitted_run_ended : run_ended,
+                      r->t, context);
+    spn__guarded(call_fn, r);
+    spn__task_left(r->call.self);
+    spn__call_leave(&r->call);
+    if (r->by_executor)
+        spn__context_leave(&frame, r->call.self);
 }
 
 static bool claim(struct spn__task_future *t, uintptr_t me)
@@ -573,13 +603,8 @@ static int run(struct spn_future *f, bool reset, bool by_executor,
         return 0;
     /* [runner] mutant: half of a pair */
     if (spn__phase(spn__load(&f->state, seq_cst)) == SPN__NEW) {
-        spn__call_enter(&r.call);
-        if (by_executor)
-            spn__context_enter(&r.frame, r.call.self, context);
-        SPN__CLEANUP_PUSH(after_call, &r);
-        spn__guarded(call_fn, &r);
-        r.call.returned = true;
-        SPN__CLEANUP_POP();
+        call_in(&r, context);
+        after_call(&r);
         *ran = r.parted ? RAN_AND_PARTED : RAN;
     } else {
         (void)leave(r.t, self);
@@ -655,33 +680,18 @@ static enum ran run_kept(struct spn__task_future *t)
     return t->keeper->run(t) ? RAN : NOT_RUN;
 }
 
-static void cut_short(void *p)
-{
-    struct spn__task_future **t = p;
-
-    if (*t != NULL)
-        leave_executor(*t);
-}
-
 int spn__task_future_fn(spn_task *task)
 {
     struct spn__task_future *t = spn__list_entry(task, struct spn__task_future, task);
-    struct spn__task_future *there = t; /* NULL: the reference is gone */
+    enum ran ran;
 
     if (!t->bare && t->keeper != NULL)
         t->keeper->begin(t, true);
-    SPN__CLEANUP_PUSH(cut_short, &there);
-    switch (run_kept(t)) {
-    case RAN_AND_PARTED:
-        there = NULL;
-        break;
-    case NOT_RUN:
+    ran = run_kept(t);
+    if (ran == NOT_RUN)
         part(t);
-        break;
-    default:
-        break;
-    }
-    SPN__CLEANUP_POP();
+    if (ran != RAN_AND_PARTED) /* else the reference is gone */
+        leave_executor(t);
     return 0; /* the future keeps a failure */
 }
 

@@ -14,8 +14,8 @@ struct spn__task_future;
 struct spn__task_keeper {
     /* The executor has come to it, to run it on this thread or to drop it. */
     void (*begin)(struct spn__task_future *t, bool runs);
-    /* And is through with it; also when the function ended its thread.  Drops the
-     * executor's reference. */
+    /* And is through with it; also when the function ended its worker's thread.  Drops
+     * the executor's reference. */
     void (*end)(struct spn__task_future *t);
     /* The rest may be NULL. */
     /* Runs it between begin and end in place of spn__task_future_run; the same result. */

@@ -167,11 +167,6 @@ void spn__ambient_pop(struct spn__ambient_frame *frame)
     frame->self->ambient = frame->outer;
 }
 
-static void pop(void *frame)
-{
-    spn__ambient_pop(frame);
-}
-
 /* The task's function, from which no exception comes. */
 struct task_call {
     spn_task *task;
@@ -191,9 +186,8 @@ static int run_in(struct spn_context *context, spn_task *task)
     struct task_call c = { task, 0 };
 
     spn__ambient_push(&frame, context);
-    SPN__CLEANUP_PUSH(pop, &frame);
     spn__guarded(call_fn, &c);
-    SPN__CLEANUP_POP();
+    spn__ambient_pop(&frame);
     return c.status;
 }
 

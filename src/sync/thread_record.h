@@ -37,6 +37,19 @@ struct spn__ambient {
     uint32_t depth;                  /* of tasks in tasks; 0: it runs none */
     bool used;                       /* one of the first three may be other than NULL */
 };
+
+/*
+ * A task of the library's own that the thread runs, with a function of the program inside:
+ * see spn__task_entered.
+ */
+struct spn__entered {
+    void (*ended)(void *of, void *held);
+    void *of, *held;
+};
+/* Tasks of the library's within each other that a thread keeps account of: a key's lane, a
+ * limiter's slot, a message, its method and a future are five. */
+#define SPN__ENTERED_MAX 8
+
 /* How many seats a thread finds without looking through its list. */
 #define SPN__SEAT_MEMOS 4
 
@@ -84,6 +97,8 @@ struct spn_thread {
     struct spn__spin spin;              /* with futures: see future/wait.c */
     uint32_t number; /* counts records as they are made: spreads threads evenly */
     struct spn__worker *worker; /* the same, for src/exec: the worker it is */
+    struct spn__entered entered[SPN__ENTERED_MAX];
+    uint32_t entered_count; /* also of those that found no room */
 
     /* Its places in objects; see seat.c. */
     struct spn__lock seat_lock; /* guards seats; a leaf, made once */
@@ -124,6 +139,29 @@ void spn__thread_record_recycle(struct spn_thread *record);
 
 /* The calling thread's record, attaching a foreign thread; NULL: no memory. */
 SPN__SHARED struct spn_thread *spn__thread_self(void);
+
+/*
+ * Around a call of the program's inside a task of the library's own.  If the call ends the
+ * thread, and the thread is a pool's worker, the worker's root frame calls ended(of, held)
+ * for each task that was entered and not left, innermost first (exec/worker.c).  The stack
+ * is gone by then: `of` and `held` must not point to it.  self may be NULL.
+ */
+static inline void spn__task_entered(struct spn_thread *self,
+                                     void (*ended)(void *of, void *held), void *of,
+                                     void *held)
+{
+    if (self == NULL)
+        return;
+    if (self->entered_count < SPN__ENTERED_MAX)
+        self->entered[self->entered_count] = (struct spn__entered){ ended, of, held };
+    self->entered_count++;
+}
+
+static inline void spn__task_left(struct spn_thread *self)
+{
+    if (self != NULL)
+        self->entered_count--;
+}
 
 /* Whether a factory, which is not NULL, can be used. */
 static inline bool spn__factory_is_whole(const spn_thread_factory *factory)

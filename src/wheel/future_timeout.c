@@ -91,43 +91,18 @@ static void leave(struct entry *e)
     spn__shard_guest_leaves(spn__home_get(&e->owned.timeout));
 }
 
-/* The end of an entry by the timer, as its cleanup sees it. */
-struct ending {
-    struct entry *entry; /* NULL: let go of */
-    int status;
-    struct spn__work work;
-};
-
-static void end(void *arg)
+static void end_by_timer(struct entry *e, int status)
 {
-    struct ending *ending = arg;
-    struct entry *e = ending->entry;
+    struct spn__work work = SPN__WORK_INIT;
     uint32_t found = LIVE;
 
     /* relaxed: decides who ends it; the timer's locks have published the rest. */
     if (spn__cas(&e->word, &found, ENDED, relaxed, relaxed)) {
         leave(e); /* we are inside: the timer waits for callbacks, and stop for us */
-        act(e, ending->status);
+        act(e, status);
     }
-}
-
-/* Also when what end called has ended the thread; and once more, if what follows does. */
-static void after_end(void *arg)
-{
-    struct ending *ending = arg;
-    struct entry *e = ending->entry;
-
-    ending->entry = NULL;
-    if (e != NULL)
-        unref(e, &ending->work);
-    spn__work_drain(&ending->work);
-}
-
-static void end_by_timer(struct entry *e, int status)
-{
-    struct ending ending = { e, status, SPN__WORK_INIT };
-
-    spn__outlive(end, after_end, &ending);
+    unref(e, &work);
+    spn__work_drain(&work);
 }
 
 static int on_time(spn_timeout *t)

@@ -1378,50 +1378,6 @@ TEST(client__close_by_two_threads__the_second_is_refused, "CLI-14")
     fake_close(&f);
 }
 
-static int end_thread(void *arg, const spn_outcome *outcome, void **result)
-{
-    (void)outcome;
-    (void)result;
-    atomic_fetch_add((atomic_int *)arg, 1);
-    pthread_exit(NULL);
-}
-
-/* Stages that end the pool's threads, after a reply and after a failure: the calls are over
- * all the same, the next one finds a thread, and close waits for nothing. */
-TEST(client__stage_ends_its_thread__call_is_over, "CLI-14", "CLI-16")
-{
-    spn_client_stats stats = SPN_CLIENT_STATS_INIT;
-    spn_invocation what = of("nothing");
-    spn_future *future, *stage;
-    atomic_int ended = 0;
-    spn_client *client;
-    struct fake f;
-    void *value;
-
-    fake_open(&f);
-    client = client_of(f.port, "heartbeat=0&threadpool=fixed&threads=1&queues=10");
-    fake_accept(&f);
-    for (int i = 1; i <= 4; i++) {
-        REQUIRE_OK(spn_client_submit(client, &what, &future));
-        REQUIRE_OK(spn_future_handle(future, NULL, end_thread, &ended, &stage));
-        /* null, or a body that is none */
-        fake_reply(&f, fake_take(&f), 20, i % 2 != 0 ? "\x92" : "?", 1);
-        T_AWAIT(atomic_load(&ended) == i);
-        value = NULL;
-        CHECK_STATUS(spn_future_get(future, &value, T_LONG_NS),
-                     i % 2 != 0 ? SPN_OK : SPN_EFAILED);
-        spn_reply_destroy(value); /* the stage has seen it, so it is ours */
-        spn_future_unref(stage);
-        spn_future_unref(future);
-    }
-    CHECK_OK(spn_client_close(client, T_LONG_NS));
-    CHECK_OK(spn_client_stats_get(client, &stats));
-    CHECK_EQ(stats.calls, 4);
-    CHECK_EQ(stats.replies, 4);
-    client_end(client);
-    fake_close(&f);
-}
-
 struct creating {
     spn_client_opts opts;
     char url[100];

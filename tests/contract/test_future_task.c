@@ -11,6 +11,7 @@
 #include <spindle/clock.h>
 #include <spindle/future.h>
 #include <spindle/latch.h>
+#include <spindle/pool.h>
 
 /* ---- functions for futures ----------------------------------------------- */
 
@@ -1167,23 +1168,28 @@ static int end_thread(void *arg, void **result)
     pthread_exit(NULL);
 }
 
-static void *run_thread(void *f)
+static int run_within(void *f)
 {
-    (void)spn_future_run(f);
-    return NULL;
+    return spn_future_run(f);
 }
 
-/* A function that ends its thread has failed. */
-TEST(task__function_ends_its_thread__fails, "G-21")
+/* A function that ends a pool's thread has failed, submitted or run by a task of the pool. */
+TEST(task__function_ends_a_pools_thread__fails, "G-21")
 {
-    spn_future *f = task(end_thread, NULL);
-    pthread_t thread;
+    spn_pool_opts opts = spn_pool_opts_fixed(1, 4);
+    spn_future *f[] = { task(end_thread, NULL), task(end_thread, NULL) };
+    spn_pool *pool;
 
-    REQUIRE(pthread_create(&thread, NULL, run_thread, f) == 0);
-    CHECK_STATUS(spn_future_get(f, NULL, SPN_FOREVER), SPN_EFAILED);
-    check_cause(f, SPN_EFAILED, "the function ended its thread");
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    spn_future_unref(f);
+    REQUIRE_OK(spn_pool_create(&pool, &opts));
+    CHECK_OK(spn_future_submit(f[0], spn_pool_executor(pool)));
+    CHECK_OK(spn_executor_call(spn_pool_executor(pool), run_within, f[1]));
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(spn_future_get(f[i], NULL, T_LONG_NS), SPN_EFAILED);
+        check_cause(f[i], SPN_EFAILED, "the function ended its thread");
+        spn_future_unref(f[i]);
+    }
+    CHECK_OK(spn_pool_close(pool));
+    CHECK_OK(spn_pool_destroy(pool));
 }
 
 /* Without memory nothing is made, and it is said so. */

@@ -221,42 +221,6 @@ TEST(limiter__task_fails_or_ends_its_thread__permit_is_back, "G-21")
     CHECK_OK(spn_pool_destroy(pool));
 }
 
-/* A drop that ends its thread gives its permit back, and so does the next one's. */
-static void drop_and_end_thread(spn_task *task, int reason)
-{
-    drop_counted(task, reason);
-    pthread_exit(NULL);
-}
-
-static void *close_and_drop_all(void *m)
-{
-    CHECK_OK(spn_executor_shutdown(spn_manual_executor_executor(m)));
-    CHECK_OK(spn_manual_executor_drop_all(m, SPN_ESHUTDOWN, NULL));
-    return m; /* or not: the drop ends the thread */
-}
-
-TEST(limiter__drop_ends_its_thread__permit_is_back, "G-21")
-{
-    spn_manual_executor *m = manual();
-    spn_limiter_opts opts = limits(spn_manual_executor_executor(m), 1, 1);
-    spn_limiter *limiter = limiter_with(&opts);
-    struct counted first = COUNTED, second = COUNTED;
-    void *result = m;
-    pthread_t thread;
-
-    first.job.task.drop = second.job.task.drop = drop_and_end_thread;
-    CHECK_OK(execute(limiter, &first));
-    CHECK_OK(execute(limiter, &second));
-    REQUIRE_OK(pthread_create(&thread, NULL, close_and_drop_all, m));
-    CHECK_OK(pthread_join(thread, &result));
-    CHECK_EQ(result == NULL, 1);
-    CHECK_EQ(first.drops + second.drops, 2);
-    CHECK_EQ(stats_of(limiter).dropped, 2);
-    CHECK_EQ(stats_of(limiter).in_flight, 0);
-    CHECK_OK(spn_limiter_destroy(limiter));
-    CHECK_OK(spn_manual_executor_destroy(m));
-}
-
 /* Over an executor that runs at once, any number that wait are handed over without
  * recursion. */
 enum { FLOOD = 20000 };

@@ -381,63 +381,6 @@ TEST_EACH(pool__submitted_work_ends_its_thread__future_fails, "G-21", "TPE-74")
     bed_close(&b);
 }
 
-static int exit_in_before(spn_pool *pool, const spn_task_info *info, void *ctx)
-{
-    (void)pool;
-    (void)info;
-    if (atomic_fetch_add((atomic_int *)ctx, 1) == 0)
-        pthread_exit(NULL);
-    return 0;
-}
-
-/* A hook that ends the thread does not lose later tasks, nor the one at hand. */
-TEST_EACH(pool__before_ends_the_thread__task_dropped_rest_runs, "TPE-71", "TPE-73")
-{
-    spn_pool_opts opts = opts_of(1, 1, 0);
-    atomic_int calls = 0;
-    struct piece p[3];
-    struct bed b;
-
-    opts.hooks.before = exit_in_before;
-    opts.hooks.uncaught = uncaught_quietly;
-    opts.hooks.ctx = &calls;
-    b = bed_with(k, opts, SPN_UNBOUNDED);
-    pieces_init(p, 3, NULL);
-    for (int i = 0; i < 3; i++)
-        CHECK_OK(execute(b.pool, &p[i]));
-    bed_close(&b);
-    CHECK(dropped(&p[0], SPN_ECANCELED));
-    CHECK(ran(&p[1]) && ran(&p[2]));
-}
-
-static void exit_in_after(spn_pool *pool, const spn_task_info *info, void *ctx)
-{
-    (void)pool;
-    (void)info;
-    if (atomic_fetch_add((atomic_int *)ctx, 1) == 0)
-        pthread_exit(NULL);
-}
-
-TEST_EACH(pool__after_ends_the_thread__later_tasks_run, "TPE-73")
-{
-    spn_pool_opts opts = opts_of(1, 1, 0);
-    atomic_int calls = 0;
-    struct piece p[3];
-    struct bed b;
-
-    opts.hooks.after = exit_in_after;
-    opts.hooks.uncaught = uncaught_quietly;
-    opts.hooks.ctx = &calls;
-    b = bed_with(k, opts, SPN_UNBOUNDED);
-    pieces_init(p, 3, NULL);
-    for (int i = 0; i < 3; i++)
-        CHECK_OK(execute(b.pool, &p[i]));
-    bed_close(&b);
-    for (int i = 0; i < 3; i++)
-        CHECK(ran(&p[i]));
-    CHECK_EQ(atomic_load(&calls), 3);
-}
-
 /* ---- calls from hooks ----------------------------------------------------------------------- */
 
 static void use_the_pool(spn_pool *pool, const spn_task_info *info, void *ctx)

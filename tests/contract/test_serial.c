@@ -511,41 +511,6 @@ TEST(serial__task_ends_its_thread__key_goes_on, "G-21")
     }
 }
 
-static void drop_and_leave_thread(spn_task *task, int reason)
-{
-    drop_item(task, reason);
-    pthread_exit(NULL);
-}
-
-static void *drop_all(void *m)
-{
-    CHECK_OK(spn_manual_executor_drop_all(m, SPN_ECANCELED, NULL));
-    return m; /* or not: the first drop ends the thread */
-}
-
-/* Drops that end their thread leave no task behind, and no key. */
-TEST(serial__drops_end_their_thread__all_are_dropped, "G-21")
-{
-    spn_manual_executor *m = manual();
-    spn_serial *s = serial(spn_manual_executor_executor(m), 0);
-    struct item i[3];
-    void *result = m;
-    pthread_t thread;
-
-    for (int n = 0; n < 3; n++) {
-        init(&i[n], NULL, 0);
-        i[n].task.drop = drop_and_leave_thread;
-        CHECK_OK(spn_serial_execute(s, 3, &i[n].task));
-    }
-    REQUIRE_OK(pthread_create(&thread, NULL, drop_all, m));
-    CHECK_OK(pthread_join(thread, &result));
-    CHECK_EQ(result == NULL, 1);
-    for (int n = 0; n < 3; n++)
-        CHECK_EQ(atomic_load(&i[n].drops), 1);
-    finish(s);
-    CHECK_OK(spn_manual_executor_destroy(m));
-}
-
 /* Shut down with tasks: they run; nothing more is taken. */
 TEST(serial__shut_down__runs_what_it_has, "AES-7")
 {

@@ -502,33 +502,3 @@ TEST(timer__gone_ends_stops_thread__lists_are_stored, "G-21", "HWT-10", "HWT-33"
     spn_timeout_handle_unref(cancelled);
     spn_timeout_handle_unref(left);
 }
-
-static int end_stage(void *arg, const spn_outcome *outcome, void **result)
-{
-    (void)arg;
-    (void)outcome;
-    (void)result;
-    atomic_fetch_add(&sum, 1);
-    pthread_exit(NULL);
-}
-
-/* A stage of a future that times out ends the timer's thread: nothing is kept, and time
- * goes on. */
-TEST(timer__stage_of_a_timeout_ends_the_thread__let_go, "G-21", "CF-33")
-{
-    spn_future *f, *after;
-    void *result;
-    spn_timeout later = SPN_TIMEOUT_INIT;
-
-    open_with(defaults(SPN_TIMER_THREAD));
-    REQUIRE_OK(spn_future_create(&f, NULL));
-    REQUIRE_OK(spn_future_or_timeout(f, timer, TICK, NULL));
-    REQUIRE_OK(spn_future_handle(f, NULL, end_stage, NULL, &after));
-    schedule(&later, add_one, TICK);
-    CHECK_OK(spn_clock_advance(clock_, TICK));
-    T_AWAIT(atomic_load(&sum) == 2);
-    CHECK_STATUS(spn_future_get(after, &result, SPN_FOREVER), SPN_EFAILED);
-    spn_future_unref(after);
-    spn_future_unref(f);
-    CHECK_EQ(shut(), 0);
-}

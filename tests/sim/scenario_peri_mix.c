@@ -40,7 +40,7 @@ static bool timed; /* somebody may wait for a time-out */
 
 /* Whom a task may end.  Nobody who is inside a call that gives out a future: it would be
  * lost with the thread. */
-static enum deaths { NOBODY, WORKERS, ANYBODY } deaths;
+static enum deaths { NOBODY, WORKERS } deaths;
 static int op_threads;
 
 /* ---- the executors ------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ static bool is_op_thread(void)
 
 static bool may_die(void)
 {
-    return deaths == ANYBODY ? sim_self() != 0 : deaths == WORKERS && !is_op_thread();
+    return deaths == WORKERS && !is_op_thread();
 }
 
 static int nothing(void *arg, void **result)
@@ -346,7 +346,7 @@ static void submit_future(void)
 {
     spn_future *f;
 
-    if (deaths == ANYBODY || spn_executor_submit(top, nothing, NULL, &f) != SPN_OK)
+    if (spn_executor_submit(top, nothing, NULL, &f) != SPN_OK)
         return;
     if (sim_choose(3) == 0)
         (void)spn_future_cancel(f, sim_choose(2) != 0);
@@ -529,7 +529,7 @@ static void begin(void)
     limiter = NULL;
     opened = NULL;
     serial_is_top = false;
-    deaths = (enum deaths)sim_choose(3);
+    deaths = (enum deaths)sim_choose(2);
     may_end_base = sim_choose(4) == 0;
     make_items();
     make_base();

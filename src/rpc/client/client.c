@@ -147,12 +147,6 @@ static void take_response(struct spn_client *client, struct spn__response *respo
                                                    : "the reply makes no sense");
 }
 
-/* Follows what was done with a message, also when a stage ended its thread. */
-static void release_message(void *message)
-{
-    spn_message_release(message);
-}
-
 static int received(spn_handler *handler, spn_channel *channel, spn_message *message)
 {
     struct spn_client *client = client_of(channel);
@@ -160,7 +154,6 @@ static int received(spn_handler *handler, spn_channel *channel, spn_message *mes
     struct spn__message *own = spn__message_of(message);
 
     (void)handler;
-    SPN__CLEANUP_PUSH(release_message, message);
     if (is_response(own)) {
         take_response(client, (struct spn__response *)own);
     } else if (spn__frame_is_event(&own->frame) && own->frame.length == 2 &&
@@ -174,7 +167,7 @@ static int received(spn_handler *handler, spn_channel *channel, spn_message *mes
         (void)spn__frames_answer(stream, &own->frame, SPN__STATUS_SERVICE_ERROR,
                                  "a client has no services", 0);
     }
-    SPN__CLEANUP_POP();
+    spn_message_release(message);
     return SPN_OK;
 }
 

@@ -76,28 +76,6 @@ static void part(struct spn__call *call, uint32_t parts)
         ended(client);
 }
 
-/* A call whose future is being completed. */
-struct completing {
-    struct spn__call *call;
-    spn_reply *reply; /* NULL: a failure */
-    spn_executor_frame
-        ending; /* a stage that is run by this and calls close is told so */
-    bool entered;
-    bool unread; /* nobody else has the reply */
-};
-
-/* Follows the stages, also when one of them ended its thread. */
-static void after_stages(void *arg)
-{
-    struct completing *c = arg;
-
-    if (c->entered)
-        (void)spn_executor_leave(&c->ending);
-    if (c->unread)
-        spn_reply_destroy(c->reply);
-    part(c->call, 1);
-}
-
 /* Fails the future with what a reply says.  An exception reads as in Java, "class:
  * message".  The future cuts the text to its size, between two characters. */
 static void complete_failed(struct spn__call *call, const spn_reply *reply, int code)
@@ -121,19 +99,23 @@ static void complete_failed(struct spn__call *call, const spn_reply *reply, int 
 static void complete(struct spn__call *call, spn_reply *reply, int code,
                      const char *message)
 {
-    struct completing c = { .call = call, .reply = reply };
+    spn_executor_frame ending; /* a stage run by this that calls close is told so */
+    const bool entered = spn_executor_enter(&call->client->ending, &ending) == SPN_OK;
+    bool unread = false; /* nobody else has the reply */
 
-    c.entered = spn_executor_enter(&call->client->ending, &c.ending) == SPN_OK;
-    SPN__CLEANUP_PUSH(after_stages, &c);
     if (reply == NULL) {
         (void)spn_future_complete_error(call->future, code, message);
     } else if (code != SPN_OK && call->threadless == NULL) {
-        c.unread = true;
+        unread = true;
         complete_failed(call, reply, code);
     } else { /* a thread that waits takes any reply; see outcome */
-        c.unread = spn_future_complete(call->future, reply) != 1; /* just cancelled */
+        unread = spn_future_complete(call->future, reply) != 1; /* just cancelled */
     }
-    SPN__CLEANUP_POP();
+    if (entered)
+        (void)spn_executor_leave(&ending);
+    if (unread)
+        spn_reply_destroy(reply);
+    part(call, 1);
 }
 
 void spn__call_fail(struct spn__call *call, enum spn__call_end end, int code,

@@ -6,9 +6,9 @@
  * Every two-way request that comes here leaves with exactly one reply: of its method, or of
  * whatever kept it from one.  Statuses and texts are those clients of Dubbo know.
  *
- * A method may end its thread (pthread_exit).  What follows a method is therefore a cleanup,
- * which runs either way: the request has its end there, and whoever unexports the service
- * does not wait for a method that is no more.
+ * A method may end a pool's thread (pthread_exit).  The request has its end all the same
+ * (method_ended), and whoever unexports the service does not wait for a method that is no
+ * more.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +17,7 @@
 #include "rpc/wire/hessian_value.h"
 #include "rpc/server/request.h"
 #include "rpc/server/serving.h"
+#include "sync/thread_record.h"
 
 /* ---- requests ------------------------------------------------------------------------ */
 
@@ -109,36 +110,29 @@ static int echo(void *arg, spn_request *request)
 
 static const spn_method echo_method = { "$echo", NULL, echo, NULL };
 
-/* A method that was called. */
-struct running {
-    spn_request *request;
-    spn_executor_frame inside; /* marks the thread: see spn__services_unexport */
-    bool entered, returned;
-    int status;
-};
-
-/* Follows the method, also when it ended its thread. */
-static void after_method(void *arg)
+/* The method has ended its thread. */
+static void method_ended(void *request, void *held)
 {
-    struct running *r = arg;
-
-    if (r->entered)
-        (void)spn_executor_leave(&r->inside);
-    if (!r->returned)
-        spn__request_cut_short(r->request);
-    spn__request_returned(r->request, r->status);
+    (void)held;
+    spn__request_cut_short(request);
+    spn__request_returned(request, SPN_ECANCELED);
 }
 
 static void run_method(spn_request *request)
 {
     const spn_method *method = request->called;
-    struct running r = { .request = request, .status = SPN_ECANCELED };
+    spn_executor_frame inside; /* marks the thread: see spn__services_unexport */
+    const bool entered =
+        spn_executor_enter(&request->exported->inside, &inside) == SPN_OK;
+    struct spn_thread *self = spn__self_get();
+    int status;
 
-    r.entered = spn_executor_enter(&request->exported->inside, &r.inside) == SPN_OK;
-    SPN__CLEANUP_PUSH(after_method, &r);
-    r.status = method->fn(method->arg, request);
-    r.returned = true;
-    SPN__CLEANUP_POP();
+    spn__task_entered(self, method_ended, request, NULL);
+    status = method->fn(method->arg, request);
+    spn__task_left(self);
+    if (entered)
+        (void)spn_executor_leave(&inside);
+    spn__request_returned(request, status);
 }
 
 static void serve(spn_request *request)
