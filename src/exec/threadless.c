@@ -135,13 +135,6 @@ static int fail_future(struct spn_threadless *t, int code, const char *message)
 
 /* ---- tasks -------------------------------------------------------------------------- */
 
-static void handed(void *p)
-{
-    struct spn_threadless *t = p;
-
-    let_end(t, &t->handing);
-}
-
 static int execute(spn_executor *executor, spn_task *task)
 {
     struct spn_threadless *t = threadless_of(executor);
@@ -164,9 +157,8 @@ static int execute(spn_executor *executor, spn_task *task)
     spn__unlock(&t->lock);
     spn__chosen_grant(&chosen);
     if (shared) {
-        SPN__CLEANUP_PUSH(handed, t); /* a task may end the thread in there */
         rc = spn_executor_execute(t->shared, task);
-        SPN__CLEANUP_POP();
+        let_end(t, &t->handing);
     }
     return rc;
 }
@@ -220,91 +212,27 @@ static int remove_task(spn_executor *executor, spn_task *task)
 
 /* ---- the wait ------------------------------------------------------------------------ */
 
-/* One drain, as its cleanup sees it. */
-struct drain {
-    struct spn_threadless *t;
-    spn_executor_frame frame;
-    bool running; /* inside a task */
-    bool entered, through;
-};
-
-static void run_one(struct drain *d, spn_task *task)
+static void run_one(struct spn_threadless *t, spn_task *task)
 {
-    int rc;
+    const int rc = spn__task_run_claimed(task);
 
-    d->running = true;
-    rc = spn__task_run_claimed(task);
-    d->running = false;
-    let_end(d->t, &d->t->busy);
+    let_end(t, &t->busy);
     if (rc != 0)
         spn__log(SPN_LOG_WARN, "threadless executor: a task failed with %d (%s)", rc,
                  spn_status_name(rc));
 }
 
-/* A hand-over to the shared executor, as its cleanup sees it. */
-struct passing {
-    struct spn_thread *self;
-    struct spn__context_frame context;
-};
-
-static void passed_on(void *p)
+static void drain(struct spn_threadless *t)
 {
-    struct passing *passing = p;
-
-    spn__context_leave(&passing->context, passing->self);
-}
-
-/* Hands a task to the shared executor, in the context it came with. */
-static int pass_on(struct spn_threadless *t, spn_task *task)
-{
-    struct passing passing = { .self = spn__thread_self() };
-    int rc;
-
-    spn__context_enter(&passing.context, passing.self, spn__job_take(task));
-    spn_task_release(task);
-    SPN__CLEANUP_PUSH(passed_on, &passing);
-    rc = spn_executor_execute(t->shared, task);
-    SPN__CLEANUP_POP();
-    return rc;
-}
-
-/* A task ended its thread: the others go where later ones go. */
-static void give_away(struct drain *d)
-{
-    struct spn_threadless *t = d->t;
+    spn_executor_frame frame;
+    const bool entered = spn_executor_enter(&t->executor, &frame) == SPN_OK;
     spn_task *task;
-    int rc;
-
-    while ((task = take(t)) != NULL) {
-        d->running = true; /* the shared executor may run it here */
-        if (t->shared == NULL)
-            spn__task_discard(task, SPN_ECANCELED);
-        else if ((rc = pass_on(t, task)) != SPN_OK)
-            spn__task_drop_guarded(task, rc);
-        d->running = false;
-        let_end(t, &t->busy);
-    }
-    d->through = true;
-}
-
-static void end_drain(void *p)
-{
-    struct drain *d = p;
-    struct spn_threadless *t = d->t;
     bool stopped;
 
-    if (d->entered)
-        (void)spn_executor_leave(&d->frame);
-    d->entered = false;
-    if (d->running)
-        let_end(t, &t->busy);
-    d->running = false;
-    if (!d->through) {
-        SPN__CLEANUP_PUSH(end_drain, d); /* one of them may do the same: so once more */
-        give_away(d);
-        SPN__CLEANUP_POP();
-        return;
-    }
+    while ((task = take(t)) != NULL)
+        run_one(t, task);
+    if (entered)
+        (void)spn_executor_leave(&frame);
     spn__lock(&t->lock);
     stopped = t->state != SPN_EXECUTOR_RUNNING;
     spn__unlock(&t->lock);
@@ -314,19 +242,6 @@ static void end_drain(void *p)
     spn__lock(&t->lock);
     t->inside = false;
     spn__unlock(&t->lock);
-}
-
-static void drain(struct spn_threadless *t)
-{
-    struct drain d = { .t = t };
-    spn_task *task;
-
-    d.entered = spn_executor_enter(&t->executor, &d.frame) == SPN_OK;
-    SPN__CLEANUP_PUSH(end_drain, &d);
-    while ((task = take(t)) != NULL)
-        run_one(&d, task);
-    d.through = true;
-    SPN__CLEANUP_POP();
 }
 
 /* With the lock held: whether a thread that waits has something to return for. */

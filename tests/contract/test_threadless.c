@@ -16,7 +16,6 @@ struct item {
     spn_threadless *uses; /* it calls wait_and_drain and await on; NULL: not */
     spn_executor *again;  /* it submits another one to; NULL: none */
     struct item *other;
-    bool exits;
 };
 
 static int order;
@@ -36,8 +35,6 @@ static int run_item(spn_task *task)
     }
     if (i->again != NULL)
         CHECK_OK(spn_executor_execute(i->again, &i->other->task));
-    if (i->exits)
-        pthread_exit(NULL);
     return i->code;
 }
 
@@ -416,34 +413,6 @@ TEST(threadless__task_waits_for_one_behind__runs_it)
     CHECK_OK(spn_future_get(f, NULL, 0));
     spn_future_unref(f);
     spn_future_unref(n.behind);
-    close_call(&c);
-}
-
-static void *drain_and_exit(void *arg)
-{
-    const int rc = spn_threadless_wait_and_drain(arg, T_LONG_NS);
-
-    t_check_eq(rc, INT64_MIN, "the task has ended the thread", "no return", __FILE__,
-               __LINE__);
-    return NULL;
-}
-
-/* A task that ends the waiting thread: the rest go to the shared executor. */
-TEST(threadless__task_ends_the_thread__rest_goes_on, "G-21")
-{
-    struct call c = open_call();
-    struct item i[3] = { fresh(), fresh(), fresh() };
-    pthread_t thread;
-
-    i[0].exits = true;
-    for (int n = 0; n < 3; n++)
-        CHECK_OK(spn_executor_execute(c.executor, &i[n].task));
-    REQUIRE(pthread_create(&thread, NULL, drain_and_exit, c.t) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    CHECK_EQ(spn_manual_executor_pending(c.shared), 2);
-    CHECK(spn_manual_executor_run(c.shared, INT64_MAX) >= 0);
-    CHECK_EQ(i[1].runs, 1);
-    CHECK_EQ(i[2].runs, 1);
     close_call(&c);
 }
 
