@@ -52,10 +52,9 @@ typedef struct spn_timeout_handle_list {
     spn_timeout_handle *first;
 } spn_timeout_handle_list;
 
-/* 0, or a failure, which the timer counts and reports: see on_failure.  One that ends its
- * thread (pthread_exit) has failed with SPN_ECANCELED and stops nothing: a periodic timeout
- * goes on, the timer's thread is replaced, and in run whoever calls run next goes on with
- * what is due.  A C++ exception that leaves it ends the process. */
+/* 0, or a failure, which the timer counts and reports: see on_failure.  A callback that ends
+ * its thread (pthread_exit) ends the process with a line, on whatever thread it runs; so does
+ * a C++ exception that leaves it. */
 typedef int (*spn_timeout_fn)(spn_timeout *timeout);
 
 /* One cache line.  All zero: never scheduled.  The fields are the timer's. */

@@ -26,6 +26,7 @@
 #include "exec/pool.h"
 #include "future/ambient.h"
 #include "future/executor.h"
+#include "sync/thread_record.h"
 
 enum { OLDEST_ROUNDS = 16 };
 #define BLOCK_DEFAULT_NS SPN_SEC(60)
@@ -178,8 +179,11 @@ static int refused_discard_oldest(const spn_reject_policy *policy, spn_pool *poo
 /* The pool may be gone by now: nothing of it is touched. */
 static int run_alone(void *arg)
 {
-    const int status = spn__task_run_claimed(arg);
+    struct spn_thread *self = spn__self_get();
+    int status;
 
+    self->stays = true;
+    status = spn__task_run_claimed(arg);
     if (status != 0)
         spn__log(SPN_LOG_WARN, "a task on a thread of its own failed: %d (%s)", status,
                  spn_status_name(status));

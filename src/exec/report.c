@@ -725,8 +725,10 @@ static void make_report(struct spn_reject_report *report)
 static int serve(void *arg)
 {
     struct spn_reject_report *report = arg;
+    struct spn_thread *self = spn__self_get();
     bool stop;
 
+    self->stays = true;
     do {
         (void)spn__parker_park(&report->parker, SPN_FOREVER);
         /* First: a report posted before the end is made. */

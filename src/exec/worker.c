@@ -312,7 +312,13 @@ int spn__worker_main(void *arg)
     spn__store(&w->self, self, relaxed); /* read by others after [stop] or [user] */
     entered = spn_executor_enter(&w->pool->executor, &frame);
     spn__assert(entered == SPN_OK); /* a thread of the library has a record */
-    spn__outlive(serve_here, worker_ended, &frame);
+    if (w->pool->kind == SPN__WORK_STEAL) {
+        self->stays = true; /* records that others join are on its stack */
+        serve(w);
+        (void)spn_executor_leave(&frame);
+    } else {
+        spn__outlive(serve_here, worker_ended, &frame);
+    }
     return 0;
 }
 

@@ -327,91 +327,33 @@ static void place(struct spn__deque *d, uint32_t number)
 
 /* ---- stealing ------------------------------------------------------------------------ */
 
-struct theft {
-    struct spn__deque *thief, *victim;
-    spn_fj_record *record;
-    struct spn__frame frame;
-    spn_fj at;
-    spn_fj_piece *piece; /* where the thief was */
-    uint32_t sunk;       /* likewise */
-    bool returned;
-};
-
-static void wait_stolen(struct spn__deque *d, spn_fj_record *record, spn_fj at);
-
-/* Takes back what was forked from a number on, and waits for what was stolen of it. */
-static void give_up_from(struct spn__deque *d, uint32_t base)
-{
-    uint32_t tail;
-
-    (void)take_back(d, true);
-    tail = d->split;
-    for (uint32_t number = base; number < tail; number++)
-        wait_stolen(d, record_of(d, number), NULL);
-}
-
-/* The record's function ended its thread: the deque is as before, the record as one that
- * was not run, and its tree has failed. */
-static void theft_abandoned(struct theft *t)
-{
-    struct spn__deque *d = t->thief;
-
-    give_up_from(d, t->frame.base);
-    d->sunk = t->sunk;
-    move_to(d, t->piece);
-    place(d, t->frame.base);
-    memset(&t->record->args, 0, sizeof t->record->args);
-    spn_fj_fail(t->at, SPN_ECANCELED);
-}
-
-/* Also when the record's function ended its thread. */
-static void theft_ended(void *arg)
-{
-    struct theft *t = arg;
-    struct spn__deque *d = t->thief;
-
-    if (!t->returned)
-        theft_abandoned(t);
-    d->frame = t->frame.outer;
-    /* [leap] what was forked for the record is no longer; [done] comes after it.
-     * relaxed: nothing is published by it. */
-    (void)spn__fetch_add(&d->word, SPN__DEQUE_EPOCH_ONE, relaxed);
-    /* [done] release is enough: nothing that the owner wrote is read. */
-    if (spn__exchange(mark_of(t->record), DONE, release) % (MARKS + 1) == SLEEPS)
-        spn__parker_unpark(&t->victim->parker);
-}
-
-static void push_frame(struct spn__deque *d, struct spn__frame *frame)
-{
-    frame->outer = d->frame;
-    d->frame = frame;
-}
-
 /* Runs the record that the thief got by raising the victim's tail, at `at`. */
 static void run_stolen(struct spn__deque *d, spn_fj at, struct spn__deque *victim,
                        uint32_t number)
 {
-    struct theft t = {
-        .thief = d, .victim = victim, .at = at, .piece = current(d), .sunk = d->sunk
-    };
-    const struct spn__frame *from;
+    spn_fj_record *record = record_of(victim, number);
+    const struct spn__frame *from =
+        (const struct spn__frame *)spn__load(mark_of(record), relaxed);
+    struct spn__frame frame = { .base = number_of(spn__fj_piece(at), at),
+                                .outer = d->frame };
 
-    t.record = record_of(victim, number);
-    from = (const struct spn__frame *)spn__load(mark_of(t.record), relaxed);
-    t.frame.base = number_of(spn__fj_piece(at), at);
     if (from != NULL) { /* [share] */
-        t.frame.job = from->job;
-        t.frame.stand = from->stand;
+        frame.job = from->job;
+        frame.stand = from->stand;
     }
-    push_frame(d, &t.frame);
+    d->frame = &frame;
     /* relaxed, all: a count of its own, and what comes with the mark. */
     spn__store(&d->steals, spn__load(&d->steals, relaxed) + 1, relaxed);
-    spn__store(base_of(t.record), t.frame.base, relaxed);
-    spn__store(mark_of(t.record), (uintptr_t)d | STOLEN, release); /* [mark] */
-    SPN__CLEANUP_PUSH(theft_ended, &t);
-    t.record->run(at, t.record);
-    t.returned = true;
-    SPN__CLEANUP_POP();
+    spn__store(base_of(record), frame.base, relaxed);
+    spn__store(mark_of(record), (uintptr_t)d | STOLEN, release); /* [mark] */
+    record->run(at, record);
+    d->frame = frame.outer;
+    /* [leap] what was forked for the record is no longer; [done] comes after it.
+     * relaxed: nothing is published by it. */
+    (void)spn__fetch_add(&d->word, SPN__DEQUE_EPOCH_ONE, relaxed);
+    /* [done] release is enough: nothing that the owner wrote is read. */
+    if (spn__exchange(mark_of(record), DONE, release) % (MARKS + 1) == SLEEPS)
+        spn__parker_unpark(&victim->parker);
 }
 
 bool spn__deque_any(struct spn__deque *d)
@@ -626,10 +568,4 @@ void spn__deque_leave(struct spn__deque *d, struct spn__nested *n)
     place(d, n->split);
     if (d->frame != NULL)
         arm(d, n->piece);
-}
-
-void spn__deque_abandon(struct spn__deque *d, struct spn__nested *n)
-{
-    give_up_from(d, n->frame.base);
-    spn__deque_leave(d, n);
 }

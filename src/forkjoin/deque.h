@@ -123,9 +123,6 @@ struct spn__nested {
 };
 spn_fj spn__deque_enter(struct spn__deque *d, struct spn__nested *n, void *job);
 void spn__deque_leave(struct spn__deque *d, struct spn__nested *n);
-/* The same when the body did not return: takes back what was forked, and waits for what
- * was stolen. */
-void spn__deque_abandon(struct spn__deque *d, struct spn__nested *n);
 
 /*
  * Steals the oldest shared record of the victim's and runs it at `at`, a place of the

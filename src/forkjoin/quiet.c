@@ -123,10 +123,8 @@ static void help_begins(struct help *h)
     spn__unlock(&h->fj->help_lock);
 }
 
-/* Also when a task that it ran ended the thread. */
-static void help_ends(void *arg)
+static void help_ends(struct help *h)
 {
-    struct help *h = arg;
     int64_t fewer = 0;
 
     spn__lock(&h->fj->help_lock);
@@ -175,9 +173,8 @@ static int await_inside(struct spn__fj_place *place, int64_t deadline_ns)
     int rc;
 
     help_begins(&h);
-    SPN__CLEANUP_PUSH(help_ends, &h);
     rc = help_until_rest(place, deadline_ns);
-    SPN__CLEANUP_POP();
+    help_ends(&h);
     return rc;
 }
 

@@ -166,9 +166,6 @@ static struct spn__fj_place *place_of(struct spn__worker *w)
 
     if (place->worker != w) {
         place->worker = w;
-        place->depth = 0;
-        place->run = NULL;
-        place->stand = NULL;
         spn__deque_adopt(&place->deque, stack_low(place->pool->stack_reserve));
     }
     return place;
@@ -293,18 +290,8 @@ static bool take_own(struct spn__source *source, struct spn__worker *w,
 {
     struct spn__fj_place *place = place_of(w);
 
-    place->stand = NULL; /* a task that ended its thread may have left it undone */
     return hand_out(spn__fj_queue_take(place, !spn__fj_pool_of_source(source)->async),
                     entry);
-}
-
-/* Ends a theft by a worker that does nothing else, also when it ended the thread. */
-static void theft_ended(void *arg)
-{
-    struct spn__fj_place *place = arg;
-
-    spn__store(&place->active, 0, relaxed); /* its own; see spn__fj_ask_all */
-    place->depth--;
 }
 
 /* Steals a record and runs it. */
@@ -320,10 +307,10 @@ static bool steal_record(struct spn__fj_place *place, struct spn__fj_place *vict
     spn__worker_begin(place->worker);
     place->depth++;
     spn__store(&place->active, 1, relaxed); /* its own; see spn__fj_ask_all */
-    SPN__CLEANUP_PUSH(theft_ended, place);
     stolen = spn__deque_steal(&place->deque, spn__deque_bottom(&place->deque),
                               &victim->deque);
-    SPN__CLEANUP_POP();
+    spn__store(&place->active, 0, relaxed);
+    place->depth--;
     spn__worker_end(place->worker);
     return stolen;
 }

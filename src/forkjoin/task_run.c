@@ -24,8 +24,7 @@ struct run {
     spn_fj_task *task;
     struct spn__nested nested;
     struct run *outer; /* what the same thread runs it in */
-    bool entered, returned;
-    bool gone; /* its body has ended it: it is not touched any more */
+    bool gone;         /* its body has ended it: it is not touched any more */
 };
 
 /* It no longer runs: no interrupt is meant for it from here on. */
@@ -67,20 +66,6 @@ static void leave(struct run *r)
         spn__store(&place->active, 0, relaxed); /* its own; see ask_all */
     if (!r->gone)
         stop_running(r);
-}
-
-/* Follows the body also when it ended its thread. */
-static void run_ended(void *arg)
-{
-    struct run *r = arg;
-
-    if (r->returned)
-        return;
-    if (r->entered)
-        spn__deque_abandon(&r->place->deque, &r->nested);
-    leave(r);
-    if (!r->gone)
-        (void)spn__fj_task_end_failed(r->task, SPN_ECANCELED);
 }
 
 /* What the body said, and what became of its tree. */
@@ -153,12 +138,8 @@ static void run_started(struct spn__fj_place *place, spn_fj_task *t)
         fj = NULL;
     }
     if (fj != NULL) {
-        r.entered = true;
         r.nested.frame.stand = spn__fj_stand_of(place); /* nothing is forked yet */
-        SPN__CLEANUP_PUSH(run_ended, &r);
         status = t->fn(fj, t);
-        r.returned = true;
-        SPN__CLEANUP_POP();
         spn__deque_leave(&place->deque, &r.nested);
     }
     leave(&r);

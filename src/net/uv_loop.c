@@ -209,7 +209,7 @@ static void turn(void *arg)
 static void *run(void *arg)
 {
     struct spn__loop *const loop = arg;
-    void *self;
+    struct spn_thread *self;
 
     spn__os_cancel_disable();
     spn__os_set_name(loop->name);
@@ -218,8 +218,10 @@ static void *run(void *arg)
     loop->has_record = self != NULL;
     spn__os_thread_here(&loop->note, 0);
     spn__gate_open(&loop->started);
-    if (self != NULL)
+    if (self != NULL) {
+        self->stays = true;
         spn__guarded(turn, loop);
+    }
     return NULL;
 }
 

@@ -11,15 +11,17 @@
  *   std::terminate, with nothing unwound yet: a core file shows who threw.  Other
  *   languages' runtimes might go on after a failed search: there we abort.
  *
- *   pthread_exit and pthread_cancel unwind as well, but without a search: they pass,
- *   and run our cleanup handlers, as before.
+ *   pthread_exit and pthread_cancel unwind as well, but without a search.  In a task of a
+ *   pool's worker they pass, up to the worker's root (exec/worker.c); so they do on a thread
+ *   of the program's.  A thread of ours that is no pool's worker `stays` (thread_record.h):
+ *   there the process ends, with a line and nothing of ours unwound.
  *
  * WHY assembler?  A personality routine belongs to a function, and C has no word for
  * it.  A cleanup handler cannot do it: it runs when a handler has been found and the
  * frames below are gone, and is not told why.  Elsewhere than on x86-64 and AArch64
  * the call is a plain one.
  */
-#include "sync/seam.h"
+#include "sync/thread_record.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -72,6 +74,26 @@ static bool is_cplusplus(_Unwind_Exception_Class class)
     return (class & 0xffffff00u) == 0x432b2b00u;
 }
 
+static void say(const char *text, size_t length)
+{
+    if (write(STDERR_FILENO, text, length) < 0) {
+        /* Nobody to tell; the core file still says where. */
+    }
+}
+
+static _Unwind_Reason_Code end_of_thread(void)
+{
+    static const char text[] =
+        "spindle: a function that spindle called ended its thread (pthread_exit or "
+        "pthread_cancel), which only a task of a pool may: return a status instead\n";
+    const struct spn_thread *self = spn__self_get();
+
+    if (self == NULL || !self->stays)
+        return _URC_CONTINUE_UNWIND;
+    say(text, sizeof text - 1);
+    abort();
+}
+
 __attribute__((used, visibility("hidden"))) _Unwind_Reason_Code spn__guard_personality(
     int version, _Unwind_Action actions, _Unwind_Exception_Class class,
     struct _Unwind_Exception *exception, struct _Unwind_Context *context)
@@ -84,10 +106,8 @@ __attribute__((used, visibility("hidden"))) _Unwind_Reason_Code spn__guard_perso
     (void)exception;
     (void)context;
     if ((actions & _UA_SEARCH_PHASE) == 0)
-        return _URC_CONTINUE_UNWIND; /* the thread ends */
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
-        /* Nobody to tell; the core file still says where. */
-    }
+        return end_of_thread();
+    say(text, sizeof text - 1);
     if (!is_cplusplus(class))
         abort();
     return _URC_FATAL_PHASE1_ERROR;

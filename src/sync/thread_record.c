@@ -115,6 +115,7 @@ struct spn_thread *spn__thread_record_create(uint64_t handles)
     spn__spin_init(&record->spin);
     record->worker = NULL;
     record->entered_count = 0;
+    record->stays = false;
     for (unsigned i = 0; i < SPN__SEAT_MEMOS; i++)
         spn__init(&record->seat_memos[i].of, NULL);
     record->seat_memo_next = 0;

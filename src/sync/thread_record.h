@@ -85,6 +85,8 @@ struct spn_thread {
     int result;        /* what fn returned; fixed once ended */
     spn__os_thread os; /* fixed once create has returned */
 
+    bool stays; /* the thread's own: nothing it calls may end it (seam_guard.c) */
+
     /* The thread's own, for src/future: the innermost function it was called to
      * run, and the stage it is just handing to an executor. */
     struct spn__call *call;

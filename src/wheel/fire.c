@@ -34,11 +34,8 @@
  *   `give_up`).
  *
  * ENDS
- *   A callback, or a hook, may end the thread it runs on (pthread_exit).  Its run has failed
- *   then, and is ended by a cleanup, `cut_short`.  The timer's own thread has another made
- *   in its place, or goes on inside the cleanup while none can be had; a driver lets the
- *   next one in and says that it is time; a runner has the timer hand over another.
- *   All that with the run listed, because the timer may be gone when stop finds no run.
+ *   A callback, or a hook, that ends the thread it runs on (pthread_exit) ends the process
+ *   with one line, whosever thread it is: `serve` says so (`stays`, sync/seam_guard.c).
  *
  * EXECUTORS
  *   What is handed over is not one task per timeout but a runner, which takes from
@@ -180,8 +177,7 @@ static bool take(struct spn__shard *s, struct spn__run *run, int64_t now_ns)
     s->fired++;
     run->timeout = t;
     run->fn = (t->policy & SPN__POLICY_HANDLE) != 0 ? spn__handle_expired : t->fn;
-    run->called = run->gone = run->inherited = false;
-    run->status = SPN_ECANCELED; /* unless its function returns */
+    run->gone = run->inherited = false;
     if (!run->periodic)
         spn__timer_release(s->timer);
     spn__list_push_back(&s->running, &run->link);
@@ -272,24 +268,6 @@ static bool hand_over(struct spn_timer *timer, struct spn_thread *self,
                       bool from_runner);
 static void ask_again(struct spn_timer *timer);
 
-/*
- * Somebody who runs callbacks: the timer's thread, a driver or a runner; on its stack.
- * What is done when one of the program's functions has ended the thread is done once each,
- * though such a function may be called for it and end the thread once more.
- */
-struct turn {
-    struct spn_timer *timer;
-    struct spn_thread *self;
-    struct spn__shard *shard; /* of the run */
-    struct spn__run run;
-    bool running; /* the run is listed */
-    bool told;    /* its failure has been, or is being */
-    bool asked;   /* somebody was asked to go on, or is being */
-    bool over;    /* the turn has come to its end, or has been given one */
-    struct spn__runner *runner;
-    size_t count; /* of a driver's callbacks */
-};
-
 /* Whether anything waits for a runner. */
 static bool has_firing(struct spn_timer *timer)
 {
@@ -310,7 +288,6 @@ static void call_fn(void *p)
 {
     struct spn__run *run = p;
 
-    run->called = true;
     run->status = run->fn(run->timeout); /* the timeout may be gone now */
 }
 
@@ -318,119 +295,71 @@ static void call_fn(void *p)
  * Runs callbacks until `firing` is empty or the timer is stopped; returns how many.
  * With *spread, a runner that begins: sees to it that there is another for the rest.
  */
-static size_t serve(struct turn *turn, struct spn__shard *s, bool *spread)
+static size_t serve(struct spn__shard *s, struct spn_thread *self, bool *spread)
 {
     struct spn_timer *timer = s->timer;
-    struct spn__run *run = &turn->run;
+    struct spn__run run = { .thread = self };
     struct spn__chosen chosen = { NULL, NULL };
+    const bool stayed = self->stays;
+    bool running = false;
     size_t count = 0;
     int64_t now_ns = 0;
 
-    run->thread = turn->self;
-    turn->shard = s;
-    for (;;) {
-        if (timer->manual || count % LOOK_EVERY == 0 ||
-            (turn->running && run->periodic))
+    self->stays = true;
+    for (;; count++) {
+        if (timer->manual || count % LOOK_EVERY == 0 || (running && run.periodic))
             now_ns = spn__timer_now(timer);
         spn__quick_lock(&s->lock);
-        if (turn->running) {
-            arm_and_tell(s, run, now_ns);
-            finish(s, run, &chosen);
+        if (running) {
+            arm_and_tell(s, &run, now_ns);
+            finish(s, &run, &chosen);
         }
-        turn->running = take(s, run, now_ns);
+        running = take(s, &run, now_ns);
         spn__quick_unlock(&s->lock);
         spn__chosen_grant(&chosen);
-        if (!turn->running)
-            return count;
-        turn->told = false;
-        count++;
+        if (!running)
+            break;
         if (spread != NULL && *spread) {
             *spread = false;
-            if (has_firing(timer) && !hand_over(timer, turn->self, true))
+            if (has_firing(timer) && !hand_over(timer, self, true))
                 ask_again(timer);
         }
-        spn__guarded(call_fn, run);
+        spn__guarded(call_fn, &run);
         /* relaxed: only the thread itself finds its own name. */
-        if (turn->self == spn__load(&timer->thread, relaxed))
-            (void)spn__interrupt_take(turn->self); /* not for the next one */
-        turn->told = true;
-        if (run->status != 0)
-            report_failure(timer, run->status);
+        if (self == spn__load(&timer->thread, relaxed))
+            (void)spn__interrupt_take(self); /* not for the next one */
+        if (run.status != 0)
+            report_failure(timer, run.status);
     }
-}
-
-/* One of the program's functions has ended the thread: what is left to do for its run, but
- * the run stays listed, so that stop waits for what is done for the rest. */
-static void cut_short(struct turn *turn)
-{
-    struct spn__shard *s = turn->shard;
-    bool told;
-
-    if (!turn->run
-             .called) /* something that was handed over before it ended the thread */
-        spn__guarded(call_fn, &turn->run);
-    told = turn->told;
-    turn->told = true;
-    if (!told && turn->run.status != 0)
-        report_failure(turn->timer, turn->run.status);
-    if (turn->run.timeout == NULL) /* done already */
-        return;
-    spn__quick_lock(&s->lock);
-    arm_and_tell(s, &turn->run, spn__timer_now(turn->timer));
-    turn->run.timeout = NULL;
-    spn__quick_unlock(&s->lock);
+    self->stays = stayed;
+    return count;
 }
 
 /* Takes a run off the list, after which the timer may be gone: but its lock must outlast
  * that we let go of it, so stop waits for us as for a guest. */
-static void let_go(struct turn *turn)
+static void let_go(struct spn__shard *s, struct spn__run *run)
 {
-    struct spn__shard *s = turn->shard;
     struct spn__chosen chosen = { NULL, NULL };
 
-    turn->running = false;
     spn__quick_lock(&s->lock);
     (void)spn__fetch_add(&s->guests, 1, relaxed); /* stop has the lock after us */
-    finish(s, &turn->run, &chosen);
+    finish(s, run, &chosen);
     spn__quick_unlock(&s->lock);
     spn__shard_guest_leaves(s); /* [guests] */
     spn__chosen_grant(&chosen);
 }
 
-static void call_ended(void *turn)
-{
-    let_go(turn);
-}
-
-/* Lists a run that calls hooks and no callback, unless the timer is stopped: there is nobody
- * to tell then. */
-static void enlist(struct turn *turn)
-{
-    struct spn__shard *s = turn->shard = &turn->timer->shards[0];
-
-    turn->run = spn__run_make(spn__self_get());
-    turn->run.called = turn->told = true;
-    spn__quick_lock(&s->lock);
-    turn->running = !s->stopped;
-    if (turn->running)
-        spn__list_push_back(&s->running, &turn->run.link);
-    spn__quick_unlock(&s->lock);
-}
-
 void spn__timer_call(struct spn__shard *s, spn_timeout *t, spn_timeout_fn fn)
 {
-    struct turn turn = { .timer = s->timer, .shard = s, .running = true };
+    struct spn__run run = spn__run_make(spn__thread_self());
 
-    turn.run = spn__run_make(spn__thread_self());
-    turn.run.timeout = t;
-    turn.run.fn = fn;
-    turn.run.status = SPN_ECANCELED;
+    run.timeout = t;
+    run.fn = fn;
     spn__quick_lock(&s->lock);
-    spn__list_push_back(&s->running, &turn.run.link);
+    spn__list_push_back(&s->running, &run.link);
     spn__quick_unlock(&s->lock);
-    SPN__CLEANUP_PUSH(call_ended, &turn);
-    spn__guarded(call_fn, &turn.run);
-    SPN__CLEANUP_POP();
+    spn__guarded(call_fn, &run);
+    let_go(s, &run);
 }
 
 /* ---- executors ---------------------------------------------------------------- */
@@ -549,67 +478,45 @@ static void ask_again(struct spn_timer *timer)
 
 /* A runner that cannot run: has the timer ask again in a while, but not before there is a
  * runner for that.  No callback runs here that stop would wait for, so a run is listed
- * meanwhile. */
+ * meanwhile; once the timer is stopped there is nobody to tell. */
 static void give_up(struct spn_timer *timer, struct spn__runner *r)
 {
-    struct turn turn = { .timer = timer };
+    struct spn__run run = spn__run_make(spn__self_get());
+    struct spn__shard *s = &timer->shards[0];
+    bool stopped;
 
-    enlist(&turn);
+    spn__quick_lock(&s->lock);
+    stopped = s->stopped;
+    if (!stopped)
+        spn__list_push_back(&s->running, &run.link);
+    spn__quick_unlock(&s->lock);
     put_runner(timer, r, true);
-    if (!turn.running) /* and the timer may be gone */
+    if (stopped) /* and the timer may be gone */
         return;
-    SPN__CLEANUP_PUSH(call_ended, &turn);
     ask_again(timer);
-    SPN__CLEANUP_POP();
-}
-
-static void run_runner(void *arg)
-{
-    struct turn *turn = arg;
-    struct spn_timer *timer = turn->timer;
-
-    do {
-        bool spread = true; /* around once more is as good as another beginning */
-
-        for (uint32_t i = 0; i <= timer->shard_mask; i++)
-            (void)serve(turn, &timer->shards[i], &spread);
-    } while (!retire(timer, turn->runner));
-    turn->over = true;
-}
-
-/* Follows run_runner, also when a callback ended the thread: then somebody else is to go
- * on with what is due. */
-static void runner_ended(void *arg)
-{
-    struct turn *turn = arg;
-    struct spn_timer *timer = turn->timer;
-
-    if (turn->running)
-        cut_short(turn);
-    if (!turn->over) {
-        turn->over = true;
-        put_runner(timer, turn->runner, false); /* for whoever is handed over next */
-    }
-    if (turn->running && !turn->asked) {
-        turn->asked = true;
-        spn__timer_notify(timer, spn__timer_now(timer));
-    }
-    if (turn->running)
-        let_go(turn);
+    let_go(s, &run);
 }
 
 int spn__runner_run(spn_task *task)
 {
     struct spn__runner *r = (struct spn__runner *)(void *)task;
     struct spn_timer *timer = r->timer;
-    struct turn turn = { .timer = timer, .self = spn__thread_self(), .runner = r };
+    struct spn_thread *self = spn__thread_self();
 
-    if (begin_runner(timer, r, turn.self))
+    if (begin_runner(timer, r, self)) {
         put_runner(timer, r, false);
-    else if (turn.self == NULL)
+        return 0;
+    }
+    if (self == NULL) {
         give_up(timer, r);
-    else
-        spn__outlive(run_runner, runner_ended, &turn);
+        return 0;
+    }
+    do {
+        bool spread = true; /* around once more is as good as another beginning */
+
+        for (uint32_t i = 0; i <= timer->shard_mask; i++)
+            (void)serve(&timer->shards[i], self, &spread);
+    } while (!retire(timer, r));
     return 0;
 }
 
@@ -646,9 +553,8 @@ static int64_t look(struct spn__shard *s, int64_t now_ns, bool *due)
 }
 
 /* One pass; returns the number of callbacks run, and in *next_ns when to look next. */
-static size_t pass(struct turn *turn, int64_t *next_ns)
+static size_t pass(struct spn_timer *timer, struct spn_thread *self, int64_t *next_ns)
 {
-    struct spn_timer *timer = turn->timer;
     const int64_t now_ns = spn__timer_now(timer);
     bool any = false;
     size_t count = 0;
@@ -664,11 +570,11 @@ static size_t pass(struct turn *turn, int64_t *next_ns)
             *next_ns = next;
         any = any || due;
         if (due && timer->executor == NULL)
-            count += serve(turn, &timer->shards[i], NULL);
+            count += serve(&timer->shards[i], self, NULL);
     }
     if (!any || timer->executor == NULL)
         return count;
-    if (!hand_over(timer, turn->self, false))
+    if (!hand_over(timer, self, false))
         ask_again(timer);
     return 1;
 }
@@ -685,18 +591,21 @@ static int64_t settle(struct spn_timer *timer, int64_t next_ns)
     return next_ns < found ? next_ns : found;
 }
 
-static void serve_here(void *arg)
+int spn__timer_main(void *arg)
 {
-    struct turn *turn = arg;
-    struct spn_timer *timer = turn->timer;
+    struct spn_timer *timer = arg;
+    struct spn_thread *self = spn__self_get();
 
+    /* relaxed: for notify, on this thread; whoever made us stores the same. */
+    spn__store(&timer->thread, self, relaxed);
+    spn__os_sleep_precisely();
     while (!is_stopped(timer)) {
         int64_t next_ns;
 
         /* [wake] acquire: looks at what those have added who lowered it.
          * mutant: as in notify */
         (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
-        (void)pass(turn, &next_ns);
+        (void)pass(timer, self, &next_ns);
         next_ns = settle(timer, next_ns);
         if (is_stopped(timer))
             break;
@@ -705,81 +614,14 @@ static void serve_here(void *arg)
         else if (next_ns > spn_clock_now(timer->clock))
             (void)spn__parker_park(&timer->parker, SPN_FOREVER);
     }
-    turn->over = true;
-}
-
-/* Follows serve_here, also when a callback ended the thread; and once more then, if the
- * thread went on and another ended it. */
-static void thread_ended(void *arg)
-{
-    struct turn *turn = arg;
-    int rc;
-
-    if (turn->running)
-        cut_short(turn);
-    if (turn->over)
-        return;
-    rc = spn__timer_replace_thread(turn->timer);
-    turn->over = rc == SPN_OK || rc == SPN_ESTATE;
-    if (turn->running)
-        let_go(turn); /* over: the timer may be gone */
-    if (turn->over)
-        return;
-    /* As long as no other can be made.  A callback may end the thread again. */
-    (void)spn__interrupt_take(turn->self);
-    spn__outlive(serve_here, thread_ended, turn);
-}
-
-int spn__timer_main(void *arg)
-{
-    struct turn turn = { .timer = arg, .self = spn__self_get() };
-
-    /* relaxed: for notify, on this thread; whoever made us stores the same. */
-    spn__store(&turn.timer->thread, turn.self, relaxed);
-    spn__os_sleep_precisely();
-    spn__outlive(serve_here, thread_ended, &turn);
     return 0;
-}
-
-static void drive(void *arg)
-{
-    struct turn *turn = arg;
-    int64_t next_ns;
-
-    turn->count = pass(turn, &next_ns);
-    (void)settle(turn->timer, next_ns);
-    spn__timer_set_alarm(turn->timer);
-    turn->over = true;
-    spn__store(&turn->timer->driver, NULL, release); /* [driver] to the next one */
-}
-
-/* Follows drive, also when a callback ended the thread: whoever drives next goes on with
- * what is due, and is told. */
-static void driver_ended(void *arg)
-{
-    struct turn *turn = arg;
-    struct spn_timer *timer = turn->timer;
-
-    if (turn->running)
-        cut_short(turn);
-    if (!turn->over) {
-        turn->over = true;  /* the hook may end the thread once more */
-        if (!turn->running) /* a runner's callback did it, inside of us */
-            enlist(turn);
-        (void)settle(timer, spn__timer_now(timer));
-        spn__timer_set_alarm(timer);
-        spn__store(&timer->driver, NULL, release); /* [driver] to the next one */
-        if (timer->wake != NULL && turn->running)
-            timer->wake(timer->ctx);
-    }
-    if (turn->running)
-        let_go(turn);
 }
 
 int spn_timer_run(spn_timer *timer)
 {
     struct spn_thread *self, *found = NULL;
-    struct turn turn = { .timer = timer };
+    int64_t next_ns;
+    size_t count;
     int rc;
 
     if (timer == NULL)
@@ -797,9 +639,11 @@ int spn_timer_run(spn_timer *timer)
         return SPN_EBUSY;
     /* [wake] mutant: as in notify */
     (void)spn__exchange(&timer->wake_ns, SPN_FOREVER, acquire);
-    turn.self = self;
-    spn__outlive(drive, driver_ended, &turn);
-    return turn.count > INT32_MAX ? INT32_MAX : (int)turn.count;
+    count = pass(timer, self, &next_ns);
+    (void)settle(timer, next_ns);
+    spn__timer_set_alarm(timer);
+    spn__store(&timer->driver, NULL, release); /* [driver] to the next one */
+    return count > INT32_MAX ? INT32_MAX : (int)count;
 }
 
 int64_t spn_timer_next_expiry(const spn_timer *timer)

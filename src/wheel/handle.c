@@ -107,26 +107,19 @@ static void handle_leave(const spn_timeout_handle *h)
 
 /* ---- calling ------------------------------------------------------------------- */
 
-static void handle_called(void *h)
-{
-    spn_timeout_handle_unref(h);
-}
-
-/* Both call a function and drop the timer's reference, also if that ends the thread. */
+/* Both call a function and drop the timer's reference. */
 static int handle_call_fn(spn_timeout_handle *h)
 {
-    SPN__CLEANUP_PUSH(handle_called, h);
     fn_of(h)(h, arg_of(h));
-    SPN__CLEANUP_POP();
+    spn_timeout_handle_unref(h);
     return 0;
 }
 
 static int handle_call_gone(spn_timeout_handle *h, int reason)
 {
-    SPN__CLEANUP_PUSH(handle_called, h);
     if (gone_of(h) != NULL)
         gone_of(h)(arg_of(h), reason);
-    SPN__CLEANUP_POP();
+    spn_timeout_handle_unref(h);
     return 0;
 }
 
@@ -228,11 +221,6 @@ int spn_timeout_handle_again(spn_timeout_handle *h, int64_t delay_ns)
 
 /* ---- cancelling ---------------------------------------------------------------- */
 
-static void leave_by_end(void *h)
-{
-    handle_leave(h);
-}
-
 static int tell_cancelled(spn_timeout *t)
 {
     return handle_call_gone(handle_of(t), SPN_ECANCELED);
@@ -242,10 +230,9 @@ static int tell_cancelled(spn_timeout *t)
  * stop, is about to find the outcome, and calls it. */
 static void cancel_and_tell(spn_timeout_handle *h)
 {
-    SPN__CLEANUP_PUSH(leave_by_end, h); /* the timer may be gone then */
     if (!spn__timer_bring_forward(shard_of(h), &h->timeout))
         spn__timer_call(shard_of(h), &h->timeout, tell_cancelled);
-    SPN__CLEANUP_POP();
+    handle_leave(h); /* the timer may be gone now */
 }
 
 /* There is nobody to tell. */

@@ -132,13 +132,13 @@ static int tell_owner(spn_timeout *t)
     return 0;
 }
 
-/* Tells the owners of our own; goes on with the rest when one of them ends the thread.  As
- * callbacks, because a stop in one of them would wait for the rest. */
-static void tell_owners(void *list)
+/* Tells the owners of our own.  As callbacks, because a stop in one of them would wait for
+ * the rest. */
+static void tell_owners(spn_timeout *list)
 {
     spn_timeout *t;
 
-    while ((t = spn_timeout_pop(list)) != NULL) {
+    while ((t = spn_timeout_pop(&list)) != NULL) {
         const bool handle = (t->policy & SPN__POLICY_HANDLE) != 0;
 
         spn__timer_call(handle ? spn__slab_shard(t) : spn__home_get(t), t, tell_owner);
@@ -146,7 +146,7 @@ static void tell_owners(void *list)
 }
 
 /* Takes out all there is, stores the lists that were asked for, and tells the owners of
- * the rest: last, because one of them may end the thread. */
+ * the rest. */
 static void collect(struct spn_timer *timer, spn_timeout **left,
                     spn_timeout_handle_list *handles)
 {
@@ -169,7 +169,7 @@ static void collect(struct spn_timer *timer, spn_timeout **left,
         give_handles_back(&c.library, &given);
         handles->first = (spn_timeout_handle *)(void *)given.first;
     }
-    spn__outlive(tell_owners, tell_owners, &c.library.first);
+    tell_owners(c.library.first);
 }
 
 /* Waits until nobody who ends a guest is inside, whatever comes. */
@@ -247,43 +247,12 @@ static int await_told(struct spn_timer *timer, const int64_t *deadline_ns)
     return SPN_OK;
 }
 
-/* A stop, as its cleanup sees it. */
-struct stopping {
-    struct spn_timer *timer;
-    struct spn_thread *self;
-    const int64_t *deadline_ns;
-    bool interrupted, collects;
-    int rc;
-};
-
-/* Also when a function that was told has ended the thread. */
-static void end_stop(void *arg)
-{
-    struct stopping *s = arg;
-    struct spn_timer *timer = s->timer;
-
-    if (s->collects) {
-        spn__store(&timer->telling, 0, release); /* [told] to the other stops */
-        spn__futex_wake(&timer->telling, INT32_MAX);
-    } else if (s->rc == SPN_OK) {
-        s->rc = await_told(timer, s->deadline_ns);
-    }
-    for (uint32_t i = 0; i <= timer->shard_mask && s->rc == SPN_OK; i++)
-        await_guests(&timer->shards[i]);
-    spn__timer_set_alarm(timer);
-    if (s->interrupted)
-        spn__interrupt_set(s->self);
-    spn__lock(&timer->life_lock);
-    timer->stopping--;
-    spn__unlock(&timer->life_lock);
-}
-
 static int stop(spn_timer *timer, spn_timeout **left, spn_timeout_handle_list *handles,
                 const int64_t *deadline_ns)
 {
-    struct stopping s = { .timer = timer, .deadline_ns = deadline_ns };
     struct spn_thread *self, *thread;
-    bool first;
+    bool first, interrupted;
+    int rc = SPN_OK;
 
     if (left != NULL)
         *left = NULL;
@@ -306,16 +275,25 @@ static int stop(spn_timer *timer, spn_timeout **left, spn_timeout_handle_list *h
         (void)spn_thread_interrupt(thread); /* its callback */
     }
     spn__audit_state(timer, "stopped");
-    s.self = self;
-    s.interrupted = join_thread(thread);
-    for (uint32_t i = 0; i <= timer->shard_mask && s.rc == SPN_OK; i++)
-        s.rc = await_idle(&timer->shards[i], self, deadline_ns);
-    SPN__CLEANUP_PUSH(end_stop, &s);
-    s.collects = s.rc == SPN_OK && begin_collect(timer);
-    if (s.collects)
+    interrupted = join_thread(thread);
+    for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
+        rc = await_idle(&timer->shards[i], self, deadline_ns);
+    if (rc == SPN_OK && begin_collect(timer)) {
         collect(timer, left, handles);
-    SPN__CLEANUP_POP();
-    return s.rc;
+        spn__store(&timer->telling, 0, release); /* [told] to the other stops */
+        spn__futex_wake(&timer->telling, INT32_MAX);
+    } else if (rc == SPN_OK) {
+        rc = await_told(timer, deadline_ns);
+    }
+    for (uint32_t i = 0; i <= timer->shard_mask && rc == SPN_OK; i++)
+        await_guests(&timer->shards[i]);
+    spn__timer_set_alarm(timer);
+    if (interrupted)
+        spn__interrupt_set(self);
+    spn__lock(&timer->life_lock);
+    timer->stopping--;
+    spn__unlock(&timer->life_lock);
+    return rc;
 }
 
 int spn_timer_stop(spn_timer *timer, spn_timeout **left,

@@ -12,12 +12,6 @@
  *   Each shard has its own `stopped`, under its lock: an addition lies before it, and is
  *   run or returned, or after it, and is refused.
  *
- * THREAD
- *   A callback may end the timer's thread (pthread_exit).  That thread then makes its heir
- *   (fire.c, ENDS), under life_lock and not once the timer is STOPPED, so that stop joins
- *   the last of them.  Nobody else needs to know: the timer sleeps with a parker of its
- *   own, and not with its thread's, so that whoever wakes it wakes the heir as well.
- *
  * LOCKS  life_lock comes before all others; alarm_lock, exec_lock and the census's are
  *   leaves.  No lock is held while a callback or hook runs.
  *
@@ -432,21 +426,6 @@ int spn__timer_start(struct spn_timer *timer)
         }
     }
     spn__unlock(&timer->life_lock);
-    return rc;
-}
-
-int spn__timer_replace_thread(struct spn_timer *timer)
-{
-    struct spn_thread *self = spn__self_get();
-    int rc = SPN_ESTATE;
-
-    spn__lock(&timer->life_lock);
-    /* relaxed: changes under the lock. */
-    if (spn__load(&timer->state, relaxed) != SPN__TIMER_STOPPED)
-        rc = make_thread(timer);
-    spn__unlock(&timer->life_lock);
-    if (rc == SPN_OK)
-        spn_thread_unref(self); /* nobody joins it */
     return rc;
 }
 

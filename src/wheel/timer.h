@@ -101,7 +101,6 @@ struct spn__run {
     spn_timeout_fn fn;
     int32_t
         tid; /* instead, of a thread for which there was no record: there may be later */
-    bool called; /* its function was entered */
     bool periodic;
     bool gone;      /* cancelled or scheduled anew since it started */
     bool inherited; /* its place of max_pending is that of the new schedule */
@@ -180,8 +179,7 @@ struct spn_timer {
 
     SPN__ATOMIC(uint32_t) state; /* see timer.c */
     struct spn__lock life_lock;  /* guards changes of state, and what follows */
-    /* The timer's own, or NULL.  Others only compare it with themselves: it is replaced
-     * when a callback ends it, but not once the timer is stopped. */
+    /* The timer's own, or NULL.  Others only compare it with themselves. */
     SPN__ATOMIC(struct spn_thread *) thread;
     SPN__ATOMIC(int32_t) process; /* that started it; see spn__timer_is_orphan */
     int32_t stopping;             /* threads in stop */
@@ -306,10 +304,6 @@ bool spn__timer_is_orphan(struct spn_timer *timer);
 void spn__timer_free(struct spn_timer *timer);
 /* SPN_OK once the timer is started, or why it is not. */
 int spn__timer_start(struct spn_timer *timer);
-/* On the timer's thread, which is about to end: has another take its place, which may
- * begin before this returns.  SPN_ESTATE: none is needed, the timer was stopped; else why
- * there is none. */
-int spn__timer_replace_thread(struct spn_timer *timer);
 
 /* stop.c: spn_timer_stop without a list for handles, but callbacks are waited for until the
  * deadline only, interruptibly: SPN_ETIMEDOUT, SPN_EINTR (the flag is cleared): no callback

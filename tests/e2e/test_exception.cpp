@@ -2,10 +2,14 @@
 //
 // test_exception.cpp - a C++ exception that leaves a function the library called ends
 // the process with a message, and no handler above is reached; one that the function
-// catches itself is its own affair; and the end of a thread still passes.
+// catches itself is its own affair.  A function that ends a thread of the library ends the
+// process with a message, too, unless it is a task of a pool.
 //
 // Each case is a child process: what it writes and how it ends is looked at.
 #include <spindle.h>
+#ifdef SPN_TEST_RPC
+#include <spindle-rpc.h>
+#endif
 
 #include <cstdio>
 #include <cstdlib>
@@ -23,21 +27,22 @@ namespace
 
 struct test {
     const char *name;
-    bool ends; // the process, with the message
+    const char *says; // and ends the process; NULL: it does not
     void (*body)();
     test *next;
 };
 test *tests, **last = &tests;
 
 // The ids are the lines of docs/contract.md that the test proves.
-#define TEST_(test_name, ends)                                                  \
+#define TEST_(test_name, says)                                                  \
     void test_name();                                                           \
-    test test_of_##test_name = { #test_name, ends, test_name, nullptr };        \
+    test test_of_##test_name = { #test_name, says, test_name, nullptr };        \
     const bool registered_##test_name =                                         \
         (*last = &test_of_##test_name, last = &test_of_##test_name.next, true); \
     void test_name()
-#define TEST(test_name, id)      TEST_(test_name, true)
-#define TEST_FINE(test_name, id) TEST_(test_name, false)
+#define TEST(test_name, id)      TEST_(test_name, "an exception left a function")
+#define TEST_ENDS(test_name, id) TEST_(test_name, "ended its thread (pthread_exit")
+#define TEST_FINE(test_name, id) TEST_(test_name, nullptr)
 
 void require(bool holds, const char *what)
 {
@@ -286,6 +291,8 @@ TEST_FINE(exception__caught_in_the_function__goes_on, "G-21")
     spn_future_unref(f);
 }
 
+// ---- a thread that ends --------------------------------------------------------
+
 struct noted {
     bool *flag;
     ~noted()
@@ -325,6 +332,154 @@ TEST_FINE(exception__end_of_a_pools_thread__passes, "G-21")
     REQUIRE(spn_pool_close(pool) == SPN_OK && spn_pool_destroy(pool) == SPN_OK);
 }
 
+[[noreturn]] int timeout_exits(spn_timeout *)
+{
+    pthread_exit(nullptr);
+}
+
+void timer_exits(spn_timer_opts opts)
+{
+    spn_timeout timeout = SPN_TIMEOUT_INIT;
+    spn_timer *timer;
+
+    REQUIRE(spn_timer_create(&timer, &opts) == SPN_OK);
+    REQUIRE(spn_timer_schedule(timer, &timeout, timeout_exits, 0) == SPN_OK);
+    for (;;) {
+        if (opts.drive != SPN_TIMER_THREAD)
+            (void)spn_timer_run(timer);
+        usleep(1000);
+    }
+}
+
+TEST_ENDS(ends__callback_on_the_timers_thread__ends_the_process, "G-21")
+{
+    timer_exits(SPN_TIMER_OPTS_INIT);
+}
+
+TEST_ENDS(ends__callback_of_a_driver__ends_the_process, "G-21")
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    opts.drive = SPN_TIMER_DRIVEN;
+    timer_exits(opts);
+}
+
+spn_pool *pool_of(int32_t capacity)
+{
+    spn_pool_opts opts = spn_pool_opts_fixed(1, capacity);
+    spn_pool *pool;
+
+    REQUIRE(spn_pool_create(&pool, &opts) == SPN_OK);
+    return pool;
+}
+
+TEST_ENDS(ends__callback_of_a_timer_over_a_pool__ends_the_process, "G-21")
+{
+    spn_timer_opts opts = SPN_TIMER_OPTS_INIT;
+
+    opts.executor = spn_pool_executor(pool_of(4));
+    timer_exits(opts);
+}
+
+int call_exits(void *)
+{
+    pthread_exit(nullptr);
+}
+
+int waits(void *)
+{
+    for (;;)
+        pause();
+}
+
+TEST_ENDS(ends__refused_task_on_a_thread_of_its_own__ends_the_process, "G-21")
+{
+    spn_pool_opts opts = spn_pool_opts_fixed(1, 1);
+    spn_pool *pool;
+
+    opts.reject = spn_reject_new_thread();
+    REQUIRE(spn_pool_create(&pool, &opts) == SPN_OK);
+    REQUIRE(spn_executor_call(spn_pool_executor(pool), waits, nullptr) == SPN_OK);
+    for (int i = 0; i < 2; i++) // one waits, and there is no room for the other
+        REQUIRE(spn_executor_call(spn_pool_executor(pool), call_exits, nullptr) ==
+                SPN_OK);
+    pause();
+}
+
+spn_fj_pool *fj_pool()
+{
+    spn_fj_pool_opts opts = SPN_FJ_POOL_OPTS_INIT;
+    spn_fj_pool *fj;
+
+    opts.parallelism = 2;
+    REQUIRE(spn_fj_pool_create(&fj, &opts) == SPN_OK);
+    return fj;
+}
+
+int body_exits(spn_fj, void *)
+{
+    pthread_exit(nullptr);
+}
+
+TEST_ENDS(ends__body_in_fork_join__ends_the_process, "G-21")
+{
+    (void)spn_fj_run(fj_pool(), body_exits, nullptr);
+}
+
+TEST_ENDS(ends__task_of_a_fork_join_pool__ends_the_process, "G-21")
+{
+    REQUIRE(spn_executor_call(spn_fj_pool_executor(fj_pool()), call_exits, nullptr) ==
+            SPN_OK);
+    pause();
+}
+
+[[noreturn]] void listener_exits(void *, const spn_exhaustion *)
+{
+    pthread_exit(nullptr);
+}
+
+TEST_ENDS(ends__listener_of_a_report__ends_the_process, "G-21")
+{
+    spn_reject_report_opts opts = SPN_REJECT_REPORT_OPTS_INIT;
+    spn_reject_report *report;
+
+    opts.no_stacks = 1;
+    opts.exhausted = listener_exits;
+    REQUIRE(spn_reject_report_create(&report, &opts) == SPN_OK);
+    REQUIRE(spn_report_pool(report, pool_of(4)) == SPN_OK);
+    pause();
+}
+
+#ifdef SPN_TEST_RPC
+int method_exits(void *, spn_request *)
+{
+    pthread_exit(nullptr);
+}
+
+TEST_ENDS(ends__method_on_an_io_thread__ends_the_process, "G-21")
+{
+    static const spn_method methods[] = { { "exits", "", method_exits, nullptr } };
+    spn_service service = {};
+    spn_invocation what = SPN_INVOCATION_INIT("demo.Exits", "exits");
+    spn_server *server;
+    spn_client *client;
+    spn_reply *reply;
+
+    service.size = sizeof service;
+    service.interface = "demo.Exits";
+    service.methods = methods;
+    service.method_count = 1;
+    REQUIRE(spn_server_create(&server, "dubbo://127.0.0.1:0?dispatcher=direct", nullptr,
+                              nullptr) == SPN_OK);
+    REQUIRE(spn_server_export(server, &service, nullptr) == SPN_OK);
+    REQUIRE(spn_server_start(server, nullptr) == SPN_OK);
+    const std::string url =
+        "dubbo://127.0.0.1:" + std::to_string(spn_server_port(server));
+    REQUIRE(spn_client_create(&client, url.c_str(), nullptr, nullptr) == SPN_OK);
+    (void)!spn_client_call(client, &what, &reply, nullptr);
+}
+#endif
+
 // ---- running them ----------------------------------------------------------------
 
 std::string read_all(int fd)
@@ -362,12 +517,14 @@ bool passes(const test &t)
     close(fds[0]);
     if (waitpid(child, &status, 0) != child)
         return false;
-    if (!t.ends && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (t.says == nullptr && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return true;
     // A sanitizer may turn the abort into an exit of its own.
-    if (t.ends && text.find("spindle: an exception left a function") != text.npos &&
+    if (t.says != nullptr && text.compare(0, 9, "spindle: ") == 0 &&
+        text.find(t.says) != text.npos &&
         text.find("return a status instead") != text.npos &&
-        text.find("thrown by the test") != text.npos &&
+        (std::strncmp(t.says, "ended", 5) == 0 ||
+         text.find("thrown by the test") != text.npos) &&
         text.find("handler above") == text.npos &&
         (WIFSIGNALED(status) ? WTERMSIG(status) == SIGABRT : WEXITSTATUS(status) != 0))
         return true;

@@ -398,36 +398,6 @@ SCENARIO(deque__tree_within_a_tree__both_whole, "FJT-28")
 SCENARIO_OPTS(deque__tree_within_a_tree__both_whole,
               .no_faults = "wants every record run, and memory for each")
 
-/* A body that does not return: what it forked is taken back, what was stolen is waited
- * for, and nothing is run twice. */
-SCENARIO(deque__body_did_not_return__stolen_records_end_first, "FJP-33")
-{
-    struct spn__nested n;
-    spn_fj fj;
-    int stolen = 0;
-
-    if (!set_up(2, 4))
-        return;
-    sim_thread(thief, &numbers[1]);
-    fj = begin(OWNER, &n);
-    give(&fj, 0);
-    give(&fj, 1);
-    give(&fj, 2);
-    spn__deque_abandon(&deque[OWNER], &n);
-    for (int i = 0; i < 3; i++) {
-        stolen += spn__load(&ran[i], relaxed);
-        sim_assert(spn__load(&out[i], relaxed) ==
-                   (spn__load(&ran[i], relaxed) ? i + 100 : 0));
-    }
-    fork_all(OWNER, 3, 2);
-    spn__store(&over, 1, relaxed);
-    sim_join_all();
-    for (int i = 0; i < 3; i++)
-        stolen -= spn__load(&ran[i], relaxed);
-    sim_assert(stolen == 0); /* nobody ran one afterwards */
-    tear_down(2);
-}
-
 /* No memory for a piece: what was forked beyond is not run, and the rest is. */
 SCENARIO(deque__no_memory_for_a_piece__the_rest_is_whole, "FJT-28")
 {

@@ -172,9 +172,10 @@ static bool is_op_thread(void)
     return sim_self() <= op_threads;
 }
 
+/* Only a pool's worker, and no fork/join pool's. */
 static bool may_die(void)
 {
-    return deaths == WORKERS && !is_op_thread();
+    return deaths == WORKERS && fj_pool == NULL && !is_op_thread();
 }
 
 static int nothing(void *arg, void **result)

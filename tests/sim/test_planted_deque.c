@@ -80,17 +80,17 @@ static uintptr_t note(const char *function, const char *words, uintptr_t value)
          ? LOAD(p, memory_order_relaxed)                  \
          : LOAD(p, memory_order_##mo))
 #define EXCHANGE(p, v, mo) SIM__RMW(__COUNTER__, EXCHANGE, exchange, p, #p, v, mo)
-#define spn__exchange(p, v, mo)                          \
-    (is_at(DONE_RELAXED, __func__, "theft_ended")        \
-         ? EXCHANGE(p, v, memory_order_relaxed)          \
-     : is_at(SLEEPER_NOT_WOKEN, __func__, "theft_ended") \
-         ? (EXCHANGE(p, v, memory_order_##mo) & 0)       \
+#define spn__exchange(p, v, mo)                         \
+    (is_at(DONE_RELAXED, __func__, "run_stolen")        \
+         ? EXCHANGE(p, v, memory_order_relaxed)         \
+     : is_at(SLEEPER_NOT_WOKEN, __func__, "run_stolen") \
+         ? (EXCHANGE(p, v, memory_order_##mo) & 0)      \
          : EXCHANGE(p, v, memory_order_##mo))
 #define ADD(p, v, mo) SIM__RMW(__COUNTER__, ADD, fetch_add, p, #p, v, mo)
-#define spn__fetch_add(p, v, mo)                                                  \
-    (is_at(SHARE_RELAXED, __func__, "share")    ? ADD(p, v, memory_order_relaxed) \
-     : is_at(NO_EPOCH, __func__, "theft_ended") ? ADD(p, 0, memory_order_##mo)    \
-                                                : ADD(p, v, memory_order_##mo))
+#define spn__fetch_add(p, v, mo)                                                 \
+    (is_at(SHARE_RELAXED, __func__, "share")   ? ADD(p, v, memory_order_relaxed) \
+     : is_at(NO_EPOCH, __func__, "run_stolen") ? ADD(p, 0, memory_order_##mo)    \
+                                               : ADD(p, v, memory_order_##mo))
 #define CAS(KIND, p, expected, desired, mo, failed) \
     SIM__CAS(__COUNTER__, KIND, p, #p, expected, desired, mo, failed)
 #define spn__cas(p, expected, desired, mo, failed)                                    \
