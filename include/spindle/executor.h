@@ -28,6 +28,8 @@ struct spn_future_opts; /* future.h */
  *             may free it or submit it again.
  * Exactly one of fn and drop is called for a task that was accepted, on a thread
  *             of the executor's choice, with no lock held.
+ * pthread_exit  may be called in fn on a pool's worker only, and never in drop: see
+ *             thread.h.
  */
 struct spn_task {
     /* Runs the task: 0, or a failure, which the executor reports its own way. */

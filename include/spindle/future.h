@@ -218,7 +218,8 @@ SPN_API int spn_future_cancel(spn_future *future, int may_interrupt);
  *      returns, if nobody has run it or is running it and it is not done.
  * run_and_reset: the same, but success leaves the future as it was, for the next
  *      time; only a failure completes it.  The result is dropped (drop_value).
- * A function that ends its thread has failed, with the code SPN_EFAILED.
+ * A function that ends a pool's thread has failed, with the code SPN_EFAILED; one that ends
+ * another thread, and a stage that runs inline: see pthread_exit in thread.h.
  *
  * Returns  run: 1 if the function was called, else 0.  run_and_reset: 1 if the
  *          function succeeded and the future can run again, else 0.  SPN_EINVAL

@@ -67,7 +67,7 @@ typedef struct spn_limiter_stats {
                            interval had waited; 0 without target_ns             */
     int64_t accepted;
     int64_t completed; /* fn returned 0                                         */
-    int64_t failed;    /* fn returned another number or ended its thread        */
+    int64_t failed;    /* fn returned another number or ended a pool's thread   */
     int64_t dropped;   /* by the executor behind, or refused by it after a wait */
     int64_t returned;  /* by remove and shutdown_now                            */
     int64_t refused_full;

@@ -26,6 +26,8 @@ extern "C" {
  * Threads     every call is safe from any thread, tasks and hooks included, except
  *             where it says so (await, close, drain: SPN_EDEADLK from a task).
  * Ownership   tasks are borrowed until fn or drop is entered: see executor.h.
+ * A task that ends its thread (pthread_exit) counts as failed, is told to `uncaught`, and
+ *             its worker is replaced.  A hook, a policy or a drop must not: undefined.
  * Nothing is lost: at every moment at rest
  *             accepted = completed + failed + cancelled + returned + dropped + pending,
  *             and spn_pool_stats tells each of them.

@@ -21,7 +21,7 @@ extern "C" {
  *             them and queues up again, so that a busy key does not keep others
  *             waiting.
  * A failure   of a task is logged as a warning and does not stop those behind it; nor
- *             does a task that ends its thread.
+ *             does a task that ends its thread, a pool's.
  * Refused     if the executor below refuses a key's turn, the task that asked for it is
  *             refused with the same status; those that other threads added meanwhile are
  *             dropped with it if a second try fails too.

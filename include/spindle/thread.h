@@ -38,6 +38,12 @@ extern "C" {
  *             that, it ends like one that calls pthread_exit.  pthread_cancel on a
  *             thread of yours inside a call of the library is not supported;
  *             interrupt it instead.  A C++ exception that leaves fn ends the process.
+ * pthread_exit  A task of a pool's worker may end its thread: it has failed, its future
+ *             too, and the worker is replaced.  On another thread of the library (timers,
+ *             I/O, fork/join, reports) that ends the process with a line.  It is undefined
+ *             in a hook, a policy, a drop, a stage that runs inline, a task that another
+ *             task runs, and in whatever the library calls on a thread of yours; fn of
+ *             spn_thread_create itself may call it.
  */
 typedef struct spn_thread spn_thread;
 

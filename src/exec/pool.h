@@ -91,7 +91,7 @@ struct spn__worker {
     bool timed_out;           /* its last wait for work ended with the keep-alive */
     bool chosen_to_search;    /* by the waker, before the permit */
     bool free;                /* counted in work.free: hand-off only */
-    bool in_task;             /* it runs one: what a cleanup finds */
+    bool in_task;             /* it runs one */
     bool stealing;            /* STEAL: between spn__worker_begin and _end: no task */
     const char *label;        /* of that one */
     uint32_t block_depth;     /* STEAL: of worker_block */

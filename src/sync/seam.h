@@ -287,12 +287,13 @@ void spn__os_sleep_precisely(void);
 /* Runs cleanup(arg) when the scope is left by POP or by pthread_exit. */
 #define SPN__CLEANUP_PUSH(cleanup, arg) pthread_cleanup_push(cleanup, arg)
 #define SPN__CLEANUP_POP()              pthread_cleanup_pop(1)
-/* The same around body(arg), for a cleanup that calls what may end the thread once
- * more.  After that it may be called again with the same argument. */
+/* The same around body(arg), a pool's worker, for a cleanup that calls what may end the
+ * thread once more.  After that it may be called again with the same argument. */
 void spn__outlive(void (*body)(void *arg), void (*cleanup)(void *arg), void *arg);
 
 /* Calls body(ctx), which calls a function of the program's.  An exception that would
- * pass ends the process, with a message; the end of the thread passes. */
+ * pass ends the process, with a message.  So does the end of a thread that `stays`; that
+ * of another passes. */
 SPN__SHARED void spn__guarded(void (*body)(void *ctx), void *ctx);
 
 /* ---- the thread-local self pointer ------------------------------------- */
