@@ -562,6 +562,28 @@ TEST(context__task_ends_its_thread__let_go, "G-21")
     end_pool(pool);
 }
 
+static int end_thread_run(void *arg)
+{
+    (void)arg;
+    pthread_exit(NULL);
+}
+
+/* So does a call, whose context is nobody's but its own. */
+TEST(context__call_ends_its_thread__let_go, "G-21")
+{
+    spn_pool *pool = pool_of(1, -1);
+    spn_context *context = make("x");
+    spn_context_scope scope;
+
+    atomic_store(&ended, 0);
+    REQUIRE_OK(spn_context_enter(&scope, context));
+    REQUIRE_OK(spn_executor_call(spn_pool_executor(pool), end_thread_run, NULL));
+    CHECK_OK(spn_context_leave(&scope));
+    spn_context_unref(context);
+    T_AWAIT(atomic_load(&ended) == 1);
+    end_pool(pool);
+}
+
 static spn_context *left_open;
 
 static int forget_to_leave(void *arg)

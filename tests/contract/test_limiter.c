@@ -221,6 +221,59 @@ TEST(limiter__task_fails_or_ends_its_thread__permit_is_back, "G-21")
     CHECK_OK(spn_pool_destroy(pool));
 }
 
+struct ending {
+    spn_limiter *limiter;
+    spn_pool *pool;
+    atomic_int told;
+};
+
+static int end_thread_call(void *arg, void **result)
+{
+    (void)arg;
+    (void)result;
+    pthread_exit(NULL);
+}
+
+/* On the worker whose task is gone: in the pool still, and in nothing that was on its stack. */
+static void look_around(spn_future *f, void *arg)
+{
+    struct ending *e = arg;
+
+    (void)f;
+    CHECK_EQ(spn_executor_is_inside(spn_limiter_executor(e->limiter)), 0);
+    CHECK_EQ(spn_executor_is_inside(spn_pool_executor(e->pool)), 1);
+    CHECK_EQ(stats_of(e->limiter).in_flight, 1); /* the innermost is told first */
+    CHECK_STATUS(spn_future_fail(-5, "of no call"), -5);
+    atomic_store(&e->told, 1);
+}
+
+/* A future in a limiter over a pool ends the worker's thread: it fails, then the permit is
+ * back, and the worker has left both. */
+TEST(limiter__future_ends_its_thread__innermost_told_first, "G-21")
+{
+    spn_pool_opts pool_opts = spn_pool_opts_fixed(1, -1);
+    spn_future_opts opts = SPN_FUTURE_OPTS_INIT;
+    struct ending e = { .told = 0 };
+    spn_limiter_opts limiter_opts;
+    spn_future *f;
+
+    REQUIRE_OK(spn_pool_create(&e.pool, &pool_opts));
+    limiter_opts = limits(spn_pool_executor(e.pool), 1, 2);
+    e.limiter = limiter_with(&limiter_opts);
+    opts.done = look_around;
+    opts.done_arg = &e;
+    REQUIRE_OK(spn_executor_submit_with(spn_limiter_executor(e.limiter),
+                                        end_thread_call, NULL, &opts, &f));
+    CHECK_STATUS(spn_future_get(f, NULL, SPN_FOREVER), SPN_EFAILED);
+    T_AWAIT(stats_of(e.limiter).in_flight == 0);
+    CHECK_EQ(atomic_load(&e.told), 1);
+    CHECK_EQ(stats_of(e.limiter).failed, 1);
+    spn_future_unref(f);
+    CHECK_OK(spn_limiter_destroy(e.limiter));
+    CHECK_OK(spn_pool_close(e.pool));
+    CHECK_OK(spn_pool_destroy(e.pool));
+}
+
 /* Over an executor that runs at once, any number that wait are handed over without
  * recursion. */
 enum { FLOOD = 20000 };
