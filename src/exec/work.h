@@ -10,6 +10,7 @@
 #include <spindle/pool.h>
 
 #include "base/list.h"
+#include "exec/entry.h"
 #include "sync/lock.h"
 #include "sync/seam.h"
 
@@ -29,8 +30,6 @@ enum spn__work_kind {
 };
 
 typedef SPN__ATOMIC(int32_t) spn__free_count;
-
-struct spn__entry;
 
 /*
  * STEAL: where workers find work beside the queue; see src/forkjoin/pool.c.  What comes
@@ -72,14 +71,6 @@ struct spn__source {
     int64_t (*snapshot)(struct spn__source *source, spn_task **tasks, size_t capacity);
     int32_t spare_threads;
 };
-
-/* What a worker takes: a function and its argument.  A task is the function
- * spn__entry_task with the task as its argument, and is never called that way. */
-struct spn__entry {
-    spn_run_fn fn;
-    void *arg;
-};
-int spn__entry_task(void *task);
 
 /* First in, first out: an inbox for those who push, an outbox for those who take. */
 struct spn__fifo {
