@@ -39,6 +39,7 @@ set(SPINDLE_SOURCES
   ${CMAKE_CURRENT_LIST_DIR}/exec/factory.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/group.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/idle.c
+  ${CMAKE_CURRENT_LIST_DIR}/exec/idle_list.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/invoke.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes.c
   ${CMAKE_CURRENT_LIST_DIR}/exec/lanes_out.c
