@@ -136,7 +136,7 @@ static inline void *spn__large_grow(void *memory, size_t bytes, size_t size,
     larger = spn__large_get(more);
     if (larger == NULL)
         return NULL;
-    if (size != 0)
+    if (memory != NULL)
         memcpy(larger, memory, size);
     spn__large_put(memory, bytes);
     return larger;

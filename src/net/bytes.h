@@ -56,15 +56,17 @@ static inline bool spn__bytes_reserve(struct spn__bytes *b, size_t more,
     size_t capacity, growth;
     unsigned char *data;
 
-    if (b->data != NULL && spn__bytes_room(b) >= more)
-        return true;
     if (more > SIZE_MAX / 4 - b->size)
         return false;
-    if (b->start != 0)
-        memmove(b->data, spn__bytes_first(b), b->size);
-    b->start = 0;
-    if (b->data != NULL && b->size + more <= b->capacity)
-        return true;
+    if (b->data != NULL) {
+        if (spn__bytes_room(b) >= more)
+            return true;
+        if (b->start != 0)
+            memmove(b->data, spn__bytes_first(b), b->size);
+        b->start = 0;
+        if (b->size + more <= b->capacity)
+            return true;
+    }
     capacity = (b->size + more + 1023) & ~(size_t)1023;
     growth = spn__bytes_counted(capacity) - spn__bytes_counted(b->capacity);
     if (!spn__budget_take(b->budget, growth, share))
