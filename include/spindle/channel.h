@@ -114,7 +114,7 @@ SPN_API void spn_channel_set_data(spn_channel *channel, void *data,
 typedef enum spn_message_kind {
     SPN_MESSAGE_OTHER = 0,   /* neither; a dispatcher treats it as a request */
     SPN_MESSAGE_REQUEST = 1, /* the peer waits for an answer, or might       */
-    SPN_MESSAGE_RESPONSE = 2 /* somebody here waits for it, see `waiting`    */
+    SPN_MESSAGE_RESPONSE = 2 /* a caller here waits for it, see `waiting`    */
 } spn_message_kind;
 
 typedef struct spn_message_ops {
@@ -134,7 +134,7 @@ struct spn_message {
                                    threadless one, which then handles it whatever the
                                    dispatcher says.  It lives until `received` of the
                                    dispatch has returned: a handler in front of that can
-                                   hold it.  NULL: nobody in particular */
+                                   hold it.  NULL: no executor waits */
     int64_t arrived_ns;         /* when it came, monotonic; 0: set by the dispatch if a
                                    key of the URL needs it */
     size_t counted;             /* the library's, as all below; 0 at first */

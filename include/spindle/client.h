@@ -73,7 +73,7 @@ typedef struct spn_client_opts {
                                    its own                                            */
     size_t max_unwritten; /* bytes that wait for a server to read; more is refused.
                              0: 16 MiB                                                */
-    spn_channel_event_fn event; /* told of connections; NULL: nobody                  */
+    spn_channel_event_fn event; /* told of connections; NULL: not told               */
     void *ctx;                  /* its argument                                       */
 } spn_client_opts;
 

@@ -333,7 +333,6 @@ static void drop(spn_task *task, int reason)
 
 static void hand_over_all(struct slot *s);
 
-/* A task that the executor behind has had and will not run. */
 /* Drops the task of a slot that the executor behind has had and will not run, and ends the
  * slot; returns the next in turn. */
 static struct slot *slot_give_up(struct slot *s, int reason)
